@@ -1,0 +1,125 @@
+"""Guards of the public functions: each returns its argument as the inner code wants it, or raises one clear sentence.
+
+Numbers may come as Python scalars, NumPy arrays or torch tensors of any device and precision; the scalar mathematics
+runs in NumPy float64.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = [
+    "Floats",
+    "Numbers",
+    "broadcast",
+    "finite_tensor",
+    "mass",
+    "positive",
+    "probability",
+    "real",
+    "risk",
+    "whole",
+    "within",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+# What callers may pass where a number or an array of numbers is meant.
+Numbers: TypeAlias = Any
+
+
+def real(name: str, value: Numbers) -> Floats:
+    """``value`` as a non-empty float64 array without NaN; infinities pass."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {value!r:.80}") from error
+    if array.size == 0:
+        raise InvalidArgumentError(f"{name} is empty (shape {array.shape}); give it at least one value")
+    require(name, array, ~np.isnan(array), "must not be NaN")
+    return array
+
+
+def require(name: str, array: Floats, valid: NDArray[np.bool_] | np.bool_, rule: str) -> None:
+    """Raise a sentence that names the first value for which ``valid`` is false."""
+    if np.all(valid):
+        return
+    index = tuple(int(i) for i in np.argwhere(~np.atleast_1d(valid))[0])
+    where = f" at index {index[0] if len(index) == 1 else index}" if array.ndim else ""
+    raise InvalidArgumentError(f"{name} {rule}, got {np.atleast_1d(array)[index]}{where}")
+
+
+def positive(name: str, value: Numbers, *, infinite: bool = False) -> Floats:
+    """``value`` above zero, and finite unless ``infinite`` allows otherwise."""
+    array = real(name, value)
+    finite = np.isfinite(array) | infinite
+    require(name, array, (array > 0) & finite, "must be positive" if infinite else "must be positive and finite")
+    return array
+
+
+def mass(value: Numbers) -> Floats:
+    """The total mass of the simplex."""
+    return positive("mass", value)
+
+
+def risk(value: Numbers) -> Floats:
+    """A probability of error, strictly between 0 and 1."""
+    array = real("risk", value)
+    require("risk", array, (array > 0) & (array < 1), "must lie strictly between 0 and 1")
+    return array
+
+
+def within(name: str, value: Numbers, top: Floats) -> Floats:
+    """``value`` in [0, top], where ``top`` is the mass."""
+    array = real(name, value)
+    broadcast(**{name: array, "mass": top})
+    shown, top = np.broadcast_arrays(array, top)
+    require(name, shown, (shown >= 0) & (shown <= top), f"must lie in [0, mass] = [0, {_range(top)}]")
+    return array
+
+
+def _range(top: Floats) -> str:
+    return f"{top.min():g}" if top.min() == top.max() else f"{top.min():g} to {top.max():g}"
+
+
+def probability(name: str, value: Numbers, top: Floats) -> Floats:
+    """``value`` in [0, mass], divided by the mass: a probability."""
+    return within(name, value, top) / top
+
+
+def whole(name: str, value: Numbers, *, least: int) -> Floats:
+    """Whole numbers, at least ``least``; kept as float64, which holds them exactly."""
+    array = real(name, value)
+    rule = f"must be a whole number of at least {least}"
+    require(name, array, np.isfinite(array) & (array == np.floor(array)) & (array >= least), rule)
+    return array
+
+
+def broadcast(**arrays: Floats) -> None:
+    """Raise unless the named arrays can be combined."""
+    try:
+        np.broadcast_shapes(*(array.shape for array in arrays.values()))
+    except ValueError as error:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise InvalidArgumentError(f"shapes do not broadcast together: {shapes}") from error
+
+
+def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
+    """A non-empty floating tensor of at least ``dims`` dimensions without NaN or infinities; never copied."""
+    if not isinstance(value, torch.Tensor):
+        raise InvalidArgumentError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor")
+    if not value.is_floating_point():
+        raise InvalidArgumentError(f"{name} must be a floating-point tensor, got {value.dtype}; use .float()")
+    if value.dim() < dims:
+        raise InvalidArgumentError(f"{name} must have at least {dims} dimension(s), got shape {tuple(value.shape)}")
+    if value.numel() == 0:
+        raise InvalidArgumentError(f"{name} is empty (shape {tuple(value.shape)}); give it at least one value")
+    low, high = (float(bound) for bound in torch.aminmax(value.detach()))  # one pass, no temporary; NaN passes through
+    if not np.isfinite(low) or not np.isfinite(high):
+        raise InvalidArgumentError(f"{name} must be finite, got {low if not np.isfinite(low) else high}")
+    return value

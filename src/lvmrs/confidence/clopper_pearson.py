@@ -1,0 +1,37 @@
+"""The exact bound for a binomial proportion (Clopper and Pearson 1934): for variables that are 0 or ``mass`` only."""
+
+import numpy as np
+from scipy import special
+
+from lvmrs import _checks
+from lvmrs._checks import Floats, Numbers
+
+__all__ = ["lower", "upper"]
+
+
+def lower(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
+    """Exceeds the true mean with probability at most ``risk``, given how many of n samples were not zero."""
+    count, n, risk, top = _guarded(count, n, risk, mass)
+    return (top * _proportion(count, n, risk))[()]
+
+
+def upper(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
+    """Falls below the true mean with probability at most ``risk``, given how many of n samples were not zero."""
+    count, n, risk, top = _guarded(count, n, risk, mass)
+    # The beta quantile at 1 − risk, by its complement: 1 − risk itself would lose the digits of a small risk.
+    inside = special.betainccinv(np.minimum(count, n - 1) + 1, np.maximum(n - count, 1), risk)
+    return (top * np.where(count < n, inside, 1.0))[()]
+
+
+def _proportion(count: Floats, n: Floats, risk: Floats) -> Floats:
+    inside = special.betaincinv(np.maximum(count, 1), n - np.maximum(count, 1) + 1, risk)
+    return np.where(count > 0, inside, 0.0)
+
+
+def _guarded(count: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[Floats, Floats, Floats, Floats]:
+    top = _checks.mass(mass)
+    count, n, risk = _checks.whole("count", count, least=0), _checks.whole("n", n, least=1), _checks.risk(risk)
+    _checks.broadcast(count=count, n=n, risk=risk, mass=top)
+    shown, most = np.broadcast_arrays(count, n)
+    _checks.require("count", shown, shown <= most, "must not exceed n")
+    return count, n, risk, top

@@ -1,0 +1,85 @@
+"""Mean and variance of streamed scores: mergeable, in float64, in memory that does not grow with the sample.
+
+Batches merge by the pairwise update of Chan, Golub and LeVeque (1979), so a mean of a split sample is the mean of the
+sample, and its variance is the variance of all samples, never the mean of the batches' variances.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lvmrs import _checks
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = ["Moments", "statistics_device"]
+
+# Samples converted to float64 at a time: small enough to stay in cache, large enough to hide the call overhead.
+_CHUNK = 1 << 18
+
+
+def statistics_device(device: torch.device) -> torch.device:
+    """Where float64 statistics of tensors on ``device`` live: there, or on the CPU if the device has no float64."""
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Count, mean and sum of squared deviations of ``count`` samples of an array-valued variable.
+
+    ``a + b`` are the moments of both samples together; any split and any order of merging agree to rounding.
+    """
+
+    count: int
+    mean: Tensor
+    squares: Tensor
+    """Sum over the samples of (value − mean)²."""
+
+    @classmethod
+    def of(cls, samples: Tensor) -> Moments:
+        """Moments of samples stacked along the first dimension."""
+        _checks.finite_tensor("samples", samples, dims=1)
+        samples = samples.detach()
+        rows = max(1, _CHUNK // max(1, samples[0].numel()))
+        total = cls.empty(samples.shape[1:], device=samples.device)
+        for chunk in samples.split(rows):
+            total = total + cls.of_rows(chunk.movedim(0, -1))
+        return total
+
+    @classmethod
+    def of_rows(cls, rows: Tensor) -> Moments:
+        """Moments of samples along the last dimension, taken as they are: no checks, one temporary in float64."""
+        values = rows.to(statistics_device(rows.device)).to(torch.float64)
+        mean = values.mean(dim=-1)
+        deviations = values - mean[..., None]
+        squares = deviations.square_().sum(dim=-1)
+        return cls(rows.shape[-1], mean, squares)
+
+    @classmethod
+    def empty(cls, shape: torch.Size | tuple[int, ...] = (), *, device: torch.device | None = None) -> Moments:
+        """Moments of no samples: what a running total starts from."""
+        where = statistics_device(device or torch.device("cpu"))
+        zeros = torch.zeros(shape, dtype=torch.float64, device=where)
+        return cls(0, zeros, zeros)
+
+    def __add__(self, other: Moments) -> Moments:
+        """Moments of the two samples together."""
+        if self.mean.shape != other.mean.shape:
+            shapes = f"{tuple(self.mean.shape)} and {tuple(other.mean.shape)}"
+            raise InvalidArgumentError(f"moments of different shapes cannot be merged: {shapes}")
+        if other.count == 0 or self.count == 0:
+            return self if other.count == 0 else other
+        count = self.count + other.count
+        gap = other.mean - self.mean
+        mean = self.mean + gap * (other.count / count)
+        squares = self.squares + other.squares + gap.square() * (self.count * (other.count / count))
+        return Moments(count, mean, squares)
+
+    @property
+    def variance(self) -> Tensor:
+        """Unbiased sample variance; needs two samples."""
+        if self.count < 2:
+            raise InvalidArgumentError(f"variance needs at least 2 samples, got {self.count}")
+        return self.squares / (self.count - 1)
