@@ -21,7 +21,9 @@ __all__ = [
     "positive",
     "probability",
     "real",
+    "require",
     "risk",
+    "unwrapped",
     "whole",
     "within",
 ]
@@ -52,6 +54,12 @@ def require(name: str, array: Floats, valid: NDArray[np.bool_] | np.bool_, rule:
     index = tuple(int(i) for i in np.argwhere(~np.atleast_1d(valid))[0])
     where = f" at index {index[0] if len(index) == 1 else index}" if array.ndim else ""
     raise InvalidArgumentError(f"{name} {rule}, got {np.atleast_1d(array)[index]}{where}")
+
+
+def unwrapped(array: Floats) -> Floats:
+    """``array``, or the number it holds if it has no dimensions."""
+    number: Floats = array[()]
+    return number
 
 
 def positive(name: str, value: Numbers, *, infinite: bool = False) -> Floats:

@@ -44,7 +44,7 @@ class Moments:
         samples = samples.detach()
         rows = max(1, _CHUNK // max(1, samples[0].numel()))
         total = cls.empty(samples.shape[1:], device=samples.device)
-        for chunk in samples.split(rows):
+        for chunk in torch.split(samples, rows):
             total = total + cls.of_rows(chunk.movedim(0, -1))
         return total
 

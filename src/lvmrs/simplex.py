@@ -43,7 +43,7 @@ def hardmax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) -> T
 
 
 def softmax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) -> Tensor:
-    """r · softmax(z/t)."""
+    """Softmax of z/t, times the mass."""
     logits = _guard(logits, temperature, mass)
     p = functional.softmax((logits - logits.amax(dim=-1, keepdim=True)) / temperature, dim=-1)
     return p if mass == 1.0 else p * mass
@@ -115,7 +115,7 @@ def sweep(logits: Tensor, temperatures: Numbers, *, map: MapName, mass: float = 
 
 def _sweep_sample(sample: Tensor, temperatures: list[float], name: MapName, mass: float) -> Moments:
     total = Moments.empty((len(temperatures), sample.shape[1]), device=sample.device)
-    for chunk in sample.split(max(1, _CHUNK // sample.shape[1])):
+    for chunk in torch.split(sample, max(1, _CHUNK // sample.shape[1])):
         shifted = chunk - chunk.amax(dim=-1, keepdim=True)
         each = [Moments.of_rows(p) for p in _PROBABILITIES[name](shifted, temperatures, mass)]
         stacked = Moments(len(chunk), torch.stack([m.mean for m in each]), torch.stack([m.squares for m in each]))

@@ -1,7 +1,8 @@
 """One-sided confidence bounds for the mean of independent samples of a variable in [0, mass].
 
-Each module has ``lower`` and ``upper``. Over the sampling, ``lower`` exceeds the mean with probability at most ``risk``,
-and ``upper`` falls below it with probability at most ``risk``; spending one risk on several bounds is up to the caller.
+Each module has ``lower`` and ``upper``. Over the sampling, ``lower`` exceeds the mean with probability at most
+``risk``, and ``upper`` falls below it with probability at most ``risk``; to spend one risk on several bounds is up to
+the caller.
 
 ====================  ======================  =============================================================
 module                for                     needs

@@ -11,13 +11,13 @@ __all__ = ["lower", "upper"]
 def lower(mean: Numbers, variance: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
     """Exceeds the true mean with probability at most ``risk``; ``variance`` is the unbiased one of all n samples."""
     mean, width, _ = _guarded(mean, variance, n, risk, mass)
-    return np.maximum(mean - width, 0.0)[()]
+    return _checks.unwrapped(np.maximum(mean - width, 0.0))
 
 
 def upper(mean: Numbers, variance: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
-    """Falls below the true mean with probability at most ``risk``; ``variance`` is the unbiased one of all n samples."""
+    """Falls below the true mean with probability at most ``risk``; the arguments are those of ``lower``."""
     mean, width, top = _guarded(mean, variance, n, risk, mass)
-    return np.minimum(mean + width, top)[()]
+    return _checks.unwrapped(np.minimum(mean + width, top))
 
 
 def _guarded(

@@ -1,69 +1,25 @@
 """Bounds by betting: as narrow as Clopper–Pearson on 0/1 data, and as the central limit theorem on the rest.
 
-For a candidate mean m, a gambler starts with wealth 1 and stakes λ_i on sample i: K(m) = Π (1 + λ_i (Z_i − m)) with
-0 ≤ λ_i < 1/m. Each λ_i depends only on the samples before it, so if the mean is m (or less) the expected wealth never
-exceeds 1, and reaching 1/risk at any time has probability at most ``risk`` (Ville). Such m are rejected; the lower
-bound is the end of the unbroken run of rejected m, from 0 upwards (Waudby-Smith and Ramdas 2024).
-
-**The stakes.** What pays is a wealth of 1/risk at the last sample and nothing otherwise: a digital option on the sum of
-Z − m, whose price is the risk. In the Gaussian limit its price is Φ(d) = risk · K, so the wealth so far tells d, and one
-sample that falls short by ``jump`` should leave the share Φ(d − jump/√(V · samples left))/Φ(d) of the wealth. The stake
-that does so is λ = (1 − that share)/jump. V is the running second moment about m, and the jump is the typical size of
-a downward step: close to 1 for 0/1 data with few zeros, where it keeps one zero from ruin; small for values that spread
-evenly, where λ is the hedge φ(d)/Φ(d)/√(V · samples left). The bound then has the width of the normal quantile, where
-one fixed stake has √(2 ln(1/risk)). (STaR-Bets, arXiv 2505.22422, recalculates its aim too, with
-λ = √(2 ln(1/(risk K))/(V · samples left)).) Stakes are held within a block of samples.
-
-**Why the order matters.** The stakes depend on m, so the wealth need not fall as m grows, and bisection on m could step
-over the true mean to a false rejection further up. What is done here is valid for any stakes:
-
-1. In the opening (the first eighth of the samples) all m share one stake per block, capped below 1/m.
-2. Then a grid of m is laid around where the bound is expected, from the opening alone. From there on each m takes the
-   stakes of the next grid point above it. Within a cell of the grid all stakes are shared, so the wealth falls in m
-   there: rejecting the grid point rejects its cell.
-3. Cells are tested upwards; the bound is the last point before the first that is not rejected. Only the cell of the true
-   mean can do harm, and its grid point is rejected with probability at most ``risk``.
-
-==================  ============================================
-theory              here
-==================  ============================================
-Z_i, n, a           ``samples``, ``n``, ``risk``
-m, λ, ln K          ``points``, ``stakes``, ``wealth`` (its log)
-ln(1/a)             ``goal``
-==================  ============================================
+Mean m is rejected when a gambler who bets against it multiplies their wealth by 1/risk, which happens with probability
+at most ``risk`` if m is the mean (Waudby-Smith and Ramdas 2024). How the stakes are chosen, and why the bound holds, is
+told in ``game``.
 """
 
-from __future__ import annotations
-
-import functools
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from lvmrs import _checks
 from lvmrs._checks import Floats, Numbers
+from lvmrs.confidence.game import Game, blocks
 from lvmrs.errors import InvalidArgumentError
 
-__all__ = ["histogram", "lower", "lower_from_histogram", "unbroken", "upper", "upper_from_histogram"]
+__all__ = ["histogram", "lower", "lower_from_histogram", "upper", "upper_from_histogram"]
 
-# Share of the samples after which the grid is laid.
-_OPENING = 1 / 8
-# A stake leaves at least this share of the wealth, whatever the sample.
-_RESERVE = 0.01
-# Pseudo-samples that the running moments start from: the largest variance, 1/4, and falls all the way down.
-_PRIOR = 1.0
-# The aim lies this much above the goal in log-wealth: the hedge fades out as it nears its aim, and must not stop short.
-_OVERSHOOT = 0.01
-# A rejection needs this much more log-wealth than the goal: far above what rounding adds up to in a million samples.
-_SLACK = 1e-7
-# Terms of the series for the growth over a block, and the largest relative deviation for which it is used.
-_TERMS, _NEAR = 12, 0.5
-# Numbers of scratch in the exact growth, and rows that play at a time.
-_SCRATCH, _ROWS = 1 << 18, 256
+# Rows that play at a time.
+_ROWS = 256
 
 
 def lower(samples: Numbers, risk: float, *, mass: float = 1.0) -> Floats:
@@ -101,16 +57,15 @@ def _bound(samples: Floats, risk: float) -> Floats:
 
 
 def histogram(samples: Numbers, bins: int, *, side: Literal["lower", "upper"], mass: float = 1.0) -> NDArray[np.int64]:
-    """How many samples (last dimension) round to each of 0, mass/bins, …, mass: down for a lower bound, up for an upper.
+    """How many samples (last dimension) round to each of 0, mass/bins, …, mass: down for ``lower``, up for ``upper``.
 
     Histograms of parts of a sample add up to that of the whole. Rounding moves the bound by less than mass/bins.
     """
-    top = float(_checks.mass(mass))
-    array = _checks.within("samples", np.atleast_1d(_checks.real("samples", samples)), np.float64(top))
+    array = _checks.within("samples", np.atleast_1d(_checks.real("samples", samples)), _checks.mass(mass))
     bins = int(_checks.whole("bins", bins, least=1))
     if side not in ("lower", "upper"):
         raise InvalidArgumentError(f"side must be 'lower' or 'upper', got {side!r}")
-    grid = np.linspace(0.0, top, bins + 1)
+    grid = np.linspace(0.0, mass, bins + 1)
     if side == "lower":
         index = np.searchsorted(grid, array, side="right") - 1
     else:
@@ -158,170 +113,3 @@ def _bound_of_row(values: Floats, counts: NDArray[np.int64], risk: float, seed: 
         left = left - drawn
         game.play(values[None, drawn > 0], drawn[None, drawn > 0].astype(np.float64))
     return float(game.bound()[0])
-
-
-def blocks(n: int) -> list[int]:
-    """Ends of the blocks of samples within which stakes are held: 0, …, n.
-
-    Short while little is known, and shorter and shorter towards the end, where the hedge turns fastest.
-    """
-    ends = [0]
-    while (t := ends[-1]) < n:
-        ends.append(t + min(t // 4 + 1, n // 64 + 1, (n - t) // 10 + 1))
-    return ends
-
-
-class Game:
-    """The wealth of one gambler per row and candidate mean, fed block by block in the order of ``blocks(n)``."""
-
-    def __init__(self, n: int, risk: float, rows: int) -> None:
-        self.n = n
-        self.goal = -np.log(float(_checks.risk(risk)))
-        self.seen = 0
-        self.power_sums = np.zeros((4, rows, 1))  # of the samples to the powers 0 to 3
-        self.opening: list[tuple[_Block, Floats]] = []
-        self.points: Floats | None = None
-        self.wealth: Floats = np.zeros((rows, 1))
-
-    def play(self, values: Floats, weights: Floats | None = None) -> None:
-        """Bet on the next block: ``values`` (rows, b), each standing for ``weights`` samples (one if not given)."""
-        if self.points is None and self.seen >= max(1, self.n * _OPENING):
-            self._lay_grid()
-        block = _Block.of(values, weights)
-        if self.points is None:
-            self.opening.append((block, self._shared_stake()))
-        else:
-            self.wealth += block.growth(self.points, self._aimed_stakes(self.points))
-        self.seen += block.count
-        self.power_sums += block.power_sums()
-
-    def bound(self) -> Floats:
-        """The largest point up to which every one was rejected, for each row; 0 where none was."""
-        points = self.points if self.points is not None else self._lay_grid()
-        return unbroken(points, self._rejected())
-
-    def _rejected(self) -> NDArray[np.bool_]:
-        return self.wealth >= self.goal + _SLACK
-
-    def _shared_stake(self) -> Floats:
-        mean = self.power_sums[1] / max(self.seen, 1)
-        return self._stakes(self.n, np.full_like(mean, -self.goal), about=mean, most=0.25)
-
-    def _aimed_stakes(self, points: Floats) -> Floats:
-        log_price = np.minimum(self.wealth - self.goal, 0.0)
-        stakes = self._stakes(self.n - self.seen, log_price, about=points, most=points * (1 - points))
-        return np.where(self._rejected(), 0.0, _capped(stakes, points))
-
-    def _stakes(self, left: int, log_price: Floats, *, about: Floats, most: Floats | float) -> Floats:
-        """Stakes that hedge the option priced at exp(``log_price``) over the ``left`` samples to come."""
-        ones, sums, squares, cubes = self.power_sums
-        mean = sums / max(self.seen, 1)
-        scatter = np.maximum(squares - mean * sums, 0.0)
-        falls = -(cubes - 3 * mean * squares + 2 * mean**2 * sums)  # minus the third moment about the mean
-        variance = (_PRIOR / 4 + scatter + ones * (mean - about) ** 2) / (_PRIOR + self.seen)
-        deviation = np.sqrt(np.minimum(variance, most)) + 1e-150
-        jump = np.clip((_PRIOR / 4 + falls) / (_PRIOR / 4 + scatter), 0.01 * deviation, 1.0)
-        d = _quantile(log_price - _OVERSHOOT)
-        log_share = special.log_ndtr(d - jump / (np.sqrt(left) * deviation)) - special.log_ndtr(d)
-        return -np.expm1(log_share) / jump
-
-    def _lay_grid(self) -> Floats:
-        """Candidate means around where the bound should come to lie, judged from the opening; and their wealth."""
-        _, mean, square, _ = self.power_sums / self.seen
-        variance = square - mean**2
-        unit = np.sqrt((np.maximum(variance, 0.0) + 0.5 / self.seen) / self.n)
-        quantile = -special.ndtri(np.exp(-self.goal))
-        points = mean + unit * (_offsets(np.sqrt(self.n / self.seen)) - quantile)
-        self.points = np.clip(points, 1e-12, 1.0)
-        self.wealth = np.zeros_like(self.points)
-        for block, stake in self.opening:
-            self.wealth += block.growth(self.points, _capped(stake, self.points))
-        self.opening.clear()
-        return self.points
-
-
-def unbroken(points: Floats, rejected: NDArray[np.bool_]) -> Floats:
-    """The last of the ascending ``points`` (last dimension) before the first that is not rejected; 0 if none is."""
-    run = np.logical_and.accumulate(rejected, axis=-1).sum(axis=-1, keepdims=True)
-    return np.where(run > 0, np.take_along_axis(points, np.maximum(run - 1, 0), axis=-1), 0.0)[..., 0]
-
-
-def _capped(stakes: Floats, points: Floats) -> Floats:
-    return np.minimum(stakes, (1 - _RESERVE) / points)
-
-
-def _offsets(uncertainty: float) -> Floats:
-    """The grid in units of the standard error at n: even as far as the opening may mislead, then geometric."""
-    step, reach = 0.06, 4.0 * uncertainty
-    even = np.arange(-reach, reach, step)
-    far = reach * 1.1 ** np.arange(1, 120)
-    return np.concatenate([-far[::-1], even, far])
-
-
-@functools.cache
-def _quantile_table() -> tuple[Floats, Floats]:
-    root = np.linspace(0.0, 30.0, 3001)
-    return root, special.ndtri_exp(-np.maximum(root, 1e-8) ** 2)
-
-
-def _quantile(log_probability: Floats) -> Floats:
-    """Φ⁻¹ of a probability given by its logarithm; from a table, since any stake is sound."""
-    return np.interp(np.sqrt(-log_probability), *_quantile_table())
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Samples that share their stakes, with what their growth needs: deviations from the centre and their powers."""
-
-    count: int
-    centre: Floats
-    deviations: Floats
-    weights: Floats | None
-    powers: list[Floats]
-    """Sums of the deviations to the powers 2, 3, …"""
-
-    @classmethod
-    def of(cls, values: Floats, weights: Floats | None) -> _Block:
-        count = values.shape[-1] if weights is None else int(weights.sum())
-        weighted = values if weights is None else values * weights
-        centre = weighted.sum(axis=-1, keepdims=True) / count
-        deviations = values - centre
-        power = deviations if weights is None else deviations * weights
-        powers = []
-        for _ in range(2, _TERMS + 1):
-            power = power * deviations
-            powers.append(power.sum(axis=-1, keepdims=True))
-        return cls(count, centre, deviations, weights, powers)
-
-    def power_sums(self) -> Floats:
-        """Sums of the samples to the powers 0, 1, 2 and 3."""
-        c, (second, third, *_) = self.centre, self.powers
-        ones = np.full_like(c, self.count)
-        return np.stack([ones, ones * c, second + ones * c**2, third + 3 * c * second + ones * c**3])
-
-    def growth(self, points: Floats, stakes: Floats) -> Floats:
-        """Σ ln(1 + λ (z − m)) over the block, never overestimated but for rounding: (rows, points)."""
-        at_centre = stakes * (self.centre - points)
-        scale = stakes / (1 + at_centre)  # 1 + λ(z − m) = (1 + λ(centre − m)) (1 + scale · deviation)
-        reach = scale * np.abs(self.deviations).max(axis=-1, keepdims=True)
-        near = reach <= _NEAR
-        x = np.where(near, scale, 0.0)
-        series = np.zeros_like(x)
-        for k in range(_TERMS, 1, -1):
-            series = x * (series + (-1) ** (k + 1) * self.powers[k - 2] / k)
-        left_out = x**2 * self.powers[0] * reach ** (_TERMS - 1) / ((_TERMS + 1) * (1 - _NEAR))
-        total = self.count * np.log1p(at_centre) + x * series - np.where(near, left_out, 0.0)
-        rows, columns = np.nonzero(~near)
-        at_a_time = max(1, _SCRATCH // self.deviations.shape[-1])
-        for first in range(0, len(rows), at_a_time):
-            row, column = rows[first : first + at_a_time], columns[first : first + at_a_time]
-            factors = 1 + scale[row, column, None] * self.deviations[row]
-            total[row, column] += self._log_product(factors, row)
-        return total
-
-    def _log_product(self, factors: Floats, row: NDArray[np.intp]) -> Floats:
-        if self.weights is not None:
-            return (np.log(factors) * self.weights[row]).sum(axis=-1)
-        # Eight factors to a logarithm; each lies well within 1e±12.
-        eights = np.multiply.reduceat(factors, np.arange(0, factors.shape[-1], 8), axis=-1)
-        return np.log(eights).sum(axis=-1)

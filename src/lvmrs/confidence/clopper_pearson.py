@@ -12,7 +12,8 @@ __all__ = ["lower", "upper"]
 def lower(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
     """Exceeds the true mean with probability at most ``risk``, given how many of n samples were not zero."""
     count, n, risk, top = _guarded(count, n, risk, mass)
-    return (top * _proportion(count, n, risk))[()]
+    inside = special.betaincinv(np.maximum(count, 1), n - np.maximum(count, 1) + 1, risk)
+    return _checks.unwrapped(top * np.where(count > 0, inside, 0.0))
 
 
 def upper(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
@@ -20,12 +21,7 @@ def upper(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> 
     count, n, risk, top = _guarded(count, n, risk, mass)
     # The beta quantile at 1 − risk, by its complement: 1 − risk itself would lose the digits of a small risk.
     inside = special.betainccinv(np.minimum(count, n - 1) + 1, np.maximum(n - count, 1), risk)
-    return (top * np.where(count < n, inside, 1.0))[()]
-
-
-def _proportion(count: Floats, n: Floats, risk: Floats) -> Floats:
-    inside = special.betaincinv(np.maximum(count, 1), n - np.maximum(count, 1) + 1, risk)
-    return np.where(count > 0, inside, 0.0)
+    return _checks.unwrapped(top * np.where(count < n, inside, 1.0))
 
 
 def _guarded(count: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[Floats, Floats, Floats, Floats]:

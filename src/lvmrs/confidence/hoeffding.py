@@ -11,13 +11,13 @@ __all__ = ["lower", "upper"]
 def lower(mean: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
     """Exceeds the true mean with probability at most ``risk``, given the mean of n samples in [0, mass]."""
     mean, width, _ = _guarded(mean, n, risk, mass)
-    return np.maximum(mean - width, 0.0)[()]
+    return _checks.unwrapped(np.maximum(mean - width, 0.0))
 
 
 def upper(mean: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
     """Falls below the true mean with probability at most ``risk``, given the mean of n samples in [0, mass]."""
     mean, width, top = _guarded(mean, n, risk, mass)
-    return np.minimum(mean + width, top)[()]
+    return _checks.unwrapped(np.minimum(mean + width, top))
 
 
 def _guarded(mean: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[Floats, Floats, Floats]:

@@ -1,0 +1,47 @@
+# `make test` and `make check` set themselves up: the environment is made once, and again only when the files that
+# describe it change.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow check format bench bounds clean
+
+help:  ## list what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# One stamp per set of extras, so that the demo does not wait for the linters.
+$(VENV)/.installed-%: $(SOURCES)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@
+
+demo: $(VENV)/.installed-test  ## set up and certify one input, step by step
+	$(BIN)/python examples/one_certificate.py
+
+test: $(VENV)/.installed-test  ## set up and run the tests
+	$(BIN)/python -m pytest -n auto
+
+test-slow: $(VENV)/.installed-test  ## the tests that take minutes
+	$(BIN)/python -m pytest -n auto -m slow
+
+check: $(VENV)/.installed-test $(VENV)/.installed-check $(VENV)/.installed-bench  ## lint, format, types and the import rule
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-check  ## rewrite the sources as `make check` wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.installed-bench  ## speed, side by side with other software
+	$(BIN)/python benchmarks/sweep.py
+	$(BIN)/python benchmarks/betting_speed.py
+
+bounds: $(VENV)/.installed-bench  ## the tables of docs/bounds.md
+	$(BIN)/python benchmarks/bounds.py
+
+clean:  ## remove the environment and all caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

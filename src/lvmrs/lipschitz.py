@@ -1,0 +1,122 @@
+"""Lipschitz constants (Euclidean norm): of the simplex maps, and of what smoothing makes of a Lipschitz classifier.
+
+Each constant comes in two kinds, chosen by ``of``: that of the ``"vector"`` of scores (L_vec) and that of the score of
+one ``"class"`` (L_k). ``lipschitz`` is the constant of the same kind before the step that the function describes, and
+``inf`` stands for "not known". ``mass`` is that of the simplex, ``sigma`` the noise.
+
+The bounds are theorems 1 and 2 of Delattre et al. (2024). Where its appendix restates the vector bound with another
+factor inside erf, the theorem is right.
+"""
+
+from typing import Literal
+
+import numpy as np
+from scipy import special
+
+from lvmrs import _checks
+from lvmrs._checks import Floats, Numbers
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.simplex import MapName
+
+__all__ = ["Kind", "local_quantile", "of_map", "optimal_sigma", "smoothed", "smoothed_limit"]
+
+Kind = Literal["class", "vector"]
+
+# Of s itself, at temperature 1 and mass 1.
+_MAPS: dict[Kind, dict[str, float]] = {
+    "class": {"hardmax": np.inf, "softmax": np.sqrt(2) / 4, "sparsemax": 1.0},
+    "vector": {"hardmax": np.inf, "softmax": 0.5, "sparsemax": 1.0},
+}
+# Noise alone makes scores of mass r r/(k σ)-Lipschitz, with this k.
+_NOISE: dict[Kind, float] = {"class": np.sqrt(2 * np.pi), "vector": np.sqrt(np.pi)}
+
+
+def of_map(
+    map: MapName,  # noqa: A002
+    lipschitz: Numbers,
+    *,
+    of: Kind,
+    temperature: Numbers = 1.0,
+    mass: Numbers = 1.0,
+) -> Floats:
+    """Constant of the scores s(f(·)/t), where ``lipschitz`` is that of the vector of logits f.
+
+    Softmax: ½ r L/t as a vector, (√2/4) r L/t for a class. Sparsemax: L/t, whatever its mass. Hardmax: ∞.
+    """
+    factors = _MAPS[_kind(of)]
+    if map not in factors:
+        raise InvalidArgumentError(f"map must be one of {', '.join(factors)}, got {map!r}")
+    lipschitz, temperature = _constant(lipschitz), _checks.positive("temperature", temperature)
+    mass = _checks.mass(mass)
+    _checks.broadcast(lipschitz=lipschitz, temperature=temperature, mass=mass)
+    scale = mass if map == "softmax" else np.ones_like(mass)
+    return _checks.unwrapped(factors[map] * scale * lipschitz / temperature)
+
+
+def smoothed(lipschitz: Numbers, *, sigma: Numbers, of: Kind, mass: Numbers = 1.0) -> Floats:
+    """Constant of the smoothed scores: L_vec erf(r/(2 L_vec σ)), or L_k erf(r/(2√2 L_k σ)) for a class."""
+    lipschitz, noise_alone = _guarded(lipschitz, sigma, mass, of)
+    known = np.isfinite(lipschitz)
+    slope = np.where(known, lipschitz, 1.0)
+    both = slope * special.erf(noise_alone / slope * np.sqrt(np.pi) / 2)
+    return _checks.unwrapped(np.where(known, both, noise_alone))
+
+
+def smoothed_limit(lipschitz: Numbers, *, sigma: Numbers, of: Kind, mass: Numbers = 1.0) -> Floats:
+    """The simpler, larger bound: min(r/(σ√π), L_vec), or min(r/(σ√(2π)), L_k) for a class."""
+    lipschitz, noise_alone = _guarded(lipschitz, sigma, mass, of)
+    return _checks.unwrapped(np.minimum(noise_alone, lipschitz))
+
+
+def optimal_sigma(lipschitz: Numbers, *, of: Kind, mass: Numbers = 1.0) -> Floats:
+    """The σ at which noise and Lipschitz constant help each other most: there ``smoothed`` is erf(√π/2) L ≈ 0.79 L.
+
+    r/(L_vec √π), or r/(L_k √(2π)) for a class.
+    """
+    lipschitz, mass = _checks.positive("lipschitz", lipschitz), _checks.mass(mass)
+    _checks.broadcast(lipschitz=lipschitz, mass=mass)
+    return _checks.unwrapped(mass / (lipschitz * _NOISE[_kind(of)]))
+
+
+def local_quantile(p: Numbers, *, epsilon: Numbers, sigma: Numbers, lipschitz: Numbers, mass: Numbers = 1.0) -> Floats:
+    """Constant of Φ⁻¹ of one smoothed score on the ball of radius ε around a point where that score is ``p``.
+
+    ``lipschitz`` is that of the smoothed score, which so stays within ε·lipschitz of p. The constant is (r/σ) times the
+    largest φ(Φ⁻¹(q/r))/φ(Φ⁻¹(q)) over such q. This ratio falls in q for r < 1, rises for r > 1 and is 1 for r = 1 (for
+    I = φ∘Φ⁻¹ the elasticity x I'(x)/I(x) falls, which is the bound Q(z) > z φ(z)/(1 + z²) on the normal tail), so the
+    largest is at an end of the interval. A score that may reach 1 while r > 1 has no finite quantile: the answer is ∞.
+    """
+    mass = _checks.mass(mass)
+    p, sigma = _checks.within("p", p, mass), _checks.positive("sigma", sigma)
+    lipschitz, epsilon = _constant(lipschitz), _checks.real("epsilon", epsilon)
+    _checks.require("epsilon", epsilon, (epsilon >= 0) & np.isfinite(epsilon), "must be at least 0 and finite")
+    _checks.broadcast(p=p, epsilon=epsilon, sigma=sigma, lipschitz=lipschitz, mass=mass)
+    reach = np.where(epsilon > 0, epsilon * np.where(epsilon > 0, lipschitz, 1.0), 0.0)  # 0 · ∞ is 0 here
+    steepest = np.where(mass < 1, np.maximum(p - reach, 0.0), np.minimum(p + reach, mass))
+    return _checks.unwrapped(_quantile_slope(steepest, mass) / sigma)
+
+
+def _quantile_slope(q: Floats, mass: Floats) -> Floats:
+    """The ratio r φ(Φ⁻¹(q/r))/φ(Φ⁻¹(q)), continued to 1 at q = 0, where both densities vanish alike."""
+    end = np.minimum(mass, 1.0)
+    inside = (mass != 1) & (q > 0) & (q < end)
+    safe = np.where(inside, q, end / 2)
+    exponent = (special.ndtri(safe) ** 2 - special.ndtri(safe / mass) ** 2) / 2
+    at_ends = np.where((mass == 1) | (q == 0), 1.0, np.where(mass < 1, 0.0, np.inf))
+    return np.where(inside, mass * np.exp(exponent), at_ends)
+
+
+def _kind(of: Kind) -> Kind:
+    if of not in _NOISE:
+        raise InvalidArgumentError(f"of must be 'class' or 'vector', got {of!r}")
+    return of
+
+
+def _constant(lipschitz: Numbers) -> Floats:
+    return _checks.positive("lipschitz", lipschitz, infinite=True)
+
+
+def _guarded(lipschitz: Numbers, sigma: Numbers, mass: Numbers, of: Kind) -> tuple[Floats, Floats]:
+    lipschitz, sigma, mass = _constant(lipschitz), _checks.positive("sigma", sigma), _checks.mass(mass)
+    _checks.broadcast(lipschitz=lipschitz, sigma=sigma, mass=mass)
+    return lipschitz, mass / (sigma * _NOISE[_kind(of)])
