@@ -41,7 +41,7 @@ bench: $(VENV)/.installed-bench  ## speed, side by side with other software
 	$(BIN)/python benchmarks/betting_speed.py
 
 bounds: $(VENV)/.installed-bench  ## the tables of docs/bounds.md
-	$(BIN)/python benchmarks/bounds.py
+	$(BIN)/python benchmarks/bounds.py --write docs/bounds.md
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

@@ -52,17 +52,19 @@ def ramp_centre(p: mpmath.mpf, width: mpmath.mpf) -> mpmath.mpf:
     return (low + high) / 2
 
 
-def exact_ramp_per_class(p_a: float, p_b: float, sigma: float, lipschitz: float) -> mpmath.mpf:
+def exact_ramp_per_class(p_a: float, p_b: float, sigma: float, lipschitz: float, mass: float = 1.0) -> mpmath.mpf:
     with mpmath.workdps(50):
-        a, b, s = (mpmath.mpf(float(value)) for value in (p_a, p_b, sigma))
-        width = mpmath.mpf(0) if np.isinf(lipschitz) else 1 / (mpmath.mpf(float(lipschitz)) * s)
+        a, b, s, r = (mpmath.mpf(float(value)) for value in (p_a, p_b, sigma, mass))
+        a, b = a / r, b / r
+        width = mpmath.mpf(0) if np.isinf(lipschitz) else r / (mpmath.mpf(float(lipschitz)) * s)
         return s / 2 * (ramp_centre(b, width) - ramp_centre(a, width))
 
 
-def exact_ramp_pairwise(p_a: float, p_b: float, sigma: float, lipschitz: float) -> mpmath.mpf:
+def exact_ramp_pairwise(p_a: float, p_b: float, sigma: float, lipschitz: float, mass: float = 1.0) -> mpmath.mpf:
     with mpmath.workdps(50):
-        a, b, s = (mpmath.mpf(float(value)) for value in (p_a, p_b, sigma))
-        width = mpmath.mpf(0) if np.isinf(lipschitz) else mpmath.sqrt(2) / (mpmath.mpf(float(lipschitz)) * s)
+        a, b, s, r = (mpmath.mpf(float(value)) for value in (p_a, p_b, sigma, mass))
+        a, b = a / r, b / r
+        width = mpmath.mpf(0) if np.isinf(lipschitz) else mpmath.sqrt(2) * r / (mpmath.mpf(float(lipschitz)) * s)
         return s * ramp_centre((1 - a + b) / 2, width)
 
 

@@ -23,7 +23,9 @@ def steepest_slope(function: Callable[[Floats], Floats], sigma: float) -> float:
     return float(np.linalg.norm(np.diff(values, axis=0), axis=1).max() / (at[1] - at[0]))
 
 
-@pytest.mark.parametrize(("slope", "sigma", "mass"), [(1.0, 0.25, 1.0), (4.0, 0.5, 1.0), (2.0, 1.0, 3.0), (0.5, 0.1, 0.4)])
+@pytest.mark.parametrize(
+    ("slope", "sigma", "mass"), [(1.0, 0.25, 1.0), (4.0, 0.5, 1.0), (2.0, 1.0, 3.0), (0.5, 0.1, 0.4)]
+)
 def test_smoothed_class_constant_is_the_slope_of_the_smoothed_ramp(slope: float, sigma: float, mass: float) -> None:
     """The bound is attained: the steepest smoothed score of that constant and range is a ramp through its middle."""
     half = mass / (2 * slope)
@@ -46,9 +48,7 @@ def test_smoothed_vector_constant_bounds_two_opposed_ramps(slope: float, sigma: 
 
 
 @given(constants, constants, constants, kinds)
-def test_erf_bounds_stay_below_their_simple_limits(
-    slope: float, sigma: float, mass: float, of: lipschitz.Kind
-) -> None:
+def test_erf_bounds_stay_below_their_simple_limits(slope: float, sigma: float, mass: float, of: lipschitz.Kind) -> None:
     sharp = lipschitz.smoothed(slope, sigma=sigma, of=of, mass=mass)
     assert 0 < sharp <= lipschitz.smoothed_limit(slope, sigma=sigma, of=of, mass=mass) * (1 + 1e-14)
 

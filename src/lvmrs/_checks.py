@@ -23,6 +23,7 @@ __all__ = [
     "real",
     "require",
     "risk",
+    "single",
     "unwrapped",
     "whole",
     "within",
@@ -36,9 +37,10 @@ Numbers: TypeAlias = Any
 def real(name: str, value: Numbers) -> Floats:
     """``value`` as a non-empty float64 array without NaN; infinities pass."""
     if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().numpy()
+        value = value.detach().cpu()
+        value = (value if value.is_complex() else value.double()).numpy()
     try:
-        array = np.asarray(value, dtype=np.float64)
+        array = np.asarray(value).astype(np.float64, casting="same_kind", copy=False)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {value!r:.80}") from error
     if array.size == 0:
@@ -54,6 +56,13 @@ def require(name: str, array: Floats, valid: NDArray[np.bool_] | np.bool_, rule:
     index = tuple(int(i) for i in np.argwhere(~np.atleast_1d(valid))[0])
     where = f" at index {index[0] if len(index) == 1 else index}" if array.ndim else ""
     raise InvalidArgumentError(f"{name} {rule}, got {np.atleast_1d(array)[index]}{where}")
+
+
+def single(name: str, array: Floats) -> float:
+    """The one number that ``array`` is."""
+    if array.ndim:
+        raise InvalidArgumentError(f"{name} must be a single number, got shape {array.shape}")
+    return float(array)
 
 
 def unwrapped(array: Floats) -> Floats:

@@ -45,17 +45,14 @@ class Moments:
         rows = max(1, _CHUNK // max(1, samples[0].numel()))
         total = cls.empty(samples.shape[1:], device=samples.device)
         for chunk in torch.split(samples, rows):
-            total = total + cls.of_rows(chunk.movedim(0, -1))
+            total = total + cls._of_chunk(chunk)
         return total
 
     @classmethod
-    def of_rows(cls, rows: Tensor) -> Moments:
-        """Moments of samples along the last dimension, taken as they are: no checks, one temporary in float64."""
-        values = rows.to(statistics_device(rows.device)).to(torch.float64)
-        mean = values.mean(dim=-1)
-        deviations = values - mean[..., None]
-        squares = deviations.square_().sum(dim=-1)
-        return cls(rows.shape[-1], mean, squares)
+    def _of_chunk(cls, chunk: Tensor) -> Moments:
+        values = chunk.to(statistics_device(chunk.device)).to(torch.float64)
+        mean = values.mean(dim=0)
+        return cls(len(chunk), mean, (values - mean).square_().sum(dim=0))
 
     @classmethod
     def empty(cls, shape: torch.Size | tuple[int, ...] = (), *, device: torch.device | None = None) -> Moments:

@@ -31,6 +31,7 @@ s(p)                   σ(c − w/2); the radii need only centres, in ``_centre`
 =====================  ==================================================================================
 """
 
+from decimal import ROUND_FLOOR, Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ from scipy import special
 from lvmrs import _checks
 from lvmrs._checks import Floats, Numbers
 
-__all__ = ["r1", "r2", "r3", "ramp", "ramp_pairwise", "ramp_per_class"]
+__all__ = ["r1", "r2", "r3", "ramp", "ramp_pairwise", "ramp_per_class", "text"]
 
 # Below this width the window is expanded in w; above it differences of tails keep twelve digits.
 _NARROW = 1e-3
@@ -125,6 +126,14 @@ def ramp_pairwise(
         slope = np.minimum(slope, one)
     sigma, width = _window(sigma, slope, pair)
     return _checks.unwrapped(sigma * _centre(pair.balance(), width))
+
+
+def text(radius: float, digits: int = 4) -> str:
+    """The radius in decimals, rounded down: what is printed never claims more than was proved."""
+    value = float(radius)
+    if not np.isfinite(value):
+        return str(value)
+    return f"{Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR):f}"
 
 
 class _Level(NamedTuple):

@@ -26,7 +26,7 @@ from torch.nn import functional
 from lvmrs import _checks
 from lvmrs._checks import Numbers
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.moments import Moments
+from lvmrs.moments import Moments, statistics_device
 
 __all__ = ["MapName", "hardmax", "softmax", "sparsemax", "sweep"]
 
@@ -114,12 +114,19 @@ def sweep(logits: Tensor, temperatures: Numbers, *, map: MapName, mass: float = 
 
 
 def _sweep_sample(sample: Tensor, temperatures: list[float], name: MapName, mass: float) -> Moments:
-    total = Moments.empty((len(temperatures), sample.shape[1]), device=sample.device)
-    for chunk in torch.split(sample, max(1, _CHUNK // sample.shape[1])):
+    c = sample.shape[1]
+    where = statistics_device(sample.device)
+    total = Moments.empty((len(temperatures), c), device=where)
+    for chunk in torch.split(sample, max(1, _CHUNK // c)):
         shifted = chunk - chunk.amax(dim=-1, keepdim=True)
-        each = [Moments.of_rows(p) for p in _PROBABILITIES[name](shifted, temperatures, mass)]
-        stacked = Moments(len(chunk), torch.stack([m.mean for m in each]), torch.stack([m.squares for m in each]))
-        total = total + stacked
+        mean, norm = torch.empty(2, len(temperatures), c, dtype=torch.float64, device=where)
+        scores = torch.empty(c, len(chunk), dtype=torch.float64, device=where)
+        for i, p in enumerate(_PROBABILITIES[name](shifted, temperatures, mass)):
+            scores.copy_(p)
+            torch.mean(scores, dim=1, out=mean[i])
+            scores -= mean[i, :, None]
+            torch.linalg.vector_norm(scores, dim=1, out=norm[i])
+        total = total + Moments(len(chunk), mean, norm.square_())
     return total
 
 
@@ -149,7 +156,7 @@ def _sparsemaxes(shifted: Tensor, temperatures: list[float], mass: float) -> Ite
     by_class = shifted.t().contiguous()
     p = torch.empty_like(by_class)
     for t, threshold in zip(temperatures, thresholds, strict=True):
-        torch.sub(by_class, threshold, out=p).clamp_(min=0).div_(t)
+        torch.add(-threshold / t, by_class, alpha=1 / t, out=p).clamp_(min=0)
         yield p
 
 

@@ -39,7 +39,11 @@ def _samples(samples: Numbers, mass: float) -> Floats:
     array = _checks.real("samples", samples)
     if array.ndim == 0:
         raise InvalidArgumentError(f"samples must have at least one dimension, got the single number {array}")
-    return _checks.probability("samples", array, _checks.mass(mass))
+    return _checks.probability("samples", array, np.asarray(_mass(mass)))
+
+
+def _mass(mass: float) -> float:
+    return _checks.single("mass", _checks.mass(mass))
 
 
 def _bound(samples: Floats, risk: float) -> Floats:
@@ -61,8 +65,8 @@ def histogram(samples: Numbers, bins: int, *, side: Literal["lower", "upper"], m
 
     Histograms of parts of a sample add up to that of the whole. Rounding moves the bound by less than mass/bins.
     """
-    array = _checks.within("samples", np.atleast_1d(_checks.real("samples", samples)), _checks.mass(mass))
-    bins = int(_checks.whole("bins", bins, least=1))
+    array = _checks.within("samples", np.atleast_1d(_checks.real("samples", samples)), np.asarray(_mass(mass)))
+    bins = int(_checks.single("bins", _checks.whole("bins", bins, least=1)))
     if side not in ("lower", "upper"):
         raise InvalidArgumentError(f"side must be 'lower' or 'upper', got {side!r}")
     grid = np.linspace(0.0, mass, bins + 1)
@@ -80,12 +84,12 @@ def lower_from_histogram(counts: Numbers, risk: float, *, mass: float = 1.0, see
 
     Independent samples are as likely in one order as in another, so the bets are made in an order drawn from ``seed``.
     """
-    return _bound_of_counts(_counts(counts), risk, seed) * float(_checks.mass(mass))
+    return _bound_of_counts(_counts(counts), risk, seed) * _mass(mass)
 
 
 def upper_from_histogram(counts: Numbers, risk: float, *, mass: float = 1.0, seed: int = 0) -> Floats:
     """Falls below the true mean with probability at most ``risk``, given ``histogram(samples, …, side="upper")``."""
-    return (1.0 - _bound_of_counts(_counts(counts)[..., ::-1], risk, seed)) * float(_checks.mass(mass))
+    return (1.0 - _bound_of_counts(_counts(counts)[..., ::-1], risk, seed)) * _mass(mass)
 
 
 def _counts(counts: Numbers) -> NDArray[np.int64]:

@@ -57,6 +57,8 @@ _PRIOR = 1.0
 _OVERSHOOT = 0.01
 # A rejection needs this much more log-wealth than the goal: far above what rounding adds up to in a million samples.
 _SLACK = 1e-7
+# A candidate this far below the goal in log-wealth is given up, and with it all above: they count as not rejected.
+_HOPELESS = 40.0
 # Terms of the series for the growth over a block, and the largest relative deviation for which it is used.
 _TERMS, _NEAR = 12, 0.5
 # Numbers of scratch in the exact growth.
@@ -79,12 +81,13 @@ class Game:
 
     def __init__(self, n: int, risk: float, rows: int) -> None:
         self.n = n
-        self.goal = -np.log(float(_checks.risk(risk)))
+        self.goal = -np.log(_checks.single("risk", _checks.risk(risk)))
         self.seen = 0
         self.power_sums = np.zeros((4, rows, 1))  # of the samples to the powers 0 to 3
         self.opening: list[tuple[_Block, Floats]] = []
         self.points: Floats | None = None
         self.wealth: Floats = np.zeros((rows, 1))
+        self.open = slice(0, 0)  # the columns in which some row still has a candidate to decide
 
     def play(self, values: Floats, weights: Floats | None = None) -> None:
         """Bet on the next block: ``values`` (rows, b), each standing for ``weights`` samples (one if not given)."""
@@ -94,27 +97,35 @@ class Game:
         if self.points is None:
             self.opening.append((block, self._shared_stake()))
         else:
-            self.wealth += block.growth(self.points, self._aimed_stakes(self.points))
+            points, wealth = self.points[:, self.open], self.wealth[:, self.open]
+            wealth += block.growth(points, self._aimed_stakes(points, wealth))
+            self.open = self._undecided()
         self.seen += block.count
         self.power_sums += block.power_sums()
 
     def bound(self) -> Floats:
         """The largest point up to which every one was rejected, for each row; 0 where none was."""
         points = self.points if self.points is not None else self._lay_grid()
-        return unbroken(points, self._rejected())
+        return unbroken(points, self._rejected(self.wealth))
 
-    def _rejected(self) -> NDArray[np.bool_]:
-        rejected: NDArray[np.bool_] = self.wealth >= self.goal + _SLACK
+    def _rejected(self, wealth: Floats) -> NDArray[np.bool_]:
+        rejected: NDArray[np.bool_] = wealth >= self.goal + _SLACK
         return rejected
+
+    def _undecided(self) -> slice:
+        """From the first column that is not rejected in every row to the last before all rows have given up."""
+        settled = self._rejected(self.wealth).all(axis=0)
+        hopeless = np.logical_or.accumulate(self.wealth < self.goal - _HOPELESS, axis=1).all(axis=0)
+        return slice(int(settled.argmin()), int((~hopeless).sum()))
 
     def _shared_stake(self) -> Floats:
         mean = self.power_sums[1] / max(self.seen, 1)
         return self._stakes(self.n, np.full_like(mean, -self.goal), about=mean, most=0.25)
 
-    def _aimed_stakes(self, points: Floats) -> Floats:
-        log_price = np.minimum(self.wealth - self.goal, 0.0)
+    def _aimed_stakes(self, points: Floats, wealth: Floats) -> Floats:
+        log_price = np.minimum(wealth - self.goal, 0.0)
         stakes = self._stakes(self.n - self.seen, log_price, about=points, most=points * (1 - points))
-        return np.where(self._rejected(), 0.0, _capped(stakes, points))
+        return np.where(self._rejected(wealth), 0.0, _capped(stakes, points))
 
     def _stakes(self, left: int, log_price: Floats, *, about: Floats, most: Floats | float) -> Floats:
         """Stakes that hedge the option priced at exp(``log_price``) over the ``left`` samples to come."""
@@ -142,6 +153,7 @@ class Game:
         for block, stake in self.opening:
             self.wealth += block.growth(self.points, _capped(stake, self.points))
         self.opening.clear()
+        self.open = self._undecided()
         return self.points
 
 
@@ -157,37 +169,44 @@ def _capped(stakes: Floats, points: Floats) -> Floats:
 
 def _offsets(uncertainty: float) -> Floats:
     """The grid in units of the standard error at n: even as far as the opening may mislead, then geometric."""
-    step, reach = 0.06, 4.0 * uncertainty
+    step, reach = 0.08, 4.0 * uncertainty
     even = np.arange(-reach, reach, step)
-    far = reach * 1.1 ** np.arange(1, 120)
+    far = reach * 1.2 ** np.arange(1, 60)
     return np.concatenate([-far[::-1], even, far])
 
 
 @functools.cache
-def _quantile_table() -> tuple[Floats, Floats]:
-    root = np.linspace(0.0, 30.0, 3001)
-    return root, special.ndtri_exp(-(np.maximum(root, 1e-8) ** 2))
+def _quantiles() -> Floats:
+    root = np.arange(0, 2002) / 100
+    quantiles: Floats = special.ndtri_exp(-(np.maximum(root, 1e-8) ** 2))
+    return quantiles
 
 
 def _quantile(log_probability: Floats) -> Floats:
-    """Φ⁻¹ of a probability given by its logarithm; from a table, since any stake is sound."""
-    return np.interp(np.sqrt(-log_probability), *_quantile_table())
+    """Φ⁻¹ of a probability given by its logarithm; from a table, even in √−ln p, since any stake is sound."""
+    place = np.minimum(100 * np.sqrt(-log_probability), 2000.0)
+    index = place.astype(np.intp)
+    table = _quantiles()
+    quantile: Floats = table[index] + (place - index) * (table[index + 1] - table[index])
+    return quantile
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Samples that share their stakes, with what their growth needs: deviations from the centre and their powers."""
+    """Samples that share their stakes, with what their growth needs."""
 
     count: int
-    centre: Floats
-    deviations: Floats
+    values: Floats
     weights: Floats | None
+    centre: Floats
+    reach: Floats
+    """Largest deviation from the centre."""
     powers: list[Floats]
     """Sums of the deviations to the powers 2, 3, …"""
 
     @classmethod
     def of(cls, values: Floats, weights: Floats | None) -> _Block:
-        count = values.shape[-1] if weights is None else int(weights.sum())
+        count = values.shape[-1] if weights is None else int(weights[0].sum())
         weighted = values if weights is None else values * weights
         centre = weighted.sum(axis=-1, keepdims=True) / count
         deviations = values - centre
@@ -196,7 +215,7 @@ class _Block:
         for _ in range(2, _TERMS + 1):
             power = power * deviations
             powers.append(power.sum(axis=-1, keepdims=True))
-        return cls(count, centre, deviations, weights, powers)
+        return cls(count, values, weights, centre, np.abs(deviations).max(axis=-1, keepdims=True), powers)
 
     def power_sums(self) -> Floats:
         """Sums of the samples to the powers 0, 1, 2 and 3."""
@@ -207,28 +226,32 @@ class _Block:
     def growth(self, points: Floats, stakes: Floats) -> Floats:
         """Σ ln(1 + λ (z − m)) over the block, never overestimated but for rounding: (rows, points)."""
         at_centre = stakes * (self.centre - points)
-        scale = stakes / (1 + at_centre)  # 1 + λ(z − m) = (1 + λ(centre − m)) (1 + scale · deviation)
-        reach = scale * np.abs(self.deviations).max(axis=-1, keepdims=True)
-        near = reach <= _NEAR
-        x = np.where(near, scale, 0.0)
+        total: Floats = self.count * np.log1p(at_centre)
+        if self.values.shape[-1] == 1:
+            return total
+        # 1 + λ(z − m) = (1 + λ(centre − m)) (1 + x · deviation): a series in x, less a bound on what it leaves out.
+        x = stakes / (1 + at_centre)
+        worst = x * self.reach
+        near = worst <= _NEAR
+        x = np.where(near, x, 0.0)
         series = np.zeros_like(x)
         for k in range(_TERMS, 1, -1):
             series = x * (series + (-1) ** (k + 1) * self.powers[k - 2] / k)
-        left_out = x**2 * self.powers[0] * reach ** (_TERMS - 1) / ((_TERMS + 1) * (1 - _NEAR))
-        total: Floats = self.count * np.log1p(at_centre) + x * series - np.where(near, left_out, 0.0)
+        left_out = x**2 * self.powers[0] * np.where(near, worst, 0.0) ** (_TERMS - 1) / ((_TERMS + 1) * (1 - _NEAR))
+        total += x * series - left_out
         rows, columns = np.nonzero(~near)
-        at_a_time = max(1, _SCRATCH // self.deviations.shape[-1])
+        at_a_time = max(1, _SCRATCH // self.values.shape[-1])
         for first in range(0, len(rows), at_a_time):
-            row, column = rows[first : first + at_a_time], columns[first : first + at_a_time]
-            factors = 1 + scale[row, column, None] * self.deviations[row]
-            total[row, column] += self._log_product(factors, row)
+            pairs = rows[first : first + at_a_time], columns[first : first + at_a_time]
+            total[pairs] = self._plain_growth(pairs[0], points[pairs], stakes[pairs])
         return total
 
-    def _log_product(self, factors: Floats, row: NDArray[np.intp]) -> Floats:
-        logs: Floats
+    def _plain_growth(self, rows: NDArray[np.intp], points: Floats, stakes: Floats) -> Floats:
+        """The same logarithm by logarithm, for pairs of a row and a point."""
+        factors = 1 + stakes[:, None] * (self.values[rows] - points[:, None])
         if self.weights is not None:
-            logs = np.log(factors) * self.weights[row]
-        else:  # eight factors, each well within 1e±12, to a logarithm
+            logs = np.log(factors) * self.weights[rows]
+        else:  # eight factors, each well within 1e±13, to a logarithm
             logs = np.log(np.multiply.reduceat(factors, np.arange(0, factors.shape[-1], 8), axis=-1))
         total: Floats = logs.sum(axis=-1)
         return total

@@ -1,0 +1,42 @@
+"""What is public is listed, sorted, documented and importable without anything optional."""
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import lvmrs
+
+
+def modules() -> list[ModuleType]:
+    names = [info.name for info in pkgutil.walk_packages(lvmrs.__path__, "lvmrs.")]
+    return [lvmrs, *(importlib.import_module(name) for name in names)]
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
+def test_all_is_sorted_complete_and_documented(module: ModuleType) -> None:
+    assert module.__doc__
+    assert module.__all__ == sorted(module.__all__)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isfunction(value) or inspect.isclass(value):
+            assert inspect.getdoc(value), f"{module.__name__}.{name} has no documentation"
+    public = {
+        name
+        for name, value in vars(module).items()
+        if (inspect.isfunction(value) or inspect.isclass(value))
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+    }
+    assert public <= set(module.__all__)
+
+
+def test_importing_loads_nothing_optional() -> None:
+    optional = ["entmax", "hypothesis", "matplotlib", "mpmath", "pandas", "pytest", "ray", "sklearn", "transformers"]
+    code = f"import sys, lvmrs; print([name for name in {optional} if name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout  # noqa: S603
+    assert loaded.strip() == "[]"
