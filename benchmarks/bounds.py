@@ -10,7 +10,6 @@ limit, for n ≥ 10 000.
 import argparse
 import sys
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -77,9 +76,8 @@ class StarGame(game.Game):
 
 
 def star(samples: Floats, risk: float) -> float:
-    play = StarGame(len(samples), risk, 1)
-    for start, stop in pairwise(game.blocks(len(samples))):
-        play.play(samples[None, start:stop])
+    play = StarGame(len(samples), np.array([risk]))
+    play.feed(samples[None])
     return float(play.bound()[0])
 
 

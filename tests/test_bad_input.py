@@ -62,7 +62,11 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "risk 1": (lambda: clopper_pearson.lower(5, 10, 1.0), "risk must lie strictly between 0 and 1, got 1.0"),
     "risk NaN": (lambda: bernstein.lower(0.5, 0.1, 10, NAN), "risk must not be NaN, got nan"),
     "risk of bets": (lambda: betting.lower([0.5], -0.1), "risk must lie strictly between 0 and 1, got -0.1"),
-    "risks of bets": (lambda: betting.lower([0.5], [0.1, 0.2]), "risk must be a single number, got shape (2,)"),  # type: ignore[arg-type]
+    "risks of bets": (lambda: betting.lower([[0.5], [0.2]], [0.1, 0.2, 0.3]), "samples (2,), risk (3,)"),
+    "risks of counts": (
+        lambda: betting.lower_from_histogram([1, 2], [0.1, 0.2]),  # type: ignore[arg-type]
+        "risk must be a single number, got shape (2,)",
+    ),
     "mean above mass": (lambda: hoeffding.upper(1.5, 10, 0.1), "mean must lie in [0, mass] = [0, 1], got 1.5"),
     "mean in list": (lambda: hoeffding.upper([0.1, -0.5], 10, 0.1), "got -0.5 at index 1"),
     "variance below 0": (lambda: bernstein.lower(0.5, -0.1, 10, 0.1), "variance must be that of samples in [0, mass]"),

@@ -140,6 +140,28 @@ def test_rows_are_independent_games() -> None:
     assert bounds[1, 270] == betting.lower(samples[1, 270], 0.05)
 
 
+def test_each_row_may_have_its_own_risk() -> None:
+    samples = np.random.default_rng(3).random((3, 200))
+    bounds = betting.lower(samples, [0.1, 0.01, 0.2])
+    assert bounds.tolist() == [
+        float(betting.lower(row, risk)) for row, risk in zip(samples, [0.1, 0.01, 0.2], strict=True)
+    ]
+    assert betting.lower(samples[0], [[0.1], [0.01]]).shape == (2, 1)
+
+
+@pytest.mark.parametrize("n", [1, 7, 1000])
+def test_portions_do_not_matter(n: int) -> None:
+    random = np.random.default_rng(n)
+    samples, risks = random.beta(9, 1, (2, n)), np.array([0.05, 0.1])
+    whole = game.Game(n, risks)
+    whole.feed(samples)
+    for size in (1, 3, 128, 2000):
+        portions = game.Game(n, risks)
+        for first in range(0, n, size):
+            portions.feed(samples[:, first : first + size])
+        np.testing.assert_array_equal(portions.bound(), whole.bound())
+
+
 def test_nothing_beats_the_ceiling_of_all_ones() -> None:
     for n in (1, 10, 1000, 10**4):
         bound = float(betting.lower(np.ones(n), 0.001))

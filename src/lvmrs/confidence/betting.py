@@ -22,7 +22,7 @@ __all__ = ["histogram", "lower", "lower_from_histogram", "upper", "upper_from_hi
 _ROWS = 256
 
 
-def lower(samples: Numbers, risk: float, *, mass: float = 1.0) -> Floats:
+def lower(samples: Numbers, risk: Numbers, *, mass: float = 1.0) -> Floats:
     """Exceeds the true mean with probability at most ``risk``, given independent samples along the last dimension.
 
     The samples must be in the order in which they were drawn, or in one that does not depend on their values.
@@ -30,7 +30,7 @@ def lower(samples: Numbers, risk: float, *, mass: float = 1.0) -> Floats:
     return _bound(_samples(samples, mass), risk) * mass
 
 
-def upper(samples: Numbers, risk: float, *, mass: float = 1.0) -> Floats:
+def upper(samples: Numbers, risk: Numbers, *, mass: float = 1.0) -> Floats:
     """Falls below the true mean with probability at most ``risk``; otherwise as ``lower``."""
     return (1.0 - _bound(1.0 - _samples(samples, mass), risk)) * mass
 
@@ -46,18 +46,20 @@ def _mass(mass: float) -> float:
     return _checks.single("mass", _checks.mass(mass))
 
 
-def _bound(samples: Floats, risk: float) -> Floats:
+def _bound(samples: Floats, risk: Numbers) -> Floats:
     *leading, n = samples.shape
-    rows = samples.reshape(-1, n)
-    ends = blocks(n)
+    risk = _checks.risk(risk)
+    _checks.broadcast(samples=samples[..., 0], risk=risk)
+    shape = np.broadcast_shapes(tuple(leading), risk.shape)
+    rows = np.broadcast_to(samples, (*shape, n)).reshape(-1, n)
+    risks = np.broadcast_to(risk, shape).reshape(-1)
     bounds = []
     for first in range(0, len(rows), _ROWS):
-        group = rows[first : first + _ROWS]
-        game = Game(n, risk, len(group))
-        for start, stop in pairwise(ends):
-            game.play(group[:, start:stop])
+        group = slice(first, first + _ROWS)
+        game = Game(n, risks[group])
+        game.feed(rows[group])
         bounds.append(game.bound())
-    return np.concatenate(bounds).reshape(leading)[()]
+    return np.concatenate(bounds).reshape(shape)[()]
 
 
 def histogram(samples: Numbers, bins: int, *, side: Literal["lower", "upper"], mass: float = 1.0) -> NDArray[np.int64]:
@@ -110,7 +112,7 @@ def _bound_of_counts(counts: NDArray[np.int64], risk: float, seed: int) -> Float
 def _bound_of_row(values: Floats, counts: NDArray[np.int64], risk: float, seed: int) -> float:
     random = np.random.default_rng(seed)
     n = int(counts.sum())
-    game = Game(n, risk, 1)
+    game = Game(n, np.array([_checks.single("risk", _checks.risk(risk))]))
     values, left = values[counts > 0], counts[counts > 0]
     for start, stop in pairwise(blocks(n)):
         drawn = random.multivariate_hypergeometric(left, stop - start, method="marginals")

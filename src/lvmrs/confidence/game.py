@@ -36,13 +36,13 @@ ln(1/a)             ``goal``
 from __future__ import annotations
 
 import functools
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from lvmrs import _checks
 from lvmrs._checks import Floats
 
 __all__ = ["Game", "blocks", "unbroken"]
@@ -77,17 +77,37 @@ def blocks(n: int) -> list[int]:
 
 
 class Game:
-    """The wealth of one gambler per row and candidate mean, fed block by block in the order of ``blocks(n)``."""
+    """The wealth of one gambler per row and candidate mean: a lower bound for each row, at the risk of that row.
 
-    def __init__(self, n: int, risk: float, rows: int) -> None:
+    Samples are fed in any portions; they are played block by block, so the portions do not matter.
+    """
+
+    def __init__(self, n: int, risks: Floats) -> None:
+        rows = len(risks)
         self.n = n
-        self.goal = -np.log(_checks.single("risk", _checks.risk(risk)))
-        self.seen = 0
+        self.goal = -np.log(risks)[:, None]
+        self.ends = blocks(n)
+        self.waiting = np.empty((rows, int(np.diff(self.ends).max())))
+        self.seen, self.fed = 0, 0
         self.power_sums = np.zeros((4, rows, 1))  # of the samples to the powers 0 to 3
         self.opening: list[tuple[_Block, Floats]] = []
         self.points: Floats | None = None
         self.wealth: Floats = np.zeros((rows, 1))
         self.open = slice(0, 0)  # the columns in which some row still has a candidate to decide
+
+    def feed(self, values: Floats) -> None:
+        """The next samples (rows, any number): played as soon as they fill a block."""
+        position = self.fed - self.seen
+        while values.shape[-1]:
+            end = self.ends[bisect_right(self.ends, self.seen)]
+            taken = values[:, : end - self.seen - position]
+            self.waiting[:, position : position + taken.shape[-1]] = taken
+            position += taken.shape[-1]
+            self.fed += taken.shape[-1]
+            values = values[:, taken.shape[-1] :]
+            if self.fed == end:
+                self.play(self.waiting[:, :position].copy())
+                position = 0
 
     def play(self, values: Floats, weights: Floats | None = None) -> None:
         """Bet on the next block: ``values`` (rows, b), each standing for ``weights`` samples (one if not given)."""
@@ -106,7 +126,9 @@ class Game:
     def bound(self) -> Floats:
         """The largest point up to which every one was rejected, for each row; 0 where none was."""
         points = self.points if self.points is not None else self._lay_grid()
-        return unbroken(points, self._rejected(self.wealth))
+        mean = self.power_sums[1] / self.seen
+        # A freak order of the samples can carry the bound past their mean, where nobody expects it.
+        return np.minimum(unbroken(points, self._rejected(self.wealth)), mean[:, 0])
 
     def _rejected(self, wealth: Floats) -> NDArray[np.bool_]:
         rejected: NDArray[np.bool_] = wealth >= self.goal + _SLACK
@@ -120,7 +142,7 @@ class Game:
 
     def _shared_stake(self) -> Floats:
         mean = self.power_sums[1] / max(self.seen, 1)
-        return self._stakes(self.n, np.full_like(mean, -self.goal), about=mean, most=0.25)
+        return self._stakes(self.n, np.broadcast_to(-self.goal, mean.shape), about=mean, most=0.25)
 
     def _aimed_stakes(self, points: Floats, wealth: Floats) -> Floats:
         log_price = np.minimum(wealth - self.goal, 0.0)
