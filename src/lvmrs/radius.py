@@ -128,7 +128,7 @@ def ramp_pairwise(
     return _checks.unwrapped(sigma * _centre(pair.balance(), width))
 
 
-def text(radius: float, digits: int = 4) -> str:
+def text(radius: Numbers, digits: int = 4) -> str:
     """The radius in decimals, rounded down: what is printed never claims more than was proved."""
     value = float(radius)
     if not np.isfinite(value):

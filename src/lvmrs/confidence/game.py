@@ -128,7 +128,8 @@ class Game:
         points = self.points if self.points is not None else self._lay_grid()
         mean = self.power_sums[1] / self.seen
         # A freak order of the samples can carry the bound past their mean, where nobody expects it.
-        return np.minimum(unbroken(points, self._rejected(self.wealth)), mean[:, 0])
+        bound: Floats = np.minimum(unbroken(points, self._rejected(self.wealth)), mean[:, 0])
+        return bound
 
     def _rejected(self, wealth: Floats) -> NDArray[np.bool_]:
         rejected: NDArray[np.bool_] = wealth >= self.goal + _SLACK

@@ -1,0 +1,193 @@
+"""Noisy copies of an input, and what a model makes of them.
+
+**Noise is a pure function of (seed, index, stage, sample number)**, for a given shape of input and kind of device. It
+is drawn in blocks of a fixed number of samples, each from a generator of its own, so that neither the batch size, nor
+the order of inputs, nor the split over workers changes a bit of it. Stages are separate streams: what is chosen on the
+selection sample is independent of the certification sample.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from lvmrs import _checks
+from lvmrs.errors import InvalidArgumentError, ModelError
+
+__all__ = ["Model", "Noise", "Sampler", "Stage", "Stream", "evaluating", "tuned_batch"]
+
+Model = Callable[[Tensor], Tensor]
+Stage = Literal["selection", "certification", "prediction", "calibration"]
+
+# Numbers in a block of noise: enough to hide what a new generator costs, few enough to stay in cache.
+_BLOCK = {"cpu": 1 << 16}
+_BLOCK_ELSEWHERE = 1 << 22
+# Each stage has this many blocks of its own within the 2³² seeds that the CPU generator tells apart.
+_BLOCKS_PER_STAGE = 1 << 28
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Which noise: the run's seed, the index of the input in its data set, and the stage."""
+
+    seed: int
+    index: int
+    stage: Stage
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "index"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+                raise InvalidArgumentError(f"{name} must be a whole number from 0 to 2⁶³ − 1, got {value!r}")
+        if self.stage not in get_args(Stage):
+            raise InvalidArgumentError(f"stage must be one of {', '.join(get_args(Stage))}, got {self.stage!r}")
+
+    def seed_of_block(self, block: int) -> int:
+        """Distinct for all blocks and stages of one input, whatever the generator makes of the upper bits."""
+        digest = hashlib.blake2b(f"{self.seed},{self.index}".encode(), digest_size=4).digest()
+        offset = get_args(Stage).index(self.stage) * _BLOCKS_PER_STAGE
+        return (int.from_bytes(digest, "little") + offset + block) % (1 << 32)
+
+
+class Noise:
+    """Standard normal noise of one stream, for inputs of one shape: any range of samples, best asked for in order."""
+
+    def __init__(self, stream: Stream, shape: torch.Size, *, device: torch.device, dtype: torch.dtype) -> None:
+        self.stream = stream
+        self.generator = torch.Generator(device=device)
+        room = _BLOCK.get(device.type, _BLOCK_ELSEWHERE) // max(1, shape.numel())
+        self.samples_per_block = 1 << max(0, room.bit_length() - 1)
+        self.spare = torch.empty(self.samples_per_block, *shape, device=device, dtype=dtype)
+        self.spare_holds = -1  # the number of the block in ``spare``
+
+    def fill(self, out: Tensor, first: int) -> Tensor:
+        """Overwrite ``out`` with the noise of samples ``first``, ``first + 1``, …; whole blocks are drawn in place."""
+        size = self.samples_per_block
+        done = 0
+        while done < len(out):
+            block, within = divmod(first + done, size)
+            count = min(size - within, len(out) - done)
+            part = out[done : done + count]
+            if count == size:
+                self._draw(block, part)
+            else:
+                if self.spare_holds != block:
+                    self._draw(block, self.spare)
+                    self.spare_holds = block
+                part.copy_(self.spare[within : within + count])
+            done += count
+        return out
+
+    def _draw(self, block: int, out: Tensor) -> None:
+        out.normal_(generator=self.generator.manual_seed(self.stream.seed_of_block(block)))
+
+
+@contextmanager
+def evaluating(model: Model) -> Iterator[None]:
+    """A module in eval mode and without gradients, and every part of it left as found."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    were_training = [module for module in modules if module.training]
+    for module in were_training:
+        module.training = False
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module in were_training:
+            module.training = True
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Logits of noisy copies of an input, batch by batch."""
+
+    model: Model
+    sigma: float
+    batch: int
+    memory_format: torch.memory_format = torch.contiguous_format
+    autocast: torch.dtype | None = None
+
+    def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
+        """Logits of samples ``first`` to ``first + n``; checked to be finite and all of one shape."""
+        noise = Noise(stream, x.shape, device=x.device, dtype=x.dtype)
+        drawn = torch.empty(min(self.batch, n), *x.shape, device=x.device, dtype=x.dtype)
+        # In another memory layout the sum goes to a buffer of its own, since noise is drawn in the plain order.
+        plain = self.memory_format == torch.contiguous_format
+        copies = drawn if plain else torch.empty_like(drawn, memory_format=self.memory_format)
+        classes = 0
+        for start in range(first, first + n, self.batch):
+            count = min(self.batch, first + n - start)
+            noise.fill(drawn[:count], start)
+            inputs = torch.add(x, drawn[:count], alpha=self.sigma, out=copies[:count])
+            logits = self.forward(inputs)
+            check_logits(logits, count, classes)
+            classes = logits.shape[1]
+            yield logits
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The model's answer, in eval mode, without gradients."""
+        with evaluating(self.model), self._autocast(inputs.device):
+            return self.model(inputs)
+
+    def _autocast(self, device: torch.device) -> AbstractContextManager[object]:
+        return torch.autocast(device.type, dtype=self.autocast) if self.autocast is not None else nullcontext()
+
+
+def check_logits(logits: object, count: int, classes: int) -> None:
+    """Refuse what is not a batch of finite logits of two classes or more."""
+    if not isinstance(logits, Tensor):
+        kind = type(logits).__name__
+        raise ModelError(f"the model returned {kind}, not a tensor of logits; wrap it so that it returns logits only")
+    if logits.dim() != 2 or len(logits) != count:
+        shape = tuple(logits.shape)
+        raise ModelError(f"the model returned shape {shape} for {count} inputs; expected ({count}, classes)")
+    if logits.shape[1] < 2:
+        raise ModelError("the model returned one class; certification needs two: for a single logit z, return (z, −z)")
+    if classes and logits.shape[1] != classes:
+        raise ModelError(f"the model returned {logits.shape[1]} classes after {classes}; it must be the same each time")
+    if not logits.is_floating_point():
+        raise ModelError(f"the model returned {logits.dtype}; expected floating-point logits")
+    if not torch.isfinite(logits).all():
+        bad = int((~torch.isfinite(logits)).any(dim=1).sum())
+        raise ModelError(
+            f"the model returned NaN or infinity for {bad} of {count} noisy inputs; it cannot be certified"
+        )
+
+
+def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seconds: float = 0.3) -> Sampler:
+    """The sampler of the batch size at which this model is fastest here: doubled while that pays."""
+    _checks.whole("most", most, least=1)
+    best, best_rate, size = sampler(1), 0.0, 1
+    while size <= most:
+        candidate = sampler(size)
+        rate = _rate(candidate, x, seconds)
+        if rate > best_rate:
+            best, best_rate = candidate, rate
+        elif size >= 4 * best.batch:
+            break
+        if size / rate > 4 * seconds:  # one batch already takes long: larger ones would not be measured in time
+            break
+        size *= 2
+    return best
+
+
+def _rate(sampler: Sampler, x: Tensor, seconds: float) -> float:
+    """Samples per second, after one batch to warm up; synchronised where work is queued."""
+    inputs = x.expand(sampler.batch, *x.shape).contiguous(memory_format=sampler.memory_format)
+    sampler.forward(inputs)
+    done, start = 0, time.perf_counter()
+    while True:
+        logits = sampler.forward(inputs)
+        if logits.device.type != "cpu":
+            logits.sum().item()
+        done += sampler.batch
+        elapsed = time.perf_counter() - start
+        if elapsed > seconds / 4:
+            return done / elapsed

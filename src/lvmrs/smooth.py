@@ -1,0 +1,194 @@
+"""One input, end to end: sample, plan, sample afresh, prove."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from lvmrs import _checks
+from lvmrs.errors import InvalidArgumentError, ModelError
+from lvmrs.plan import Terms
+from lvmrs.planners.base import Planner
+from lvmrs.planners.fixed import Fixed, calibrated
+from lvmrs.planners.lipschitz import Lipschitz
+from lvmrs.planners.lvm import LVM
+from lvmrs.planners.survey import Survey
+from lvmrs.prove import ABSTAIN, Certificate, prove, prove_without_noise
+from lvmrs.sampling import Model, Sampler, Stage, Stream, check_logits, tuned_batch
+
+__all__ = ["SmoothedClassifier"]
+
+
+class SmoothedClassifier:
+    """A classifier that answers with the class of the largest mean score over Gaussian copies of its input.
+
+    ``model`` is any callable from a batch of inputs to logits. A module is run in eval mode and left as found.
+    ``sigma`` is in units of the input as it is given here: normalisation belongs to the model. ``lipschitz`` is a
+    constant of the logits in the Euclidean norm, by default the model's own attribute of that name, if it has one.
+
+    ``batch`` is measured on the first input when not given. ``device`` is by default that of the model's parameters,
+    or of the input where it has none. ``autocast`` runs the model in that precision, ``compile`` through torch.compile.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        sigma: float,
+        lipschitz: float | None = None,
+        *,
+        batch: int | None = None,
+        device: str | torch.device = "auto",
+        autocast: torch.dtype | None = None,
+        compile: bool = False,  # noqa: A002
+    ) -> None:
+        if not callable(model):
+            raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {type(model).__name__}")
+        self.model = model
+        self.sigma = _checks.single("sigma", _checks.positive("sigma", sigma))
+        if lipschitz is None:
+            lipschitz = getattr(model, "lipschitz", None)
+        constant = math.inf if lipschitz is None else lipschitz
+        self.lipschitz = _checks.single("lipschitz", _checks.positive("lipschitz", constant, infinite=True))
+        self.batch = None if batch is None else int(_checks.single("batch", _checks.whole("batch", batch, least=1)))
+        self.device = device
+        self.autocast = autocast
+        self._run: Model = torch.compile(model) if compile else model
+        self._samplers: dict[tuple[Any, ...], Sampler] = {}
+
+    def __repr__(self) -> str:
+        """One line."""
+        known = "" if math.isinf(self.lipschitz) else f", lipschitz={self.lipschitz:g}"
+        return f"SmoothedClassifier({type(self.model).__name__}, sigma={self.sigma:g}{known})"
+
+    def certify(
+        self,
+        x: Tensor,
+        planner: Planner | None = None,
+        *,
+        n0: int = 1_000,
+        n: int = 100_000,
+        alpha: float = 0.001,
+        seed: int = 0,
+        index: int = 0,
+    ) -> Certificate:
+        """The certificate of one input (no batch dimension), by default planned by ``LVM``.
+
+        With probability at least 1 − ``alpha`` it is right. ``index`` is the place of the input in its data set: the
+        noise depends on it and on ``seed``, and on nothing else.
+        """
+        x = self._input(x)
+        planner = LVM() if planner is None else planner
+        if not isinstance(planner, Planner):
+            raise InvalidArgumentError(f"planner must be a Planner such as LVM() or Cohen(), got {planner!r:.80}")
+        if isinstance(planner, Lipschitz):
+            self._needs_constant(planner)
+        sampler = self._sampler(x)
+        if isinstance(planner, Lipschitz) and planner.procedure == "deterministic":
+            logits = sampler.forward(x[None])
+            check_logits(logits, 1, 0)
+            return prove_without_noise(logits[0], self.lipschitz, planner="Lipschitz")
+        terms = Terms(self.sigma, alpha, n, self.lipschitz)
+        n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
+        selection, certification = Stream(seed, index, "selection"), Stream(seed, index, "certification")
+        plan = planner.plan(sampler.logits(x, selection, n0), terms, selection)
+        return prove(plan, terms, sampler.logits(x, certification, n), certification, n0=n0)
+
+    def certify_batch(
+        self, inputs: Iterable[Tensor], planner: Planner | None = None, *, first: int = 0, **settings: Any
+    ) -> list[Certificate]:
+        """Certificates of several inputs, numbered from ``first`` on; ``settings`` are those of ``certify``."""
+        return [self.certify(x, planner, index=index, **settings) for index, x in enumerate(inputs, start=first)]
+
+    def predict(self, x: Tensor, *, n: int = 1_000, alpha: float = 0.001, seed: int = 0, index: int = 0) -> int:
+        """The class that wins most often, or −1 if the runner-up could be the true winner.
+
+        It is wrong with probability at most ``alpha``: the two leading classes are compared by an exact binomial test
+        (Cohen et al. 2019, Predict).
+        """
+        x = self._input(x)
+        terms = Terms(self.sigma, alpha, n)
+        logits = self._sampler(x).logits(x, Stream(seed, index, "prediction"), terms.n)
+        votes = Survey.of(logits, maps=("hardmax",), temperatures=(), mass=1.0).mean[0] * n
+        first, second = (int(k) for k in (-votes).argsort(kind="stable")[:2])
+        won, lost = round(votes[first]), round(votes[second])
+        doubt = stats.binomtest(won, won + lost, 0.5).pvalue
+        return first if doubt <= alpha else ABSTAIN
+
+    def scores(
+        self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification"
+    ) -> Iterator[Tensor]:
+        """Logits of n noisy copies in batches, the very ones that ``certify`` uses at that stage."""
+        x = self._input(x)
+        n = int(_checks.single("n", _checks.whole("n", n, least=1)))
+        return self._sampler(x).logits(x, Stream(seed, index, stage), n)
+
+    def calibrate(
+        self,
+        inputs: Sequence[Tensor],
+        *,
+        labels: Sequence[int] | None = None,
+        objective: Literal["average radius", "accuracy"] = "average radius",
+        epsilon: float = 0.0,
+        n0: int = 1_000,
+        n: int = 100_000,
+        alpha: float = 0.001,
+        seed: int = 0,
+        **search: Any,
+    ) -> Fixed:
+        """One map, temperature and form of radius for all inputs, best on these held-out ones; see ``calibrated``."""
+        terms = Terms(self.sigma, alpha, n, self.lipschitz)
+        if labels is not None and len(labels) != len(inputs):
+            raise InvalidArgumentError(f"{len(labels)} labels for {len(inputs)} inputs; give one for each")
+        samples = (self.scores(x, n0, seed=seed, index=i, stage="calibration") for i, x in enumerate(inputs))
+        return calibrated(samples, terms, labels=labels, objective=objective, epsilon=epsilon, **search)
+
+    def _needs_constant(self, planner: Planner) -> None:
+        if math.isinf(self.lipschitz):
+            raise InvalidArgumentError(
+                f"lipschitz is not known and {planner!r} needs it; pass lipschitz= to SmoothedClassifier"
+            )
+
+    def _input(self, x: Tensor) -> Tensor:
+        x = _checks.finite_tensor("x", x, dims=0).detach()
+        device = self._device(x)
+        return x.to(device) if x.dtype == torch.float64 else x.to(device, torch.float32)
+
+    def _device(self, x: Tensor) -> torch.device:
+        if self.device != "auto":
+            return torch.device(self.device)
+        parameters = self.model.parameters() if isinstance(self.model, nn.Module) else iter(())
+        return next((parameter.device for parameter in parameters), x.device)
+
+    def _sampler(self, x: Tensor) -> Sampler:
+        """The sampler for inputs of this kind, checked and tuned once."""
+        kind = (x.shape, x.dtype, x.device)
+        if kind not in self._samplers:
+            one = Sampler(self._run, self.sigma, 1, autocast=self.autocast)
+            self._check_model(one, x)
+            self._samplers[kind] = self._tuned(x) if self.batch is None else self._of_size(x, self.batch)
+        return self._samplers[kind]
+
+    def _of_size(self, x: Tensor, batch: int) -> Sampler:
+        channels_last = x.dim() == 3 and x.device.type == "cuda"
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        return Sampler(self._run, self.sigma, batch, memory_format=layout, autocast=self.autocast)
+
+    def _tuned(self, x: Tensor) -> Sampler:
+        return tuned_batch(lambda size: self._of_size(x, size), x, most=4096)
+
+    def _check_model(self, sampler: Sampler, x: Tensor) -> None:
+        """Two noisy inputs, twice: what comes must be logits, and the same both times."""
+        noise = torch.randn(2, *x.shape, generator=torch.Generator().manual_seed(0)).to(x)
+        inputs = x + self.sigma * noise
+        once, again = (sampler.forward(inputs) for _ in range(2))
+        check_logits(once, 2, 0)
+        if not torch.allclose(once, again, rtol=1e-3, atol=1e-3 * float(once.abs().max())):
+            raise ModelError(
+                "the model gives another answer to the same inputs when asked again; a certificate is about one fixed "
+                "function: switch off what is random in its forward pass"
+            )
