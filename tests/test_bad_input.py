@@ -35,13 +35,23 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: simplex.softmax(Z, temperature=INF),
         "temperature must be positive and finite, got inf",
     ),
-    "temperature tiny": (lambda: simplex.softmax(Z, temperature=1e-40), "temperature × mass must lie within"),
+    "temperature tiny": (lambda: simplex.softmax(Z, temperature=1e-40), "temperature must lie within"),
     "mass 0": (lambda: simplex.sparsemax(Z, mass=0.0), "mass must be positive and finite, got 0.0"),
     "sweep logits": (lambda: simplex.sweep(Z[0], [1.0], map="softmax"), "logits must have at least 2 dimension(s)"),
     "sweep NaN": (lambda: simplex.sweep(Z * NAN, [1.0], map="softmax"), "logits must be finite, got nan"),
     "sweep temperatures": (lambda: simplex.sweep(Z, [1.0, -2.0], map="softmax"), "got -2.0 at index 1"),
     "sweep no temperature": (lambda: simplex.sweep(Z, [], map="softmax"), "temperatures is empty (shape (0,))"),
     "sweep table": (lambda: simplex.sweep(Z, [[1.0]], map="softmax"), "temperatures must be one-dimensional"),
+    "temperature list": (
+        lambda: simplex.softmax(Z, temperature=[1.0, 2.0]),  # type: ignore[arg-type]
+        "temperature must be a single number, got shape (2,)",
+    ),
+    "mass tensor": (
+        lambda: simplex.sparsemax(Z, mass=torch.ones(2)),  # type: ignore[arg-type]
+        "mass must be a single number, got shape (2,)",
+    ),
+    "reach": (lambda: simplex.softmax(Z, temperature=1e-30, mass=1e-30), "temperature × mass must lie within"),
+    "map list": (lambda: simplex.sweep(Z, [1.0], map=["softmax"]), "map must be one of"),  # type: ignore[arg-type]
     # moments
     "samples NaN": (lambda: Moments.of(torch.tensor([NAN])), "samples must be finite, got nan"),
     "samples empty": (lambda: Moments.of(torch.zeros(0, 3)), "samples is empty (shape (0, 3))"),
@@ -57,7 +67,10 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "n zero": (lambda: hoeffding.lower(0.5, 0, 0.1), "n must be a whole number of at least 1, got 0.0"),
     "n one": (lambda: bernstein.lower(0.5, 0.1, 1, 0.1), "n must be a whole number of at least 2, got 1.0"),
-    "n inf": (lambda: hoeffding.lower(0.5, INF, 0.1), "n must be a whole number of at least 1, got inf"),
+    "n inf": (
+        lambda: hoeffding.lower(0.5, INF, 0.1),
+        "n must be a whole number of at least 1 and at most 2⁵³, got inf",
+    ),
     "risk 0": (lambda: hoeffding.lower(0.5, 10, 0.0), "risk must lie strictly between 0 and 1, got 0.0"),
     "risk 1": (lambda: clopper_pearson.lower(5, 10, 1.0), "risk must lie strictly between 0 and 1, got 1.0"),
     "risk NaN": (lambda: bernstein.lower(0.5, 0.1, 10, NAN), "risk must not be NaN, got nan"),
@@ -81,7 +94,7 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "bets words": (lambda: betting.upper("many", 0.1), "samples must be a number or an array of numbers, got 'many'"),
     "bets mass": (lambda: betting.upper([0.5], 0.1, mass=0), "mass must be positive and finite, got 0.0"),
     "bins": (lambda: betting.histogram([0.5], 0, side="lower"), "bins must be a whole number of at least 1, got 0.0"),
-    "side": (lambda: betting.histogram([0.5], 5, side="left"), "side must be 'lower' or 'upper', got 'left'"),  # type: ignore[arg-type]
+    "side": (lambda: betting.histogram([0.5], 5, side="left"), "side must be one of lower, upper, got 'left'"),  # type: ignore[arg-type]
     "counts negative": (
         lambda: betting.lower_from_histogram([1, -1], 0.1),
         "counts must be a whole number of at least 0",
@@ -89,7 +102,15 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "counts none": (lambda: betting.lower_from_histogram([0, 0], 0.1), "counts hold no samples"),
     "counts one": (lambda: betting.upper_from_histogram([5], 0.1), "counts must have at least 2 grid values"),
     "shapes": (lambda: hoeffding.lower([0.1, 0.2], [5, 6, 7], 0.1), "do not broadcast together: mean (2,), n (3,)"),
+    "n huge": (lambda: clopper_pearson.lower(5, 1e300, 0.1), "n must be a whole number of at least 1 and at most 2⁵³"),
+    "seed": (lambda: betting.lower_from_histogram([1, 2], 0.1, seed=-1), "seed must be a whole number of at least 0"),
+    "counts many": (lambda: betting.lower_from_histogram([1, 10**9], 0.1), "counts must hold fewer than 10⁹ samples"),
+    "sparse": (
+        lambda: betting.lower(torch.rand(3).to_sparse(), 0.1),
+        "samples must be a number or an array of numbers",
+    ),
     # radius
+    "text": (lambda: radius.text([0.1, 0.2]), "radius must be a single number, got shape (2,)"),
     "sigma 0": (lambda: radius.r2(0.9, 0.1, sigma=0.0), "sigma must be positive and finite, got 0.0"),
     "sigma -1": (lambda: radius.r3(0.9, sigma=-1.0), "sigma must be positive and finite, got -1.0"),
     "sigma NaN": (lambda: radius.ramp(0.9, 0.1, sigma=NAN, lipschitz=1.0), "sigma must not be NaN, got nan"),

@@ -122,5 +122,5 @@ def test_local_quantile_bounds_a_smoothed_step_of_smaller_mass() -> None:
 
 @pytest.mark.parametrize("of", ["component", None])
 def test_unknown_kind_is_named(of: object) -> None:
-    with pytest.raises(InvalidArgumentError, match="of must be 'class' or 'vector', got"):
+    with pytest.raises(InvalidArgumentError, match="of must be one of class, vector, got"):
         lipschitz.smoothed(1.0, sigma=1.0, of=of)  # type: ignore[arg-type]

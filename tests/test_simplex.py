@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from lvmrs import simplex
+from lvmrs.confidence import bernstein, betting
 from lvmrs.errors import InvalidArgumentError
 from tests.oracles import random_logits, softmax_by_definition, sparsemax_by_bisection
 
@@ -99,7 +102,7 @@ def test_precision_shape_and_input_are_kept(name: str, dtype: torch.dtype) -> No
 
 @pytest.mark.parametrize("name", NAMES)
 def test_extreme_logits_and_temperatures_stay_finite(name: str) -> None:
-    z = torch.tensor([3e38, -3e38, 0.0], dtype=torch.float32)
+    z = torch.tensor([3e38, -3e38, 0.0, -3e38], dtype=torch.float32)
     for t in (1e-30, 1.0, 1e30):
         p = MAPS[name](z, temperature=t)
         assert torch.isfinite(p).all()
@@ -173,20 +176,34 @@ def test_sweep_takes_leading_dimensions() -> None:
     np.testing.assert_allclose(moments.variance[1, 2], alone.variance, atol=1e-15)
 
 
-def test_sweep_does_not_hold_all_temperatures_at_once() -> None:
-    """Peak scratch is that of a few chunks: 200 temperatures need no more than 2."""
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("c", [2, 10, 1000])
+def test_sweep_does_not_hold_all_temperatures_at_once(name: str, c: int) -> None:
+    """The memory of a process that sweeps 100 temperatures grows by a part of T × n × c numbers."""
+    n = 1_000_000 // c
+    code = f"""
+import resource, torch, numpy as np
+torch.set_num_threads(1)
+from lvmrs import simplex
+z = torch.randn({n}, {c})
+simplex.sweep(z[:100], [1.0, 2.0], map={name!r})
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+simplex.sweep(z, np.geomspace(0.01, 50, 100), map={name!r})
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    kilobytes = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)  # noqa: S603
+    everything = 100 * n * c * 4 / 1024
+    assert kilobytes < everything / 4
 
-    def peak(temperatures: int) -> int:
-        z = random_logits(4000, 100, dtype=torch.float32)
-        with torch.profiler.profile(profile_memory=True) as profile:
-            simplex.sweep(z, np.geomspace(0.01, 50, temperatures), map="softmax")
-        changes = [event.cpu_memory_usage for event in profile.events() if event.name == "[memory]"]
-        running = np.cumsum(changes)
-        return int(running.max())
 
-    one_result = 200 * 100 * 8 * 4
-    assert peak(200) <= peak(2) + 4 * one_result
-    assert peak(200) < 200 * 4000 * 100 * 4 / 4
+def test_map_results_go_straight_into_the_bounds() -> None:
+    """Rounding may carry a score an ulp above its mass; the bounds take that."""
+    z = random_logits(200, 5, scale=20.0, dtype=torch.float32)
+    for mass in (0.7, 1.0, 1.5):
+        moments = simplex.sweep(z, GRID, map="sparsemax", mass=mass)
+        assert (bernstein.lower(moments.mean, moments.variance, 200, 0.01, mass=mass) <= mass).all()
+        scores = simplex.sparsemax(z, temperature=0.3, mass=mass)
+        assert (betting.lower(scores.T, 0.01, mass=mass) <= mass).all()
 
 
 @pytest.mark.parametrize("name", NAMES)

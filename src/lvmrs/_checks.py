@@ -4,6 +4,7 @@ Numbers may come as Python scalars, NumPy arrays or torch tensors of any device 
 runs in NumPy float64.
 """
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,8 +19,8 @@ __all__ = [
     "broadcast",
     "finite_tensor",
     "mass",
+    "one_of",
     "positive",
-    "probability",
     "real",
     "require",
     "risk",
@@ -37,12 +38,14 @@ Numbers: TypeAlias = Any
 def real(name: str, value: Numbers) -> Floats:
     """``value`` as a non-empty float64 array without NaN; infinities pass."""
     if isinstance(value, torch.Tensor):
-        value = value.detach().cpu()
-        value = (value if value.is_complex() else value.double()).numpy()
+        value = value.detach()
     try:
+        if isinstance(value, torch.Tensor):
+            value = value.cpu() if value.is_complex() else value.cpu().double()
         array = np.asarray(value).astype(np.float64, casting="same_kind", copy=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {value!r:.80}") from error
+    except (TypeError, ValueError, RuntimeError) as error:
+        shown = f"{value!r}".replace("\n", " ")
+        raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {shown:.80}") from error
     if array.size == 0:
         raise InvalidArgumentError(f"{name} is empty (shape {array.shape}); give it at least one value")
     require(name, array, ~np.isnan(array), "must not be NaN")
@@ -56,6 +59,12 @@ def require(name: str, array: Floats, valid: NDArray[np.bool_] | np.bool_, rule:
     index = tuple(int(i) for i in np.argwhere(~np.atleast_1d(valid))[0])
     where = f" at index {index[0] if len(index) == 1 else index}" if array.ndim else ""
     raise InvalidArgumentError(f"{name} {rule}, got {np.atleast_1d(array)[index]}{where}")
+
+
+def one_of(name: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse a word that is not among the choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def single(name: str, array: Floats) -> float:
@@ -91,29 +100,24 @@ def risk(value: Numbers) -> Floats:
     return array
 
 
-def within(name: str, value: Numbers, top: Floats) -> Floats:
-    """``value`` in [0, top], where ``top`` is the mass."""
+def within(name: str, value: Numbers, top: Floats, *, slack: float = 0.0) -> Floats:
+    """``value`` in [0, top], where ``top`` is the mass; what rounding put above it, by ``slack`` at most, is cut."""
     array = real(name, value)
     broadcast(**{name: array, "mass": top})
-    shown, top = np.broadcast_arrays(array, top)
-    require(name, shown, (shown >= 0) & (shown <= top), f"must lie in [0, mass] = [0, {_range(top)}]")
-    return array
+    shown, most = np.broadcast_arrays(array, top)
+    require(name, shown, (shown >= 0) & (shown <= most * (1 + slack)), f"must lie in [0, mass] = [0, {_range(top)}]")
+    return np.minimum(array, top) if slack and (shown > most).any() else array
 
 
 def _range(top: Floats) -> str:
     return f"{top.min():g}" if top.min() == top.max() else f"{top.min():g} to {top.max():g}"
 
 
-def probability(name: str, value: Numbers, top: Floats) -> Floats:
-    """``value`` in [0, mass], divided by the mass: a probability."""
-    return within(name, value, top) / top
-
-
 def whole(name: str, value: Numbers, *, least: int) -> Floats:
-    """Whole numbers, at least ``least``; kept as float64, which holds them exactly."""
+    """Whole numbers from ``least`` to 2⁵³; kept as float64, which holds them exactly."""
     array = real(name, value)
-    rule = f"must be a whole number of at least {least}"
-    require(name, array, np.isfinite(array) & (array == np.floor(array)) & (array >= least), rule)
+    rule = f"must be a whole number of at least {least}" + (" and at most 2⁵³" if (array > 2**53).any() else "")
+    require(name, array, (array == np.floor(array)) & (array >= least) & (array <= 2**53), rule)
     return array
 
 

@@ -15,7 +15,6 @@ from scipy import special
 
 from lvmrs import _checks
 from lvmrs._checks import Floats, Numbers
-from lvmrs.errors import InvalidArgumentError
 from lvmrs.simplex import MapName
 
 __all__ = ["Kind", "local_quantile", "of_map", "optimal_sigma", "smoothed", "smoothed_limit"]
@@ -44,8 +43,7 @@ def of_map(
     Softmax: ½ r L/t as a vector, (√2/4) r L/t for a class. Sparsemax: L/t, whatever its mass. Hardmax: ∞.
     """
     factors = _MAPS[_kind(of)]
-    if map not in factors:
-        raise InvalidArgumentError(f"map must be one of {', '.join(factors)}, got {map!r}")
+    _checks.one_of("map", map, factors)
     lipschitz, temperature = _constant(lipschitz), _checks.positive("temperature", temperature)
     mass = _checks.mass(mass)
     _checks.broadcast(lipschitz=lipschitz, temperature=temperature, mass=mass)
@@ -107,8 +105,7 @@ def _quantile_slope(q: Floats, mass: Floats) -> Floats:
 
 
 def _kind(of: Kind) -> Kind:
-    if of not in _NOISE:
-        raise InvalidArgumentError(f"of must be 'class' or 'vector', got {of!r}")
+    _checks.one_of("of", of, _NOISE)
     return of
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError
@@ -103,9 +103,3 @@ class Plan:
                 "origin": Stream(**origin) if origin else None,
             }
         )
-
-
-def named(value: str, choices: object, what: str) -> None:
-    """Refuse a name that is not among the choices of a ``Literal``."""
-    if value not in get_args(choices):
-        raise InvalidArgumentError(f"{what} must be one of {', '.join(get_args(choices))}, got {value!r}")

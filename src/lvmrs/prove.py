@@ -18,20 +18,20 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from lvmrs import _checks, simplex
 from lvmrs import lipschitz as constants
 from lvmrs import radius as radii
-from lvmrs import simplex
 from lvmrs.confidence import bernstein, clopper_pearson, hoeffding
 from lvmrs.confidence.game import Game
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.moments import Moments, statistics_device
-from lvmrs.plan import BoundName, Plan, RadiusName, Terms, named
+from lvmrs.plan import BoundName, Plan, RadiusName, Terms
 from lvmrs.sampling import Stream
 
 __all__ = ["ABSTAIN", "Certificate", "prove", "prove_without_noise"]
@@ -181,9 +181,9 @@ def prove_without_noise(logits: Tensor, lipschitz: float, *, planner: str) -> Ce
 
 
 def _check_plan(plan: Plan, terms: Terms) -> None:
-    named(plan.map, simplex.MapName, "map")
-    named(plan.bound, BoundName, "bound")
-    named(plan.radius, RadiusName, "radius")
+    _checks.one_of("map", plan.map, get_args(simplex.MapName))
+    _checks.one_of("bound", plan.bound, get_args(BoundName))
+    _checks.one_of("radius", plan.radius, get_args(RadiusName))
     if plan.classes < 2 or not 0 <= plan.top < plan.classes:
         raise ProofError(f"class {plan.top} is not one of {plan.classes} classes")
     if len(plan.groups) != len(plan.risk_groups):

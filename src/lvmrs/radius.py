@@ -31,7 +31,7 @@ s(p)                   σ(c − w/2); the radii need only centres, in ``_centre`
 =====================  ==================================================================================
 """
 
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +48,8 @@ _NARROW = 1e-3
 # Gauss–Legendre rule on [0, 1]: exact to rounding for the smooth integrands here.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _NODES, _WEIGHTS = (1 + _NODES) / 2, _WEIGHTS / 2
+# Smaller probabilities are not told apart.
+_TINY = 1e-300
 # Newton's method takes about ten steps; this many are never needed.
 _ITERATIONS = 60
 
@@ -55,8 +57,8 @@ _ITERATIONS = 60
 def r1(p_a: Numbers, p_b: Numbers, *, lipschitz: Numbers, mass: Numbers = 1.0) -> Floats:
     """(p_a − p_b)/(√2 L), with L a Lipschitz constant of the vector of *smoothed* scores.
 
-    ``lvmrs.lipschitz.smoothed_vector`` gives such a constant. With the constant of the scores themselves, and scores
-    computed without noise, this is the deterministic radius.
+    ``lvmrs.lipschitz.smoothed(…, of="vector")`` gives such a constant. With the constant of the scores themselves, and
+    scores computed without noise, this is the deterministic radius.
     """
     pair = _Pair.guarded(p_a, p_b, mass)
     slope = _relative_slope("lipschitz", lipschitz, pair.mass)
@@ -130,10 +132,11 @@ def ramp_pairwise(
 
 def text(radius: Numbers, digits: int = 4) -> str:
     """The radius in decimals, rounded down: what is printed never claims more than was proved."""
-    value = float(radius)
+    value = _checks.single("radius", _checks.real("radius", radius))
     if not np.isfinite(value):
         return str(value)
-    return f"{Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR):f}"
+    step = Decimal(1).scaleb(-digits)
+    return f"{Decimal(value).quantize(step, ROUND_FLOOR, Context(prec=400 + digits)):f}"
 
 
 class _Level(NamedTuple):
@@ -168,7 +171,10 @@ class _Pair(NamedTuple):
         mass = _checks.mass(mass)
         a, b = _Level.guarded("p_a", p_a, mass), _Level.guarded("p_b", p_b, mass)
         _checks.broadcast(p_a=a.p, p_b=b.p)
-        return cls(a, b, np.maximum(_checks.real("p_a", p_a) - _checks.real("p_b", p_b), 0.0) / mass, mass)
+        margin = np.maximum(_checks.real("p_a", p_a) - _checks.real("p_b", p_b), 0.0) / mass
+        # Denormal scores have no digits to be accurate with: as a rival's they are raised, as the top's worth nothing.
+        b = b._replace(p=np.where((b.p > 0) & (b.p < _TINY), _TINY, b.p))
+        return cls(a, b, np.where(a.p < _TINY, 0.0, margin), mass)
 
     def balance(self) -> _Level:
         """(1 − p_a + p_b)/2: ½ where the two classes tie; taken as ½ where B leads."""
@@ -217,6 +223,8 @@ def _centre(level: _Level, width: Floats) -> Floats:
     quantile = np.where(tail < 0.1, -special.ndtri(tail), np.sqrt(2.0) * special.erfinv(2 * offset))
     c = np.where(offset > 0, quantile, 0.0)
     inside = (width > 0) & (tail > 0) & (offset > 0)
+    if not inside.any():
+        return np.copysign(c, level.below_half)
     central = inside & (offset <= _half_minus_mean(np.ones(width.shape), width))
     outer = inside & ~central
     c[central] = _central_root(offset[central], width[central])
@@ -250,10 +258,13 @@ def _outer_root(tail: Floats, offset: Floats, width: Floats, quantile: Floats) -
 
 def _density(c: Floats, width: Floats) -> Floats:
     """|G'(c)|, the normal density averaged over the window; even in c."""
-    c = np.abs(c)
-    narrow = _normal_density(c) * (1 + (c**2 - 1) * width**2 / 24)
+    c = np.minimum(np.abs(c), 1e150)  # its square must not overflow
+    narrow = _normal_density(c) * (1 + (c**2 - 1) * np.minimum(width, _NARROW) ** 2 / 24)
     wide = np.maximum(width, _NARROW)
-    return np.where(width < _NARROW, narrow, (special.ndtr(wide / 2 - c) - special.ndtr(-wide / 2 - c)) / wide)
+    density: Floats = np.where(
+        width < _NARROW, narrow, (special.ndtr(wide / 2 - c) - special.ndtr(-wide / 2 - c)) / wide
+    )
+    return density
 
 
 def _half_minus_mean(c: Floats, width: Floats) -> Floats:
@@ -264,9 +275,12 @@ def _half_minus_mean(c: Floats, width: Floats) -> Floats:
 
 def _mean_tail(c: Floats, width: Floats) -> Floats:
     """G(c) for c ≥ 1."""
-    narrow = special.ndtr(-c) + c * _normal_density(c) * width**2 / 24
+    narrow = special.ndtr(-c) + c * _normal_density(c) * np.minimum(width, _NARROW) ** 2 / 24
     wide = np.maximum(width, _NARROW)
-    return np.where(width < _NARROW, narrow, (_tail_integral(c - wide / 2) - _tail_integral(c + wide / 2)) / wide)
+    mean: Floats = np.where(
+        width < _NARROW, narrow, (_tail_integral(c - wide / 2) - _tail_integral(c + wide / 2)) / wide
+    )
+    return mean
 
 
 def _tail_integral(x: Floats) -> Floats:
@@ -276,5 +290,5 @@ def _tail_integral(x: Floats) -> Floats:
 
 
 def _normal_density(x: Floats) -> Floats:
-    density: Floats = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+    density: Floats = np.exp(-(np.clip(x, -50.0, 50.0) ** 2) / 2) / np.sqrt(2 * np.pi)
     return density

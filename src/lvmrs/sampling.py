@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, ModelError
 
-__all__ = ["Model", "Noise", "Sampler", "Stage", "Stream", "evaluating", "tuned_batch"]
+__all__ = ["Model", "Noise", "Sampler", "Stage", "Stream", "check_logits", "evaluating", "tuned_batch"]
 
 Model = Callable[[Tensor], Tensor]
 Stage = Literal["selection", "certification", "prediction", "calibration"]
@@ -46,8 +46,7 @@ class Stream:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
                 raise InvalidArgumentError(f"{name} must be a whole number from 0 to 2⁶³ − 1, got {value!r}")
-        if self.stage not in get_args(Stage):
-            raise InvalidArgumentError(f"stage must be one of {', '.join(get_args(Stage))}, got {self.stage!r}")
+        _checks.one_of("stage", self.stage, get_args(Stage))
 
     def seed_of_block(self, block: int) -> int:
         """Distinct for all blocks and stages of one input, whatever the generator makes of the upper bits."""

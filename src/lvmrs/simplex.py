@@ -38,38 +38,43 @@ _CHUNK = 1 << 20
 
 def hardmax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) -> Tensor:
     """All mass on the largest logit; ties go to the lowest index. The temperature is of no effect."""
-    logits = _guard(logits, temperature, mass)
+    logits, _, mass = _guard(logits, temperature, mass)
     return torch.zeros_like(logits).scatter_(-1, logits.argmax(dim=-1, keepdim=True), mass)
 
 
 def softmax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) -> Tensor:
     """Softmax of z/t, times the mass."""
-    logits = _guard(logits, temperature, mass)
-    p = functional.softmax((logits - logits.amax(dim=-1, keepdim=True)) / temperature, dim=-1)
+    logits, temperature, mass = _guard(logits, temperature, mass)
+    p = functional.softmax(_below_largest(logits) / temperature, dim=-1)
     return p if mass == 1.0 else p * mass
 
 
 def sparsemax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) -> Tensor:
     """Euclidean projection of z/t on the simplex of mass r."""
-    logits = _guard(logits, temperature, mass)
-    shifted = logits - logits.amax(dim=-1, keepdim=True)
-    descending, onset = _descending_and_onset(shifted)
-    threshold = _threshold(descending, onset, shifted.new_tensor([temperature * mass]))
+    logits, temperature, mass = _guard(logits, temperature, mass)
+    shifted = _below_largest(logits)
+    threshold = _threshold(*_descending_and_onset(shifted), shifted.new_tensor([temperature * mass]))
     return (shifted - threshold).clamp(min=0) / temperature
 
 
-def _guard(logits: Tensor, temperature: float, mass: float) -> Tensor:
-    """The logits in single precision or better, once all three arguments are known to be usable."""
-    _checks.finite_tensor("logits", logits, dims=1)
+def _guard(logits: Tensor, temperature: Numbers, mass: Numbers, *, dims: int = 1) -> tuple[Tensor, float, float]:
+    """The logits in single precision or better, and two numbers, once all are known to be usable."""
+    _checks.finite_tensor("logits", logits, dims=dims)
     if logits.dtype.itemsize < 4:
         logits = logits.float()
-    _checks.positive("temperature", temperature)
-    _checks.mass(mass)
+    t = _checks.single("temperature", _checks.positive("temperature", temperature))
+    r = _checks.single("mass", _checks.mass(mass))
     limits = torch.finfo(logits.dtype)
-    if not limits.tiny <= temperature * mass <= limits.max:
-        span = f"[{limits.tiny:.2g}, {limits.max:.2g}] of {logits.dtype}"
-        raise InvalidArgumentError(f"temperature × mass must lie within {span}, got {temperature * mass:.3g}")
-    return logits
+    for name, value in (("temperature", t), ("mass", r), ("temperature × mass", t * r)):
+        if not limits.tiny <= value <= limits.max:
+            span = f"[{limits.tiny:.2g}, {limits.max:.2g}] of {logits.dtype}"
+            raise InvalidArgumentError(f"{name} must lie within {span}, got {value:.3g}")
+    return logits, t, r
+
+
+def _below_largest(logits: Tensor) -> Tensor:
+    """Logits minus their largest, kept finite."""
+    return (logits - logits.amax(dim=-1, keepdim=True)).clamp(min=torch.finfo(logits.dtype).min)
 
 
 def _descending_and_onset(shifted: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,15 +106,18 @@ def sweep(logits: Tensor, temperatures: Numbers, *, map: MapName, mass: float = 
     values = _checks.positive("temperatures", temperatures)
     if values.ndim != 1:
         raise InvalidArgumentError(f"temperatures must be one-dimensional, got shape {values.shape}")
-    if map not in _PROBABILITIES:
-        raise InvalidArgumentError(f"map must be one of {', '.join(_PROBABILITIES)}, got {map!r}")
-    _checks.finite_tensor("logits", logits, dims=2)
-    logits = _guard(_guard(logits, values.min(), mass), values.max(), mass).detach()
+    _checks.one_of("map", map, _PROBABILITIES)
+    logits, _, mass = _guard(logits.detach() if isinstance(logits, Tensor) else logits, values.min(), mass, dims=2)
+    _guard(logits[..., :1, :], values.max(), mass)
     *leading, n, c = logits.shape
-    each = [_sweep_sample(sample, values.tolist(), map, mass) for sample in logits.reshape(-1, n, c)]
+    # Hardmax has no temperature: one column serves all.
+    swept = values.tolist() if map != "hardmax" else [1.0]
+    each = [_sweep_sample(sample, swept, map, mass) for sample in logits.reshape(-1, n, c)]
     shape = (*leading, len(values), c)
-    mean = torch.stack([moments.mean for moments in each]).reshape(shape)
-    squares = torch.stack([moments.squares for moments in each]).reshape(shape)
+    mean, squares = (
+        torch.stack([getattr(moments, name) for moments in each]).expand(-1, len(values), -1).reshape(shape)
+        for name in ("mean", "squares")
+    )
     return Moments(n, mean, squares)
 
 
@@ -117,8 +125,10 @@ def _sweep_sample(sample: Tensor, temperatures: list[float], name: MapName, mass
     c = sample.shape[1]
     where = statistics_device(sample.device)
     total = Moments.empty((len(temperatures), c), device=where)
-    for chunk in torch.split(sample, max(1, _CHUNK // c)):
-        shifted = chunk - chunk.amax(dim=-1, keepdim=True)
+    # Sparsemax also holds a few numbers for each sample and temperature.
+    numbers_per_sample = c + (4 * len(temperatures) if name == "sparsemax" else 0)
+    for chunk in torch.split(sample, max(1, _CHUNK // numbers_per_sample)):
+        shifted = _below_largest(chunk)
         mean, norm = torch.empty(2, len(temperatures), c, dtype=torch.float64, device=where)
         scores = torch.empty(c, len(chunk), dtype=torch.float64, device=where)
         for i, p in enumerate(_PROBABILITIES[name](shifted, temperatures, mass)):

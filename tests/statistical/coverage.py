@@ -69,8 +69,9 @@ def false_bounds(bound: Bound, side: str, distribution: Distribution, n: int, ri
     """How many of ``repeats`` bounds, each on its own n samples, are on the wrong side of the mean."""
     random = np.random.default_rng([n, repeats, int(1e6 * risk)])
     wrong = 0
-    for _ in range(0, repeats, batch := max(1, 2_000_000 // n)):
-        size = min(batch, repeats)
+    batch = max(1, 2_000_000 // n)
+    for first in range(0, repeats, batch):
+        size = min(batch, repeats - first)
         bounds = bound(distribution.draw(random, (size, n)), risk)
         # Rounding in the last digit of a mean is not a false bound.
         wrong += int(

@@ -4,6 +4,7 @@ import numpy as np
 
 from lvmrs import _checks
 from lvmrs._checks import Floats, Numbers
+from lvmrs.confidence.game import ROUNDING
 
 __all__ = ["lower", "upper"]
 
@@ -24,13 +25,17 @@ def _guarded(
     mean: Numbers, variance: Numbers, n: Numbers, risk: Numbers, mass: Numbers
 ) -> tuple[Floats, Floats, Floats]:
     top = _checks.mass(mass)
-    mean, n, risk = _checks.within("mean", mean, top), _checks.whole("n", n, least=2), _checks.risk(risk)
+    mean, n, risk = (
+        _checks.within("mean", mean, top, slack=ROUNDING),
+        _checks.whole("n", n, least=2),
+        _checks.risk(risk),
+    )
     variance = _checks.real("variance", variance)
     _checks.broadcast(mean=mean, variance=variance, n=n, risk=risk, mass=top)
     # n samples in [0, mass] of that mean cannot vary more than this; the slack is for rounding.
-    most = mean * (top - mean) * n / (n - 1) + 1e-9 * top**2
+    most = mean * (top - mean) * n / (n - 1) + ROUNDING * top**2
     shown, most = np.broadcast_arrays(variance, most)
     rule = "must be that of samples in [0, mass]: at least 0 and at most mean·(mass − mean)·n/(n − 1)"
     _checks.require("variance", shown, (shown >= 0) & (shown <= most), rule)
-    log = np.log(2 / risk)
+    log = np.log(2) - np.log(risk)
     return mean, np.sqrt(2 * variance * log / n) + top * 7 * log / (3 * (n - 1)), top

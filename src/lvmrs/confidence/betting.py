@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lvmrs import _checks
 from lvmrs._checks import Floats, Numbers
-from lvmrs.confidence.game import Game, blocks
+from lvmrs.confidence.game import ROUNDING, Game, blocks
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["histogram", "lower", "lower_from_histogram", "upper", "upper_from_histogram"]
@@ -25,21 +25,25 @@ _ROWS = 256
 def lower(samples: Numbers, risk: Numbers, *, mass: float = 1.0) -> Floats:
     """Exceeds the true mean with probability at most ``risk``, given independent samples along the last dimension.
 
-    The samples must be in the order in which they were drawn, or in one that does not depend on their values.
+    The samples must be in the order in which they were drawn, or in one that does not depend on their values. More risk
+    gives a larger bound up to the resolution of the grid, about a tenth of the standard error.
     """
-    return _bound(_samples(samples, mass), risk) * mass
+    top = _mass(mass)
+    return top * _bound(_shares(samples, top), risk)
 
 
 def upper(samples: Numbers, risk: Numbers, *, mass: float = 1.0) -> Floats:
     """Falls below the true mean with probability at most ``risk``; otherwise as ``lower``."""
-    return (1.0 - _bound(1.0 - _samples(samples, mass), risk)) * mass
+    top = _mass(mass)
+    return top * (1.0 - _bound(1.0 - _shares(samples, top), risk))
 
 
-def _samples(samples: Numbers, mass: float) -> Floats:
+def _shares(samples: Numbers, top: float) -> Floats:
     array = _checks.real("samples", samples)
     if array.ndim == 0:
         raise InvalidArgumentError(f"samples must have at least one dimension, got the single number {array}")
-    return _checks.probability("samples", array, np.asarray(_mass(mass)))
+    array = _checks.within("samples", array, np.asarray(top), slack=ROUNDING)
+    return array if top == 1.0 else array / top
 
 
 def _mass(mass: float) -> float:
@@ -65,12 +69,12 @@ def _bound(samples: Floats, risk: Numbers) -> Floats:
 def histogram(samples: Numbers, bins: int, *, side: Literal["lower", "upper"], mass: float = 1.0) -> NDArray[np.int64]:
     """How many samples (last dimension) round to each of 0, mass/bins, …, mass: down for ``lower``, up for ``upper``.
 
-    Histograms of parts of a sample add up to that of the whole. Rounding moves the bound by less than mass/bins.
+    Histograms of parts of a sample add up to that of the whole. Rounding moves the mean by less than mass/bins.
     """
-    array = _checks.within("samples", np.atleast_1d(_checks.real("samples", samples)), np.asarray(_mass(mass)))
+    values = np.atleast_1d(_checks.real("samples", samples))
+    array = _checks.within("samples", values, np.asarray(_mass(mass)), slack=ROUNDING)
     bins = int(_checks.single("bins", _checks.whole("bins", bins, least=1)))
-    if side not in ("lower", "upper"):
-        raise InvalidArgumentError(f"side must be 'lower' or 'upper', got {side!r}")
+    _checks.one_of("side", side, ("lower", "upper"))
     grid = np.linspace(0.0, mass, bins + 1)
     if side == "lower":
         index = np.searchsorted(grid, array, side="right") - 1
@@ -98,8 +102,11 @@ def _counts(counts: Numbers) -> NDArray[np.int64]:
     array = np.atleast_1d(_checks.whole("counts", counts, least=0)).astype(np.int64)
     if array.shape[-1] < 2:
         raise InvalidArgumentError(f"counts must have at least 2 grid values (0 and mass), got shape {array.shape}")
-    if not array.sum(axis=-1).all():
+    totals = array.sum(axis=-1)
+    if not totals.all():
         raise InvalidArgumentError("counts hold no samples; give a histogram of at least one")
+    if totals.max() >= 10**9:  # the limit of NumPy's hypergeometric draws
+        raise InvalidArgumentError(f"counts must hold fewer than 10⁹ samples, got {totals.max()}")
     return array
 
 
@@ -110,7 +117,7 @@ def _bound_of_counts(counts: NDArray[np.int64], risk: float, seed: int) -> Float
 
 
 def _bound_of_row(values: Floats, counts: NDArray[np.int64], risk: float, seed: int) -> float:
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(int(_checks.single("seed", _checks.whole("seed", seed, least=0))))
     n = int(counts.sum())
     game = Game(n, np.array([_checks.single("risk", _checks.risk(risk))]))
     values, left = values[counts > 0], counts[counts > 0]

@@ -44,8 +44,12 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lvmrs._checks import Floats
+from lvmrs.errors import InvalidArgumentError
 
-__all__ = ["Game", "blocks", "unbroken"]
+__all__ = ["ROUNDING", "Game", "blocks", "unbroken"]
+
+# How far single precision may carry a score above its mass.
+ROUNDING = 1e-6
 
 # Share of the samples after which the grid is laid.
 _OPENING = 1 / 8
@@ -97,6 +101,8 @@ class Game:
 
     def feed(self, values: Floats) -> None:
         """The next samples (rows, any number): played as soon as they fill a block."""
+        if self.fed + values.shape[-1] > self.n:
+            raise InvalidArgumentError(f"more than the {self.n} samples that the game was set up for")
         position = self.fed - self.seen
         while values.shape[-1]:
             end = self.ends[bisect_right(self.ends, self.seen)]
@@ -125,6 +131,8 @@ class Game:
 
     def bound(self) -> Floats:
         """The largest point up to which every one was rejected, for each row; 0 where none was."""
+        if self.seen < self.n:
+            raise InvalidArgumentError(f"{self.fed} samples where the game was set up for {self.n}")
         points = self.points if self.points is not None else self._lay_grid()
         mean = self.power_sums[1] / self.seen
         # A freak order of the samples can carry the bound past their mean, where nobody expects it.

@@ -4,6 +4,7 @@ import numpy as np
 
 from lvmrs import _checks
 from lvmrs._checks import Floats, Numbers
+from lvmrs.confidence.game import ROUNDING
 
 __all__ = ["lower", "upper"]
 
@@ -22,6 +23,10 @@ def upper(mean: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> F
 
 def _guarded(mean: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[Floats, Floats, Floats]:
     top = _checks.mass(mass)
-    mean, n, risk = _checks.within("mean", mean, top), _checks.whole("n", n, least=1), _checks.risk(risk)
+    mean, n, risk = (
+        _checks.within("mean", mean, top, slack=ROUNDING),
+        _checks.whole("n", n, least=1),
+        _checks.risk(risk),
+    )
     _checks.broadcast(mean=mean, n=n, risk=risk, mass=top)
-    return mean, top * np.sqrt(np.log(1 / risk) / (2 * n)), top
+    return mean, top * np.sqrt(-np.log(risk) / (2 * n)), top

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
+from lvmrs import _checks
 from lvmrs._checks import Floats
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.plan import BoundName, Plan, RadiusName, Terms
@@ -29,7 +30,10 @@ __all__ = ["Fixed", "calibrated"]
 
 @dataclass(frozen=True)
 class Fixed(Planner):
-    """The given map, temperature and mass for every input; ``radius`` too, or the better one for each input if none."""
+    """The given map, temperature and mass for every input.
+
+    ``radius`` is "r2" or, with a Lipschitz constant, "ramp"; without it, the better of them for each input.
+    """
 
     map: MapName
     temperature: float = 1.0
@@ -37,10 +41,14 @@ class Fixed(Planner):
     radius: RadiusName | None = None
     bounds: tuple[BoundName, ...] = ("betting",)
 
+    def __post_init__(self) -> None:
+        if self.radius not in (None, "r2", "ramp"):
+            raise InvalidArgumentError(f"radius must be 'r2', 'ramp' or None, got {self.radius!r}")
+
     def plan(self, scores: Iterable[Tensor], terms: Terms, origin: Stream) -> Plan:
         """The class with the largest mean score, proved in the way with the largest forecast."""
         survey = Survey.of(scores, maps=(self.map,), temperatures=(self.temperature,), mass=self.mass)
-        forms = _forms(terms) if self.radius is None else _with_groups_or_without(self.radius)
+        forms = _forms(terms) if self.radius is None else (self.radius,)
         row, forecast = best(forecasts(survey, terms, bounds=self.bounds, forms=forms))
         return plan_of(survey, row, forecast, terms, planner="Fixed", origin=origin, scope="all inputs")
 
@@ -61,16 +69,16 @@ def calibrated(
     ``samples`` has the logits of noisy copies of each, in batches. The objective is the expected certified radius, or
     the share of inputs certified beyond ``epsilon``; with ``labels``, a wrong class counts as nothing certified.
     """
-    if objective not in ("average radius", "accuracy"):
-        raise InvalidArgumentError(f"objective must be 'average radius' or 'accuracy', got {objective!r}")
+    _checks.one_of("objective", objective, ("average radius", "accuracy"))
     total: dict[RadiusName, Floats] = {}
     count = 0
     for count, scores in enumerate(samples, start=1):
         survey = Survey.of(scores, maps=maps, temperatures=temperatures, mass=mass)
         right = survey.mean.argmax(axis=1) == labels[count - 1] if labels is not None else True
-        for form, expected in _best_of_each_form(survey, terms).items():
+        for forecast in forecasts(survey, terms, bounds=("betting",), forms=_forms(terms)):
+            expected = forecast.expected
             value = np.maximum(expected, 0.0) if objective == "average radius" else (expected > epsilon) * 1.0
-            total[form] = total.get(form, np.zeros(len(value))) + value * right
+            total[forecast.form] = total.get(forecast.form, np.zeros(len(value))) + value * right
     if not count:
         raise InvalidArgumentError("no calibration inputs were given; give at least one")
     form = max(total, key=lambda name: float(total[name].max()))
@@ -78,18 +86,5 @@ def calibrated(
     return Fixed(survey.maps[row], float(survey.temperatures[row]), mass, radius=form)
 
 
-def _best_of_each_form(survey: Survey, terms: Terms) -> dict[RadiusName, Floats]:
-    """For R2 (with R3, its case without groups) and for the ramp: the best forecast of each candidate."""
-    found = forecasts(survey, terms, bounds=("betting",), forms=_forms(terms))
-    ways: dict[RadiusName, list[Floats]] = {}
-    for forecast in found:
-        ways.setdefault("r2" if forecast.radius == "r3" else forecast.radius, []).append(forecast.expected)
-    return {name: np.max(values, axis=0) for name, values in ways.items()}
-
-
 def _forms(terms: Terms) -> tuple[RadiusName, ...]:
-    return ("r3", "r2") if math.isinf(terms.lipschitz) else ("r3", "r2", "ramp")
-
-
-def _with_groups_or_without(radius: RadiusName) -> tuple[RadiusName, ...]:
-    return ("r3", "r2") if radius in ("r2", "r3") else (radius,)
+    return ("r2",) if math.isinf(terms.lipschitz) else ("r2", "ramp")

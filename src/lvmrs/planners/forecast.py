@@ -6,10 +6,12 @@ candidate with more variance loses only what it will really lose.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from lvmrs import lipschitz as constants
@@ -58,46 +60,45 @@ def layouts(classes: int) -> list[Layout]:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Expected radius of every candidate of a survey under one way of proving it."""
+    """What one form of the radius should give each candidate of a survey, proved in the way that suits it best."""
 
-    layout: Layout
-    bound: BoundName
-    radius: RadiusName
+    form: RadiusName
     expected: Floats
-    """Where no radius is expected, the margin by which it fails: negative."""
+    """The radius; where none is expected, the margin by which it fails, which is negative."""
+    layouts: list[Layout]
+    bounds: list[BoundName]
 
 
 def forecasts(
     survey: Survey, terms: Terms, *, bounds: Sequence[BoundName], forms: Sequence[RadiusName]
 ) -> list[Forecast]:
-    """Every combination that makes sense; hardmax is judged by Clopper–Pearson, the other maps by ``bounds``."""
-    order = np.argsort(-survey.mean, axis=1, kind="stable")
-    ranked = np.take_along_axis(survey.mean, order, axis=1) / survey.mass
-    deviation = np.sqrt(np.take_along_axis(survey.variance, order, axis=1)) / survey.mass
-    hard = np.array([name == "hardmax" for name in survey.maps])
-    slopes = _slopes(survey, terms.lipschitz, "vector"), _slopes(survey, terms.lipschitz, "class")
+    """For each form, the best way of each candidate. Hardmax is bounded by Clopper–Pearson, other maps by ``bounds``.
+
+    The ways are compared by R2, which is quick; other forms are then computed for the winner and for no groups.
+    """
+    ways = [(layout, bound) for layout in layouts(survey.mean.shape[1]) for bound in ("clopper_pearson", *bounds)]
+    ranked = _ranked(survey)
+    low, high = (np.stack(side) for side in zip(*(_bounds(*ranked, terms, *way) for way in ways), strict=True))
+    simple = np.where(low >= 0, _expected("r2", survey, terms, low, high), -np.inf)
+    winner = simple.argmax(axis=0)
+    lone = np.where(low >= 0, simple, -np.inf)[: 1 + len(bounds)].argmax(axis=0)  # the first layout has no groups
     found = []
-    for layout in layouts(survey.mean.shape[1]):
-        means, variances = _grouped(ranked, deviation, layout)
-        risk_top, risk_groups = layout.risks(terms.alpha, survey.mean.shape[1])
-        risks = np.array([risk_top, *risk_groups])
-        for bound in (*bounds, "clopper_pearson") if hard.any() else bounds:
-            eligible = hard if bound == "clopper_pearson" else ~hard
-            if not eligible.any():
-                continue
-            low = _lower(means[eligible, 0], variances[eligible, 0], terms.n, risk_top, bound)
-            high = 1 - low
-            if layout.alone:
-                upper = 1 - _lower(1 - means[eligible, 1:], variances[eligible, 1:], terms.n, risks[1:], bound)
-                high = np.minimum(high, upper.max(axis=1))
-            for form in forms:
-                if form == ("r2" if layout.alone == 0 else "r3"):  # these two are one without groups
-                    continue
-                expected = np.full(len(hard), -np.inf)
-                value = _radius(form, terms.sigma, low, np.maximum(high, 0.0), *(slope[eligible] for slope in slopes))
-                expected[eligible] = np.where(value > 0, value, np.minimum(low - high, 0.0))
-                found.append(Forecast(layout, bound, form, expected))
+    for form in forms:
+        choice, expected = winner, simple.max(axis=0)
+        if form != "r2":
+            columns = np.arange(low.shape[1])
+            tried = np.stack([winner, lone])
+            each = _expected(form, survey, terms, low[tried, columns], high[tried, columns])
+            choice, expected = tried[each.argmax(axis=0), columns], each.max(axis=0)
+        picked = [ways[way] for way in choice]
+        found.append(Forecast(form, expected, [layout for layout, _ in picked], [bound for _, bound in picked]))
     return found
+
+
+def best(found: list[Forecast]) -> tuple[int, Forecast]:
+    """The candidate and the form with the largest expected radius; the first of equals."""
+    top = max(found, key=lambda forecast: float(forecast.expected.max()))
+    return int(top.expected.argmax()), top
 
 
 def plan_of(
@@ -105,8 +106,9 @@ def plan_of(
 ) -> Plan:
     """The plan that a forecast speaks of."""
     order = [int(k) for k in np.argsort(-survey.mean[row], kind="stable")]
-    risk_top, risk_groups = forecast.layout.risks(terms.alpha, len(order))
-    alone = forecast.layout.alone
+    layout = forecast.layouts[row]
+    risk_top, risk_groups = layout.risks(terms.alpha, len(order))
+    alone = layout.alone
     groups: list[tuple[int, ...]] = [(k,) for k in order[1 : 1 + alone]]
     if alone and order[1 + alone :]:
         groups.append(tuple(sorted(order[1 + alone :])))
@@ -115,8 +117,8 @@ def plan_of(
         top=order[0],
         classes=len(order),
         map=survey.maps[row],
-        bound=forecast.bound,
-        radius=forecast.radius,
+        bound=forecast.bounds[row],
+        radius="r3" if forecast.form == "r2" and not groups else forecast.form,
         risk_top=risk_top,
         groups=tuple(groups),
         risk_groups=tuple(risk_groups),
@@ -127,18 +129,39 @@ def plan_of(
     )
 
 
-def _grouped(ranked: Floats, deviation: Floats, layout: Layout) -> tuple[Floats, Floats]:
+def _ranked(survey: Survey) -> tuple[NDArray[np.bool_], Floats, Floats]:
+    """Which candidates are hardmax; their means and variances, largest mean first, as shares of the mass."""
+    hard = np.array([name == "hardmax" for name in survey.maps])
+    order = np.argsort(-survey.mean, axis=1, kind="stable")
+    means = np.take_along_axis(survey.mean, order, axis=1) / survey.mass
+    return hard, means, np.take_along_axis(survey.variance, order, axis=1) / survey.mass**2
+
+
+def _bounds(
+    hard: NDArray[np.bool_], means: Floats, variances: Floats, terms: Terms, layout: Layout, bound: BoundName
+) -> tuple[Floats, Floats]:
+    """Bounds on the top class and its rivals that n samples should give; −1 for candidates that it is not meant for."""
+    meant = hard == (bound == "clopper_pearson")
+    low, high = np.full((2, len(hard)), -1.0)
+    if meant.any():
+        risk_top, risk_groups = layout.risks(terms.alpha, means.shape[1])
+        mean, variance = _grouped(means[meant], variances[meant], layout)
+        low[meant] = _lower(mean[:, 0], variance[:, 0], terms.n, risk_top, bound)
+        high[meant] = 1 - low[meant]
+        if layout.alone:
+            upper = 1 - _lower(1 - mean[:, 1:], variance[:, 1:], terms.n, np.array(risk_groups), bound)
+            high[meant] = np.minimum(high[meant], upper.max(axis=1))
+    return low, high
+
+
+def _grouped(means: Floats, variances: Floats, layout: Layout) -> tuple[Floats, Floats]:
     """Means and variances of the top class and of each group. Of a sum, the largest variance that it can have."""
-    if layout.alone == 0:
-        return ranked[:, :1], deviation[:, :1] ** 2
-    single = slice(0, 1 + layout.alone)
-    means, variances = ranked[:, single], deviation[:, single] ** 2
-    rest = slice(1 + layout.alone, None)
-    if ranked[:, rest].shape[1]:
-        mean = ranked[:, rest].sum(axis=1, keepdims=True)
-        variance = np.minimum(deviation[:, rest].sum(axis=1, keepdims=True) ** 2, mean * (1 - mean))
-        means, variances = np.hstack([means, mean]), np.hstack([variances, np.maximum(variance, 0.0)])
-    return means, variances
+    apart = 1 + layout.alone
+    if layout.alone == 0 or means.shape[1] == apart:
+        return means[:, :apart], variances[:, :apart]
+    mean = np.clip(means[:, apart:].sum(axis=1, keepdims=True), 0.0, 1.0)
+    variance = np.minimum(np.sqrt(variances[:, apart:]).sum(axis=1, keepdims=True) ** 2, mean * (1 - mean))
+    return np.hstack([means[:, :apart], mean]), np.hstack([variances[:, :apart], variance])
 
 
 def _lower(mean: Floats, variance: Floats, n: int, risk: Floats | float, bound: BoundName) -> Floats:
@@ -157,6 +180,21 @@ def _lower(mean: Floats, variance: Floats, n: int, risk: Floats | float, bound: 
     return lower
 
 
+def _expected(form: RadiusName, survey: Survey, terms: Terms, low: Floats, high: Floats) -> Floats:
+    """Radii of (ways, candidates), or how much is missing where there is none."""
+    p_a, p_b = np.maximum(low, 0.0), np.maximum(high, 0.0)
+    if form == "r2":
+        value = radii.r2(p_a, p_b, sigma=terms.sigma)
+    elif form == "ramp":
+        vector, one = _slopes(survey, terms.lipschitz, "vector"), _slopes(survey, terms.lipschitz, "class")
+        value = radii.ramp(p_a, p_b, sigma=terms.sigma, lipschitz=vector, class_lipschitz=one)
+    else:
+        slope = _slopes(survey, terms.lipschitz if form == "r1" else math.inf, "vector")
+        value = radii.r1(p_a, p_b, lipschitz=constants.smoothed(slope, sigma=terms.sigma, of="vector"))
+    expected: Floats = np.where(value > 0, value, np.minimum(low - high, 0.0))
+    return expected
+
+
 def _slopes(survey: Survey, lipschitz: float, kind: constants.Kind) -> Floats:
     """Lipschitz constants of the candidates' scores, as shares of the mass."""
     slopes = np.full(len(survey.maps), np.inf)
@@ -165,22 +203,3 @@ def _slopes(survey: Survey, lipschitz: float, kind: constants.Kind) -> Floats:
         at = survey.temperatures[rows]
         slopes[rows] = constants.of_map(name, lipschitz, of=kind, temperature=at, mass=survey.mass) / survey.mass
     return slopes
-
-
-def _radius(form: RadiusName, sigma: float, low: Floats, high: Floats, vector: Floats, one: Floats) -> Floats:
-    if form == "r3":
-        value = radii.r3(low, sigma=sigma)
-    elif form == "r2":
-        value = radii.r2(low, high, sigma=sigma)
-    elif form == "ramp":
-        value = radii.ramp(low, high, sigma=sigma, lipschitz=vector, class_lipschitz=one)
-    else:
-        slope = vector if form == "r1" else np.full_like(vector, np.inf)
-        value = radii.r1(low, high, lipschitz=constants.smoothed(slope, sigma=sigma, of="vector"))
-    return np.atleast_1d(value)
-
-
-def best(found: list[Forecast]) -> tuple[int, Forecast]:
-    """The row and the way with the largest expected radius; the first of equals."""
-    top = max(found, key=lambda forecast: float(forecast.expected.max()))
-    return int(top.expected.argmax()), top

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
+from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.plan import BoundName, Plan, RadiusName, Terms
 from lvmrs.planners.base import Planner
@@ -39,9 +40,7 @@ class Lipschitz(Planner):
     bounds: tuple[BoundName, ...] = ("betting",)
 
     def __post_init__(self) -> None:
-        if self.procedure not in get_args(Procedure):
-            choices = ", ".join(get_args(Procedure))
-            raise InvalidArgumentError(f"procedure must be one of {choices}, got {self.procedure!r}")
+        _checks.one_of("procedure", self.procedure, get_args(Procedure))
         if self.map == "hardmax":
             raise InvalidArgumentError("map must be softmax or sparsemax: hardmax keeps no Lipschitz constant")
 

@@ -36,6 +36,6 @@ class LVM(Planner):
     def plan(self, scores: Iterable[Tensor], terms: Terms, origin: Stream) -> Plan:
         """The candidate with the largest forecast."""
         survey = Survey.of(scores, maps=self.maps, temperatures=self.temperatures, mass=self.mass)
-        forms: tuple[RadiusName, ...] = ("r3", "r2") if math.isinf(terms.lipschitz) else ("r3", "r2", "ramp")
+        forms: tuple[RadiusName, ...] = ("r2",) if math.isinf(terms.lipschitz) else ("r2", "ramp")
         row, forecast = best(forecasts(survey, terms, bounds=self.bounds, forms=forms))
         return plan_of(survey, row, forecast, terms, planner="LVM", origin=origin, scope="this input")
