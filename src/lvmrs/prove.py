@@ -16,7 +16,7 @@ import dataclasses
 import html
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, get_args
 
@@ -32,12 +32,14 @@ from lvmrs.confidence.game import Game
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.moments import Moments, statistics_device
 from lvmrs.plan import BoundName, Plan, RadiusName, Terms
-from lvmrs.sampling import Stream
+from lvmrs.sampling import Stream, in_portions
 
 __all__ = ["ABSTAIN", "Certificate", "prove", "prove_without_noise"]
 
 ABSTAIN: Final = -1
 _BY_THE_PROVER = object()
+# Samples mapped and tallied at a time, whatever the batches they come in.
+_PORTION = 1024
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,7 +128,7 @@ def prove(plan: Plan, terms: Terms, scores: Iterable[Tensor], stream: Stream, *,
         raise ProofError(f"the plan was made on these very scores ({stream}); certify with another stage or seed")
     tally = _TALLIES[plan.bound](plan, terms)
     seen = 0
-    for logits in scores:
+    for logits in in_portions(_checked(plan, scores), _PORTION):
         seen += len(logits)
         if seen > terms.n:
             raise ProofError(f"more than the {terms.n} scores that the risk was computed for; give exactly n")
@@ -207,15 +209,20 @@ def _check_plan(plan: Plan, terms: Terms) -> None:
         raise ProofError(f"temperature and mass must be positive, got {plan.temperature} and {plan.mass}")
 
 
+def _checked(plan: Plan, scores: Iterable[Tensor]) -> Iterator[Tensor]:
+    for logits in scores:
+        if logits.dim() != 2 or logits.shape[1] != plan.classes:
+            raise ProofError(f"scores of shape {tuple(logits.shape)} for a plan of {plan.classes} classes")
+        if not torch.isfinite(logits).all():
+            raise ProofError("a score is NaN or infinite; nothing can be certified from it")
+        yield logits
+
+
 def _group_scores(plan: Plan, logits: Tensor) -> Tensor:
     """Scores of the top class and of each group, as shares of the mass: (samples, 1 + groups), float64.
 
     With no groups, column 0 alone.
     """
-    if logits.dim() != 2 or logits.shape[1] != plan.classes:
-        raise ProofError(f"scores of shape {tuple(logits.shape)} for a plan of {plan.classes} classes")
-    if not torch.isfinite(logits).all():
-        raise ProofError("a score is NaN or infinite; nothing can be certified from it")
     where = statistics_device(logits.device)
     group_of = torch.full(
         (plan.classes,), len(plan.groups) + 1, device=where

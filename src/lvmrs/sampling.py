@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, ModelError
 
-__all__ = ["Model", "Noise", "Sampler", "Stage", "Stream", "check_logits", "evaluating", "tuned_batch"]
+__all__ = ["Model", "Noise", "Sampler", "Stage", "Stream", "check_logits", "evaluating", "in_portions", "tuned_batch"]
 
 Model = Callable[[Tensor], Tensor]
 Stage = Literal["selection", "certification", "prediction", "calibration"]
@@ -158,6 +158,24 @@ def check_logits(logits: object, count: int, classes: int) -> None:
         raise ModelError(
             f"the model returned NaN or infinity for {bad} of {count} noisy inputs; it cannot be certified"
         )
+
+
+def in_portions(batches: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
+    """The same rows in portions of one size (the last may be smaller), so that batches leave no trace in any sum."""
+    waiting: list[Tensor] = []
+    count = 0
+    for batch in batches:
+        start = 0
+        while count + len(batch) - start >= rows:
+            stop = start + rows - count
+            yield torch.cat([*waiting, batch[start:stop]])
+            waiting, count, start = [], 0, stop
+        if start < len(batch):
+            # Copied, since whoever made the batch may use its memory again.
+            waiting.append(batch[start:].clone())
+            count += len(batch) - start
+    if waiting:
+        yield torch.cat(waiting)
 
 
 def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seconds: float = 0.3) -> Sampler:

@@ -123,7 +123,7 @@ class EveryRivalAlone(Planner):
 
 
 def test_harness_catches_a_forgotten_union() -> None:
-    """The bound of the top class and that of its rival fail at different times: with the full risk each, twice alpha."""
+    """Top class and rival fail at different times: with the full risk for each, about twice alpha in all."""
     others = [(0.58 / 8, one_hot(k, 10, 1.0)) for k in range(2, 10)]
     rivals = family([(0.24, one_hot(0, 10, 1.0)), (0.18, one_hot(1, 10, 1.0)), *others])
     settings: dict[str, Any] = {"repeats": 2000, "n0": 1, "n": 3000, "lipschitz": 1.0}

@@ -12,14 +12,15 @@ from torch import Tensor
 from lvmrs._checks import Floats
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.moments import Moments
+from lvmrs.sampling import in_portions
 from lvmrs.simplex import MapName, sweep
 
 __all__ = ["TEMPERATURES", "Survey"]
 
 # The paper's grid: 50 temperatures from 0.01 to 50.
 TEMPERATURES: tuple[float, ...] = tuple(np.geomspace(0.01, 50, 50).tolist())
-# Logits gathered from small batches before they are swept: each sweep has a cost of its own.
-_GATHER = 1 << 20
+# Samples swept at a time: each sweep has a cost of its own.
+_PORTION = 2048
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Survey:
         if not all(grid for _, grid in grids):
             raise InvalidArgumentError("temperatures is empty; softmax and sparsemax need at least one")
         totals: list[Moments] = []
-        for logits in _gathered(scores):
+        for logits in in_portions(scores, _PORTION):
             parts = [sweep(logits, grid, map=name, mass=mass) for name, grid in grids]
             totals = [total + part for total, part in zip(totals, parts, strict=True)] if totals else parts
         if not totals:
@@ -57,14 +58,3 @@ class Survey:
             variance=(squares / max(1, n0 - 1)).cpu().numpy(),
             mass=mass,
         )
-
-
-def _gathered(scores: Iterable[Tensor]) -> Iterable[Tensor]:
-    waiting: list[Tensor] = []
-    for logits in scores:
-        waiting.append(logits)
-        if sum(part.numel() for part in waiting) >= _GATHER:
-            yield torch.cat(waiting)
-            waiting = []
-    if waiting:
-        yield torch.cat(waiting)
