@@ -39,6 +39,7 @@ format: $(VENV)/.installed-check  ## rewrite the sources as `make check` wants t
 bench: $(VENV)/.installed-bench  ## speed, side by side with other software
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/betting_speed.py
+	$(BIN)/python benchmarks/certify.py
 
 bounds: $(VENV)/.installed-bench  ## the tables of docs/bounds.md
 	$(BIN)/python benchmarks/bounds.py --write docs/bounds.md

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -27,9 +28,9 @@ Model = Callable[[Tensor], Tensor]
 Stage = Literal["selection", "certification", "prediction", "calibration"]
 
 # Numbers in a block of noise: enough to hide what a new generator costs, few enough to stay in cache.
-_BLOCK = {"cpu": 1 << 16}
+_BLOCK = {"cpu": 1 << 17}
 _BLOCK_ELSEWHERE = 1 << 22
-# Each stage has this many blocks of its own within the 2³² seeds that the CPU generator tells apart.
+# Each stage has this many blocks of its own among the 2³² seeds that the CPU generator tells apart.
 _BLOCKS_PER_STAGE = 1 << 28
 
 
@@ -48,44 +49,77 @@ class Stream:
                 raise InvalidArgumentError(f"{name} must be a whole number from 0 to 2⁶³ − 1, got {value!r}")
         _checks.one_of("stage", self.stage, get_args(Stage))
 
-    def seed_of_block(self, block: int) -> int:
-        """Distinct for all blocks and stages of one input, whatever the generator makes of the upper bits."""
+    @property
+    def first_seed(self) -> int:
+        """The seed of block 0; block b has b more: each block and stage of an input has a generator of its own."""
         digest = hashlib.blake2b(f"{self.seed},{self.index}".encode(), digest_size=4).digest()
-        offset = get_args(Stage).index(self.stage) * _BLOCKS_PER_STAGE
-        return (int.from_bytes(digest, "little") + offset + block) % (1 << 32)
+        return int.from_bytes(digest, "little") + get_args(Stage).index(self.stage) * _BLOCKS_PER_STAGE
 
 
 class Noise:
-    """Standard normal noise of one stream, for inputs of one shape: any range of samples, best asked for in order."""
+    """Standard normal noise of one stream, for inputs of one shape: any range of samples, best asked for in order.
+
+    Blocks are drawn in place and, on the CPU, by as many threads as torch uses: they do not depend on each other.
+    """
 
     def __init__(self, stream: Stream, shape: torch.Size, *, device: torch.device, dtype: torch.dtype) -> None:
-        self.stream = stream
-        self.generator = torch.Generator(device=device)
+        self.first_seed = stream.first_seed
         room = _BLOCK.get(device.type, _BLOCK_ELSEWHERE) // max(1, shape.numel())
         self.samples_per_block = 1 << max(0, room.bit_length() - 1)
         self.spare = torch.empty(self.samples_per_block, *shape, device=device, dtype=dtype)
         self.spare_holds = -1  # the number of the block in ``spare``
+        threads = torch.get_num_threads() if device.type == "cpu" else 1
+        self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def __enter__(self) -> Noise:
+        """Noise that gives its threads back at the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the threads back."""
+        if self.pool is not None:
+            self.pool.shutdown()
+
+    def of(self, first: int, out: Tensor) -> Tensor:
+        """Noise of as many samples as ``out`` has room for, from ``first`` on: there, or a view where it lies ready."""
+        block, within = divmod(first, self.samples_per_block)
+        if within + len(out) < self.samples_per_block:
+            self._hold(block)
+            return self.spare[within : within + len(out)]
+        return self.fill(out, first)
 
     def fill(self, out: Tensor, first: int) -> Tensor:
-        """Overwrite ``out`` with the noise of samples ``first``, ``first + 1``, …; whole blocks are drawn in place."""
+        """Overwrite ``out`` with the noise of as many samples as it has room for, from ``first`` on."""
         size = self.samples_per_block
-        done = 0
-        while done < len(out):
-            block, within = divmod(first + done, size)
-            count = min(size - within, len(out) - done)
-            part = out[done : done + count]
-            if count == size:
-                self._draw(block, part)
-            else:
-                if self.spare_holds != block:
-                    self._draw(block, self.spare)
-                    self.spare_holds = block
-                part.copy_(self.spare[within : within + count])
-            done += count
+        head = min(-first % size, len(out))  # what remains of a block that was begun
+        if head:
+            self._hold(first // size)
+            out[:head].copy_(self.spare[first % size : first % size + head])
+        blocks = range((first + head) // size, (first + len(out)) // size)
+        jobs = list(zip(blocks, torch.split(out[head:], size), strict=False))
+        tail = (len(out) - head) % size
+        last = (first + len(out)) // size
+        if tail and self.spare_holds != last:
+            self.spare_holds = last
+            jobs.append((last, self.spare))
+        if self.pool is not None and len(jobs) > 1:
+            list(self.pool.map(lambda job: self._draw(*job), jobs))
+        else:
+            for job in jobs:
+                self._draw(*job)
+        if tail:
+            out[len(out) - tail :].copy_(self.spare[:tail])
         return out
 
+    def _hold(self, block: int) -> None:
+        if self.spare_holds != block:
+            self._draw(block, self.spare)
+            self.spare_holds = block
+
     def _draw(self, block: int, out: Tensor) -> None:
-        out.normal_(generator=self.generator.manual_seed(self.stream.seed_of_block(block)))
+        # The CPU generator looks at 32 bits of its seed.
+        seed = (self.first_seed + block) % (1 << 32)
+        out.normal_(generator=torch.Generator(device=out.device).manual_seed(seed))
 
 
 @contextmanager
@@ -115,20 +149,17 @@ class Sampler:
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Logits of samples ``first`` to ``first + n``; checked to be finite and all of one shape."""
-        noise = Noise(stream, x.shape, device=x.device, dtype=x.dtype)
         drawn = torch.empty(min(self.batch, n), *x.shape, device=x.device, dtype=x.dtype)
-        # In another memory layout the sum goes to a buffer of its own, since noise is drawn in the plain order.
-        plain = self.memory_format == torch.contiguous_format
-        copies = drawn if plain else torch.empty_like(drawn, memory_format=self.memory_format)
+        copies = torch.empty_like(drawn, memory_format=self.memory_format)
         classes = 0
-        for start in range(first, first + n, self.batch):
-            count = min(self.batch, first + n - start)
-            noise.fill(drawn[:count], start)
-            inputs = torch.add(x, drawn[:count], alpha=self.sigma, out=copies[:count])
-            logits = self.forward(inputs)
-            check_logits(logits, count, classes)
-            classes = logits.shape[1]
-            yield logits
+        with Noise(stream, x.shape, device=x.device, dtype=x.dtype) as noise:
+            for start in range(first, first + n, self.batch):
+                count = min(self.batch, first + n - start)
+                inputs = torch.add(x, noise.of(start, drawn[:count]), alpha=self.sigma, out=copies[:count])
+                logits = self.forward(inputs)
+                check_logits(logits, count, classes)
+                classes = logits.shape[1]
+                yield logits
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The model's answer, in eval mode, without gradients."""

@@ -1,0 +1,110 @@
+"""What certification costs beyond the network: noise, planning and proving, against bare forward passes.
+
+    python benchmarks/certify.py [--n 10000]
+
+Networks have random weights; what they answer does not matter here.
+"""
+
+import argparse
+import time
+
+import torch
+from torch import Tensor, nn
+
+from lvmrs import LVM, SmoothedClassifier, Terms
+from lvmrs.sampling import Noise, Stream
+from side_by_side import seconds
+
+SELECTION = Stream(0, 0, "selection")
+
+
+class Residual(nn.Module):
+    """Two 3 × 3 convolutions around a shortcut, as in the CIFAR ResNets."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels_in, channels, 3, stride, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, 1, 1, bias=False), nn.BatchNorm2d(channels),
+        )  # fmt: skip
+        same = stride == 1 and channels_in == channels
+        self.shortcut = nn.Identity() if same else nn.Conv2d(channels_in, channels, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The usual block."""
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+def resnet(depth: int = 8, classes: int = 10) -> nn.Module:
+    """A small residual network for 32 × 32 images."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 1, 1), nn.ReLU()]
+    width = 16
+    for channels, stride in ((16, 1), (32, 2), (64, 2)):
+        for block in range((depth - 2) // 6):
+            layers.append(Residual(width, channels, stride if block == 0 else 1))
+            width = channels
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)).eval()
+
+
+def large(classes: int = 1000) -> nn.Module:
+    """A quick network for 224 × 224 images."""
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 7, 4, 3), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU(), nn.Conv2d(64, 128, 3, 2, 1),
+        nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, classes),
+    ).eval()  # fmt: skip
+
+
+def compare(name: str, network: nn.Module, x: Tensor, n0: int, n: int) -> None:
+    smoothed = SmoothedClassifier(network, 0.5)
+    batch = smoothed._sampler(x).batch
+    pool = x + 0.5 * torch.randn(batch, *x.shape)
+
+    def forward() -> None:
+        with torch.inference_mode():
+            for stage in (n0, n):
+                for start in range(0, stage, batch):
+                    network(pool[: min(batch, stage - start)])
+
+    bare, whole = seconds(forward, lambda: smoothed.certify(x, n0=n0, n=n), rounds=2)
+    logits = torch.cat(list(smoothed.scores(x, n0, stage="selection")))
+    (planning,) = seconds(lambda: LVM().plan([logits], Terms(0.5, 0.001, n), SELECTION))
+    print(
+        f"{name:24} batch {batch:4}  n0 + n = {n0 + n}  forward {bare:6.2f}s  certify {whole:6.2f}s"
+        f"  ratio {whole / bare:.3f}  planning {planning * 1e3:5.0f}ms = {100 * planning / whole:.2f} %"
+    )
+
+
+def noise(shape: tuple[int, ...], n: int, batch: int) -> None:
+    buffer = torch.empty(batch, *shape)
+    ours = Noise(SELECTION, torch.Size(shape), device=torch.device("cpu"), dtype=torch.float32)
+    plain, streams = seconds(
+        lambda: [torch.randn(batch, *shape, out=buffer) for _ in range(0, n, batch)],
+        lambda: [ours.of(first, buffer) for first in range(0, n, batch)],
+        rounds=5,
+    )
+    print(
+        f"noise {shape!s:18} batch {batch:4}  torch.randn {plain * 1e3:6.1f}ms  streams {streams * 1e3:6.1f}ms"
+        f"  ratio {streams / plain:.2f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=10_000)
+    n = parser.parse_args().n
+    torch.manual_seed(0)
+    print(f"{torch.get_num_threads()} threads, torch {torch.__version__}; {time.strftime('%Y-%m-%d')}")
+    for shape, batch in (
+        ((3, 32, 32), 128),
+        ((3, 32, 32), 1000),
+        ((3, 32, 32), 100),
+        ((3, 224, 224), 32),
+        ((64,), 1000),
+    ):
+        noise(shape, {32: 8192, 224: 256, 64: 200_000}[shape[-1]], batch)
+    compare("residual, 32×32, c = 10", resnet(), torch.rand(3, 32, 32), 1000, n)
+    compare("large, 224×224, c = 1000", large(), torch.rand(3, 224, 224), 1000, n)
+
+
+if __name__ == "__main__":
+    main()
