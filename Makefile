@@ -14,10 +14,11 @@ help:  ## list what can be made
 # One stamp per set of extras, so that the demo does not wait for the linters.
 $(VENV)/.installed-%: $(SOURCES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		-c constraints.txt -e '.[$*]'
 	@touch $@
 
-demo: $(VENV)/.installed-test  ## set up and certify one input, step by step
+demo: $(VENV)/.installed-test  ## set up and certify one input in two ways
 	$(BIN)/python examples/one_certificate.py
 
 test: $(VENV)/.installed-test  ## set up and run the tests

@@ -28,7 +28,7 @@ Model = Callable[[Tensor], Tensor]
 Stage = Literal["selection", "certification", "prediction", "calibration"]
 
 # Numbers in a block of noise: enough to hide what a new generator costs, few enough to stay in cache.
-_BLOCK = {"cpu": 1 << 17}
+_BLOCK = {"cpu": 1 << 15}
 _BLOCK_ELSEWHERE = 1 << 22
 # Each stage has this many blocks of its own among the 2³² seeds that the CPU generator tells apart.
 _BLOCKS_PER_STAGE = 1 << 28
@@ -68,8 +68,8 @@ class Noise:
         self.samples_per_block = 1 << max(0, room.bit_length() - 1)
         self.spare = torch.empty(self.samples_per_block, *shape, device=device, dtype=dtype)
         self.spare_holds = -1  # the number of the block in ``spare``
-        threads = torch.get_num_threads() if device.type == "cpu" else 1
-        self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self.threads = torch.get_num_threads() if device.type == "cpu" else 1
+        self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # starts no thread before there is work for it
 
     def __enter__(self) -> Noise:
         """Noise that gives its threads back at the end."""
@@ -77,8 +77,7 @@ class Noise:
 
     def __exit__(self, *_: object) -> None:
         """Give the threads back."""
-        if self.pool is not None:
-            self.pool.shutdown()
+        self.pool.shutdown()
 
     def of(self, first: int, out: Tensor) -> Tensor:
         """Noise of as many samples as ``out`` has room for, from ``first`` on: there, or a view where it lies ready."""
@@ -102,11 +101,12 @@ class Noise:
         if tail and self.spare_holds != last:
             self.spare_holds = last
             jobs.append((last, self.spare))
-        if self.pool is not None and len(jobs) > 1:
-            list(self.pool.map(lambda job: self._draw(*job), jobs))
-        else:
-            for job in jobs:
-                self._draw(*job)
+        # One hand-over for each thread, and this thread takes its share.
+        shares = [jobs[i :: self.threads] for i in range(self.threads)]
+        others = [self.pool.submit(self._draw_all, share) for share in shares[1:] if share]
+        self._draw_all(shares[0])
+        for other in others:
+            other.result()
         if tail:
             out[len(out) - tail :].copy_(self.spare[:tail])
         return out
@@ -115,6 +115,10 @@ class Noise:
         if self.spare_holds != block:
             self._draw(block, self.spare)
             self.spare_holds = block
+
+    def _draw_all(self, jobs: list[tuple[int, Tensor]]) -> None:
+        for block, out in jobs:
+            self._draw(block, out)
 
     def _draw(self, block: int, out: Tensor) -> None:
         # The CPU generator looks at 32 bits of its seed.
