@@ -23,10 +23,8 @@ def main() -> None:
     x = torch.tensor([0.8, 0.4])
     for planner in (Cohen(), LVM()):
         certificate = smoothed.certify(x, planner, n0=1_000, n=100_000, alpha=0.001, seed=0)
-        plan = certificate.plan
-        print(
-            f"{plan.planner:6} {plan.map:10} class {certificate.prediction}, radius {radius.text(certificate.radius, 3)}"
-        )
+        plan, proved = certificate.plan, radius.text(certificate.radius, 3)
+        print(f"{plan.planner:6} {plan.map:10} class {certificate.prediction}, radius {proved}")
 
 
 if __name__ == "__main__":
