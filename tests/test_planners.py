@@ -210,7 +210,19 @@ def test_bad_planners_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="n0 must be at least 1"):
         LVM().plan([], TERMS, ORIGIN)
     with pytest.raises(InvalidArgumentError, match="temperatures is empty"):
-        LVM(temperatures=()).plan([logits(10)], TERMS, ORIGIN)
+        LVM(temperatures=())
+    with pytest.raises(InvalidArgumentError, match=r"temperatures must be positive and finite, got -1\.0 at index 1"):
+        Paper(temperatures=(1.0, -1.0))
+    with pytest.raises(InvalidArgumentError, match=r"maps must be a tuple of at least one name, got \(\)"):
+        LVM(maps=())
+    with pytest.raises(InvalidArgumentError, match="maps must be one of hardmax, softmax, sparsemax, got 'maxout'"):
+        Fixed("maxout")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=r"bounds must be one of .*, got 'hope'"):
+        LVM(bounds=("hope",))  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="bounds must have one for soft maps"):
+        LVM(bounds=("clopper_pearson",))
+    with pytest.raises(InvalidArgumentError, match=r"mass must be positive and finite, got -1\.0"):
+        LVM(mass=-1.0)
 
 
 def test_plans_are_short_to_read() -> None:

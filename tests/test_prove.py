@@ -242,22 +242,49 @@ def test_certificates_and_plans_survive_json() -> None:
 def test_json_of_another_version_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="not a certificate of this version: extra missing or unknown"):
         Certificate.from_json(made().to_json()[:-1] + ', "extra": 1}')
-    with pytest.raises(InvalidArgumentError, match="a plan has no field extra"):
+    with pytest.raises(InvalidArgumentError, match="not a plan of this version: extra missing or unknown"):
         Plan.from_json(plan().to_json()[:-1] + ', "extra": 1}')
+
+
+@pytest.mark.parametrize("text", ["", "{", "3", "[]", "{}", "null"])
+def test_what_is_no_certificate_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="this is not"):
+        Certificate.from_json(text)
+    with pytest.raises(InvalidArgumentError, match="this is not"):
+        Plan.from_json(text)
+
+
+def test_numbers_of_any_kind_become_plain() -> None:
+    terms = Terms(np.float32(0.5), torch.tensor(0.01), 1e4, np.float64(2))  # type: ignore[arg-type]
+    assert [type(value) for value in dataclasses.astuple(terms)] == [float, float, int, float]
+
+
+def test_softmax_has_constants_of_its_own() -> None:
+    certificate = made(radius="ramp", temperature=0.3)
+    a, b = certificate.p_lower, certificate.p_upper
+    slopes = {"lipschitz": 0.5 * 2.0 / 0.3, "class_lipschitz": math.sqrt(2) / 4 * 2.0 / 0.3}
+    assert certificate.radius == pytest.approx(float(radius.ramp(a, b, sigma=0.5, **slopes)), rel=1e-12)
+
+
+def test_scores_with_gradients_are_taken() -> None:
+    scores = LOGITS.clone().requires_grad_()
+    assert prove(plan(), TERMS, [scores], STREAM, n0=100) == made()
 
 
 def test_certificates_say_what_they_guarantee() -> None:
     certificate = made()
     shown = radius.text(certificate.radius)
     assert certificate.guarantee == (
-        f"With probability at least 0.99 over the sampling, for every x' with ‖x' − x‖₂ < {shown} the classifier "
+        f"With probability at least 1 − 0.01 over the sampling, for every x' with ‖x' − x‖₂ < {shown} the classifier "
         "smoothed with σ = 0.5 and softmax at temperature 0.7 (chosen for this input) answers with class 0."
     )
     assert "the same for all inputs" in made(scope="all inputs").guarantee
+    assert "softmax at temperature 0.7 with mass 3 (" in made(mass=3.0).guarantee
     assert shown in repr(certificate)
     assert len(repr(certificate)) < 250
     page = certificate._repr_html_()
     assert page.startswith("<table>")
+    assert plan()._repr_html_().startswith("<code>&lt;Plan")
     assert "&lt;Plan by test" in page
 
 

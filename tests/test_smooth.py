@@ -126,6 +126,26 @@ def test_autocast_and_compile_are_passed_on() -> None:
     assert SmoothedClassifier(network, 0.25, compile=True)._run is not network
 
 
+def test_certifies_within_inference_mode_too() -> None:
+    smoothed = SmoothedClassifier(RowByRow(3 * 32 * 32), 0.25, batch=64)
+    x = torch.rand(3, 32, 32)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with torch.inference_mode():
+            inside = smoothed.certify(x, **QUICK)
+    finally:
+        torch.set_num_threads(threads)
+    assert inside == smoothed.certify(x, **QUICK)
+
+
+def test_scores_are_not_overwritten_when_a_model_answers_with_its_input() -> None:
+    smoothed = SmoothedClassifier(lambda x: x[:, :3], 0.25, batch=10)
+    scores = list(smoothed.scores(X, 30))
+    assert not torch.equal(scores[0], scores[1])
+    assert torch.equal(torch.cat(scores), next(SmoothedClassifier(lambda x: x[:, :3], 0.25, batch=30).scores(X, 30)))
+
+
 def test_prediction_and_its_abstention() -> None:
     smoothed = SmoothedClassifier(RowByRow(), 0.25)
     logits = torch.cat(list(smoothed.scores(X, 1000, seed=0, stage="prediction")))
@@ -164,20 +184,25 @@ def sometimes_nan(x: Tensor) -> Tensor:
 
 
 def changing() -> Callable[[Tensor], Tensor]:
-    sizes = iter([3, 3, 3] + [4] * 1000)
+    sizes = iter([3, 3, 3, 3] + [4] * 1000)
     return lambda x: torch.zeros(len(x), next(sizes)) + x[:, :1]
 
 
 BAD_MODELS: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "number": (lambda x: 3.0, "the model returned float, not a tensor of logits"),
     "tuple": (lambda x: (x, x), "the model returned tuple, not a tensor of logits"),
-    "shape": (lambda x: torch.zeros(3), "the model returned shape (3,) for 2 inputs; expected (2, classes)"),
-    "rows": (lambda x: torch.zeros(7, 3), "the model returned shape (7, 3) for 2 inputs"),
-    "one class": (lambda x: x[:, :1], "the model returned one class; certification needs two"),
+    "shape": (lambda x: torch.zeros(3), "the model returned shape (3,) for 8 inputs; expected (8, classes)"),
+    "rows": (lambda x: torch.zeros(7, 3), "the model returned shape (7, 3) for 8 inputs"),
+    "one class": (lambda x: x[:, :1], "the model returned fewer than two classes"),
     "whole numbers": (lambda x: torch.zeros(len(x), 3, dtype=torch.int64), "the model returned torch.int64"),
-    "NaN": (lambda x: torch.full((len(x), 3), math.nan), "NaN or infinity for 2 of 2 noisy inputs"),
+    "NaN": (lambda x: torch.full((len(x), 3), math.nan), "NaN or infinity for 8 of 8 noisy inputs"),
     "NaN for some noise": (sometimes_nan, "the model returned NaN or infinity for"),
     "random": (noisy, "the model gives another answer to the same inputs when asked again"),
+    "batch statistics": (
+        nn.Sequential(nn.BatchNorm1d(12, track_running_stats=False), nn.Linear(12, 3)),
+        "the model's answer to an input depends on what else is in its batch",
+    ),
+    "own failure": (nn.Linear(7, 3), "the model fails on a batch of shape (8, 12) (torch.float32): mat1 and mat2"),
     "classes": (changing(), "the model returned 4 classes after 3"),
 }
 

@@ -7,6 +7,7 @@ holds. What a certificate may rely on are the ``Terms``.
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import math
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.sampling import Stream
 from lvmrs.simplex import MapName
 
-__all__ = ["BoundName", "Plan", "RadiusName", "Scope", "Terms"]
+__all__ = ["BoundName", "Plan", "RadiusName", "Scope", "Terms", "fields_of_json"]
 
 BoundName = Literal["clopper_pearson", "hoeffding", "bernstein", "betting"]
 RadiusName = Literal["r1", "r1-noise", "r2", "r3", "ramp", "deterministic"]
@@ -34,12 +35,17 @@ class Terms:
     lipschitz: float = math.inf
 
     def __post_init__(self) -> None:
-        _checks.single("sigma", _checks.positive("sigma", self.sigma))
-        _checks.single("lipschitz", _checks.positive("lipschitz", self.lipschitz, infinite=True))
-        _checks.single("n", _checks.whole("n", self.n, least=2))
         alpha = _checks.single("alpha", _checks.real("alpha", self.alpha))
-        if not 0 < alpha < 1:
+        if not 1e-300 <= alpha < 1:
             raise InvalidArgumentError(f"alpha must lie strictly between 0 and 1, got {alpha}")
+        plain = {
+            "sigma": _checks.single("sigma", _checks.positive("sigma", self.sigma)),
+            "alpha": alpha,
+            "n": int(_checks.single("n", _checks.whole("n", self.n, least=2))),
+            "lipschitz": _checks.single("lipschitz", _checks.positive("lipschitz", self.lipschitz, infinite=True)),
+        }
+        for name, value in plain.items():  # Python's own numbers, whatever they came as
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
@@ -79,21 +85,24 @@ class Plan:
             f"<Plan by {self.planner}: class {self.top}, {self.map}{at}{mass}, {self.bound}, {self.radius}, {rivals}>"
         )
 
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
+
     def to_json(self) -> str:
         """Everything, without loss."""
-        return json.dumps(dataclasses.asdict(self))
+        return json.dumps(dataclasses.asdict(self), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """The plan that ``to_json`` wrote."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(fields_of_json(text, "plan"))
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Plan:
         """The plan with these fields, as they come from JSON."""
         known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := sorted(set(fields) - known):
-            raise InvalidArgumentError(f"a plan has no field {', '.join(unknown)}; was it written by another version?")
+        if odd := sorted(set(fields) ^ known):
+            raise InvalidArgumentError(f"this is not a plan of this version: {', '.join(odd)} missing or unknown")
         origin = fields.get("origin")
         return cls(
             **{
@@ -103,3 +112,14 @@ class Plan:
                 "origin": Stream(**origin) if origin else None,
             }
         )
+
+
+def fields_of_json(text: str, what: str) -> dict[str, Any]:
+    """The fields of a JSON object, or one sentence."""
+    try:
+        fields = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidArgumentError(f"this is not the JSON of a {what}: {error}") from error
+    if not isinstance(fields, dict):
+        raise InvalidArgumentError(f"this is not the JSON of a {what}: expected an object, got {text:.40}")
+    return fields

@@ -18,7 +18,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, get_args
+from typing import Final, Protocol, get_args
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from lvmrs.confidence import bernstein, clopper_pearson, hoeffding
 from lvmrs.confidence.game import Game
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.moments import Moments, statistics_device
-from lvmrs.plan import BoundName, Plan, RadiusName, Terms
+from lvmrs.plan import BoundName, Plan, RadiusName, Terms, fields_of_json
 from lvmrs.sampling import Stream, in_portions
 
 __all__ = ["ABSTAIN", "Certificate", "prove", "prove_without_noise"]
@@ -76,9 +76,10 @@ class Certificate:
         if self.plan.radius == "deterministic":
             return f"Certainly, {within} the classifier itself answers with class {self.prediction}."
         at = "" if self.plan.map == "hardmax" else f" at temperature {self.plan.temperature:.4g}"
+        at += "" if self.plan.mass == 1.0 else f" with mass {self.plan.mass:.4g}"
         chosen = "chosen for this input" if self.plan.scope == "this input" else "the same for all inputs"
         return (
-            f"With probability at least {1 - self.alpha:.10g} over the sampling, {within} the classifier smoothed with "
+            f"With probability at least 1 − {self.alpha:g} over the sampling, {within} the classifier smoothed with "
             f"σ = {self.sigma:g} and {self.plan.map}{at} ({chosen}) answers with class {self.prediction}."
         )
 
@@ -103,16 +104,21 @@ class Certificate:
 
     def to_json(self) -> str:
         """Everything, without loss."""
-        return json.dumps(dataclasses.asdict(self))
+        fields = dataclasses.asdict(self)
+        for name in ("lipschitz", "radius"):  # JSON has no infinity
+            fields[name] = fields[name] if math.isfinite(fields[name]) else None
+        return json.dumps(fields, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
         """The certificate that ``to_json`` wrote."""
-        fields: dict[str, Any] = json.loads(text)
+        fields = fields_of_json(text, "certificate")
         known = {field.name for field in dataclasses.fields(cls)}
         if set(fields) != known:
             odd = ", ".join(sorted(set(fields) ^ known))
             raise InvalidArgumentError(f"this is not a certificate of this version: {odd} missing or unknown")
+        for name in ("lipschitz", "radius"):
+            fields[name] = math.inf if fields[name] is None else fields[name]
         stream = fields.pop("stream")
         plan = Plan.from_dict(fields.pop("plan"))
         return cls(**fields, plan=plan, stream=Stream(**stream) if stream else None, made_by=_BY_THE_PROVER)
@@ -215,7 +221,7 @@ def _checked(plan: Plan, scores: Iterable[Tensor]) -> Iterator[Tensor]:
             raise ProofError(f"scores of shape {tuple(logits.shape)} for a plan of {plan.classes} classes")
         if not torch.isfinite(logits).all():
             raise ProofError("a score is NaN or infinite; nothing can be certified from it")
-        yield logits
+        yield logits.detach()
 
 
 def _group_scores(plan: Plan, logits: Tensor) -> Tensor:

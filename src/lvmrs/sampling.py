@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal, get_args
 
 import torch
@@ -45,8 +46,10 @@ class Stream:
     def __post_init__(self) -> None:
         for name in ("seed", "index"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if not whole or not 0 <= int(value) < 1 << 63:
                 raise InvalidArgumentError(f"{name} must be a whole number from 0 to 2⁶³ − 1, got {value!r}")
+            object.__setattr__(self, name, int(value))
         _checks.one_of("stage", self.stage, get_args(Stage))
 
     @property
@@ -153,17 +156,21 @@ class Sampler:
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Logits of samples ``first`` to ``first + n``; checked to be finite and all of one shape."""
-        drawn = torch.empty(min(self.batch, n), *x.shape, device=x.device, dtype=x.dtype)
-        copies = torch.empty_like(drawn, memory_format=self.memory_format)
+        with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
+            drawn = torch.empty(min(self.batch, n), *x.shape, device=x.device, dtype=x.dtype)
+            copies = torch.empty_like(drawn, memory_format=self.memory_format)
+            noise = Noise(stream, x.shape, device=x.device, dtype=x.dtype)
         classes = 0
-        with Noise(stream, x.shape, device=x.device, dtype=x.dtype) as noise:
+        with noise:
             for start in range(first, first + n, self.batch):
                 count = min(self.batch, first + n - start)
                 inputs = torch.add(x, noise.of(start, drawn[:count]), alpha=self.sigma, out=copies[:count])
                 logits = self.forward(inputs)
                 check_logits(logits, count, classes)
                 classes = logits.shape[1]
-                yield logits
+                # A model may answer with a view of its input, which the next batch overwrites.
+                shared = logits.untyped_storage().data_ptr() == copies.untyped_storage().data_ptr()
+                yield logits.clone() if shared else logits
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The model's answer, in eval mode, without gradients."""
@@ -183,7 +190,7 @@ def check_logits(logits: object, count: int, classes: int) -> None:
         shape = tuple(logits.shape)
         raise ModelError(f"the model returned shape {shape} for {count} inputs; expected ({count}, classes)")
     if logits.shape[1] < 2:
-        raise ModelError("the model returned one class; certification needs two: for a single logit z, return (z, −z)")
+        raise ModelError("the model returned fewer than two classes; for a single logit z, return (z, −z)")
     if classes and logits.shape[1] != classes:
         raise ModelError(f"the model returned {logits.shape[1]} classes after {classes}; it must be the same each time")
     if not logits.is_floating_point():

@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from lvmrs import _checks
-from lvmrs.errors import InvalidArgumentError, ModelError
+from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.fixed import Fixed, calibrated
@@ -96,7 +96,7 @@ class SmoothedClassifier:
         n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
         selection, certification = Stream(seed, index, "selection"), Stream(seed, index, "certification")
         plan = planner.plan(sampler.logits(x, selection, n0), terms, selection)
-        return prove(plan, terms, sampler.logits(x, certification, n), certification, n0=n0)
+        return prove(plan, terms, sampler.logits(x, certification, terms.n), certification, n0=n0)
 
     def certify_batch(
         self, inputs: Iterable[Tensor], planner: Planner | None = None, *, first: int = 0, **settings: Any
@@ -105,7 +105,7 @@ class SmoothedClassifier:
         return [self.certify(x, planner, index=index, **settings) for index, x in enumerate(inputs, start=first)]
 
     def predict(self, x: Tensor, *, n: int = 1_000, alpha: float = 0.001, seed: int = 0, index: int = 0) -> int:
-        """The class that wins most often, or −1 if the runner-up could be the true winner.
+        """The class that wins most often (smoothing with hardmax), or −1 if the runner-up could be the true winner.
 
         It is wrong with probability at most ``alpha``: the two leading classes are compared by an exact binomial test
         (Cohen et al. 2019, Predict).
@@ -113,11 +113,11 @@ class SmoothedClassifier:
         x = self._input(x)
         terms = Terms(self.sigma, alpha, n)
         logits = self._sampler(x).logits(x, Stream(seed, index, "prediction"), terms.n)
-        votes = Survey.of(logits, maps=("hardmax",), temperatures=(), mass=1.0).mean[0] * n
+        votes = Survey.of(logits, maps=("hardmax",), temperatures=(), mass=1.0).mean[0] * terms.n
         first, second = (int(k) for k in (-votes).argsort(kind="stable")[:2])
         won, lost = round(votes[first]), round(votes[second])
         doubt = stats.binomtest(won, won + lost, 0.5).pvalue
-        return first if doubt <= alpha else ABSTAIN
+        return first if doubt <= terms.alpha else ABSTAIN
 
     def scores(
         self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification"
@@ -182,13 +182,28 @@ class SmoothedClassifier:
         return tuned_batch(lambda size: self._of_size(x, size), x, most=4096)
 
     def _check_model(self, sampler: Sampler, x: Tensor) -> None:
-        """Two noisy inputs, twice: what comes must be logits, and the same both times."""
-        noise = torch.randn(2, *x.shape, generator=torch.Generator().manual_seed(0)).to(x)
+        """A few noisy inputs, twice, and some of them again: the answers must be logits, and the same each time."""
+        noise = torch.randn(8, *x.shape, generator=torch.Generator().manual_seed(0)).to(x)
         inputs = x + self.sigma * noise
-        once, again = (sampler.forward(inputs) for _ in range(2))
-        check_logits(once, 2, 0)
-        if not torch.allclose(once, again, rtol=1e-3, atol=1e-3 * float(once.abs().max())):
+        try:
+            once, again, fewer = (sampler.forward(part.clone()) for part in (inputs, inputs, inputs[:3]))
+        except LvmrsError:
+            raise
+        except Exception as error:
+            reason = str(error).partition("\n")[0]
+            raise ModelError(
+                f"the model fails on a batch of shape {tuple(inputs.shape)} ({x.dtype}): {reason}"
+            ) from error
+        check_logits(once, 8, 0)
+        check_logits(fewer, 3, once.shape[1])
+        slack = 1e-3 * float(once.abs().max()) + 1e-6
+        if not torch.allclose(once, again, rtol=0, atol=slack):
             raise ModelError(
                 "the model gives another answer to the same inputs when asked again; a certificate is about one fixed "
                 "function: switch off what is random in its forward pass"
+            )
+        if not torch.allclose(once[:3], fewer, rtol=0, atol=slack):
+            raise ModelError(
+                "the model's answer to an input depends on what else is in its batch; a certificate needs answers that "
+                "do not: put normalisation layers in eval mode, with running statistics"
             )

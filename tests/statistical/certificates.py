@@ -83,12 +83,12 @@ FAMILIES: dict[str, Family] = {
 
 def is_false(certificate: Certificate, family: Family, lipschitz: float) -> bool:
     plan = certificate.plan
-    if certificate.prediction == ABSTAIN:
-        return False
     mean = np.clip(family.mean(plan), 0.0, plan.mass)
     p_a, p_b = float(mean[plan.top]), float(np.delete(mean, plan.top).max())
     if certificate.p_lower > p_a + 1e-9 or certificate.p_upper < p_b - 1e-9:
         return True
+    if certificate.prediction == ABSTAIN:
+        return False
     terms = {"sigma": certificate.sigma, "mass": plan.mass}
     scores = {"temperature": plan.temperature, "mass": plan.mass}
     slope = constants.of_map(plan.map, lipschitz, of="vector", **scores)

@@ -19,7 +19,7 @@ from lvmrs import _checks
 from lvmrs._checks import Floats
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.plan import BoundName, Plan, RadiusName, Terms
-from lvmrs.planners.base import Planner
+from lvmrs.planners.base import Planner, check_search
 from lvmrs.planners.forecast import best, forecasts, plan_of
 from lvmrs.planners.survey import TEMPERATURES, Survey
 from lvmrs.sampling import Stream
@@ -42,6 +42,7 @@ class Fixed(Planner):
     bounds: tuple[BoundName, ...] = ("betting",)
 
     def __post_init__(self) -> None:
+        check_search((self.map,), (self.temperature,), self.mass, self.bounds)
         if self.radius not in (None, "r2", "ramp"):
             raise InvalidArgumentError(f"radius must be 'r2', 'ramp' or None, got {self.radius!r}")
 
@@ -70,6 +71,8 @@ def calibrated(
     the share of inputs certified beyond ``epsilon``; with ``labels``, a wrong class counts as nothing certified.
     """
     _checks.one_of("objective", objective, ("average radius", "accuracy"))
+    _checks.single("epsilon", _checks.real("epsilon", epsilon))
+    check_search(maps, temperatures, mass, ("betting",))
     total: dict[RadiusName, Floats] = {}
     count = 0
     for count, scores in enumerate(samples, start=1):

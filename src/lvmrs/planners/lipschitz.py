@@ -17,7 +17,7 @@ from torch import Tensor
 from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.plan import BoundName, Plan, RadiusName, Terms
-from lvmrs.planners.base import Planner
+from lvmrs.planners.base import Planner, check_search
 from lvmrs.planners.forecast import best, forecasts, plan_of
 from lvmrs.planners.survey import Survey
 from lvmrs.sampling import Stream
@@ -41,6 +41,7 @@ class Lipschitz(Planner):
 
     def __post_init__(self) -> None:
         _checks.one_of("procedure", self.procedure, get_args(Procedure))
+        check_search((self.map,), (self.temperature,), self.mass, self.bounds)
         if self.map == "hardmax":
             raise InvalidArgumentError("map must be softmax or sparsemax: hardmax keeps no Lipschitz constant")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from lvmrs.plan import BoundName, Plan, RadiusName, Terms
-from lvmrs.planners.base import Planner
+from lvmrs.planners.base import Planner, check_search
 from lvmrs.planners.forecast import best, forecasts, plan_of
 from lvmrs.planners.survey import TEMPERATURES, Survey
 from lvmrs.sampling import Stream
@@ -25,13 +25,16 @@ __all__ = ["LVM"]
 class LVM(Planner):
     """The map, temperature, bound, groups and form of the radius with the largest forecast for this input.
 
-    Cohen's plan is among the candidates, and comes first: it is left only for one that promises more.
+    With hardmax among the maps, Cohen's plan is the first candidate: it is left only for one that promises more.
     """
 
     maps: tuple[MapName, ...] = ("hardmax", "softmax", "sparsemax")
     temperatures: tuple[float, ...] = TEMPERATURES
     mass: float = 1.0
     bounds: tuple[BoundName, ...] = ("betting", "bernstein", "hoeffding")
+
+    def __post_init__(self) -> None:
+        check_search(self.maps, self.temperatures, self.mass, self.bounds)
 
     def plan(self, scores: Iterable[Tensor], terms: Terms, origin: Stream) -> Plan:
         """The candidate with the largest forecast."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lvmrs import radius
 from lvmrs.plan import Plan, Terms
-from lvmrs.planners.base import Planner
+from lvmrs.planners.base import Planner, check_search
 from lvmrs.planners.survey import TEMPERATURES, Survey
 from lvmrs.sampling import Stream
 from lvmrs.simplex import MapName
@@ -27,6 +27,9 @@ class Paper(Planner):
     maps: tuple[MapName, ...] = ("hardmax", "softmax", "sparsemax")
     temperatures: tuple[float, ...] = TEMPERATURES
     mass: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_search(self.maps, self.temperatures, self.mass, ("bernstein",))
 
     def plan(self, scores: Iterable[Tensor], terms: Terms, origin: Stream) -> Plan:
         """The map and temperature with the largest R2 at the width of n0."""
