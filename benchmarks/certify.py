@@ -35,7 +35,7 @@ class Residual(nn.Module):
         return torch.relu(self.body(x) + self.shortcut(x))
 
 
-def resnet(depth: int = 8, classes: int = 10) -> nn.Module:
+def resnet(depth: int, classes: int = 10) -> nn.Module:
     """A small residual network for 32 × 32 images."""
     layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 1, 1), nn.ReLU()]
     width = 16
@@ -65,7 +65,7 @@ def compare(name: str, network: nn.Module, x: Tensor, n0: int, n: int) -> None:
                 for start in range(0, stage, batch):
                     network(pool[: min(batch, stage - start)])
 
-    bare, whole = seconds(forward, lambda: smoothed.certify(x, n0=n0, n=n), rounds=2)
+    bare, whole = seconds(forward, lambda: smoothed.certify(x, n0=n0, n=n), rounds=3)
     logits = torch.cat(list(smoothed.scores(x, n0, stage="selection")))
     (planning,) = seconds(lambda: LVM().plan([logits], Terms(0.5, 0.001, n), SELECTION))
     print(
@@ -102,7 +102,8 @@ def main() -> None:
         ((64,), 1000),
     ):
         noise(shape, {32: 8192, 224: 256, 64: 200_000}[shape[-1]], batch)
-    compare("residual, 32×32, c = 10", resnet(), torch.rand(3, 32, 32), 1000, n)
+    compare("ResNet-8, 32×32, c = 10", resnet(8), torch.rand(3, 32, 32), 1000, n)
+    compare("ResNet-20, 32×32, c = 10", resnet(20), torch.rand(3, 32, 32), 1000, n)
     compare("large, 224×224, c = 1000", large(), torch.rand(3, 224, 224), 1000, n)
 
 

@@ -28,9 +28,12 @@ __all__ = ["Model", "Noise", "Sampler", "Stage", "Stream", "check_logits", "eval
 Model = Callable[[Tensor], Tensor]
 Stage = Literal["selection", "certification", "prediction", "calibration"]
 
-# Numbers in a block of noise: enough to hide what a new generator costs, few enough to stay in cache.
-_BLOCK = {"cpu": 1 << 15}
+# Numbers in a block of noise: enough to hide what a new generator costs, and few enough that threads share them evenly.
+# Batches of small inputs fit into one block, where they need not be copied.
+_BLOCK, _BLOCK_OF_SMALL_INPUTS, _SMALL = 1 << 15, 1 << 17, 1 << 10
 _BLOCK_ELSEWHERE = 1 << 22
+# Numbers below which handing work to other threads costs more than it saves.
+_WORTH_THREADS = 1 << 17
 # Each stage has this many blocks of its own among the 2³² seeds that the CPU generator tells apart.
 _BLOCKS_PER_STAGE = 1 << 28
 
@@ -67,7 +70,8 @@ class Noise:
 
     def __init__(self, stream: Stream, shape: torch.Size, *, device: torch.device, dtype: torch.dtype) -> None:
         self.first_seed = stream.first_seed
-        room = _BLOCK.get(device.type, _BLOCK_ELSEWHERE) // max(1, shape.numel())
+        numbers = _BLOCK_OF_SMALL_INPUTS if shape.numel() <= _SMALL else _BLOCK
+        room = (numbers if device.type == "cpu" else _BLOCK_ELSEWHERE) // max(1, shape.numel())
         self.samples_per_block = 1 << max(0, room.bit_length() - 1)
         self.spare = torch.empty(self.samples_per_block, *shape, device=device, dtype=dtype)
         self.spare_holds = -1  # the number of the block in ``spare``
@@ -105,7 +109,8 @@ class Noise:
             self.spare_holds = last
             jobs.append((last, self.spare))
         # One hand-over for each thread, and this thread takes its share.
-        shares = [jobs[i :: self.threads] for i in range(self.threads)]
+        threads = self.threads if out.numel() >= _WORTH_THREADS else 1
+        shares = [jobs[i::threads] for i in range(threads)]
         others = [self.pool.submit(self._draw_all, share) for share in shares[1:] if share]
         self._draw_all(shares[0])
         for other in others:
