@@ -18,7 +18,7 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.sampling import Stream
 from lvmrs.simplex import MapName
 
-__all__ = ["BoundName", "Plan", "RadiusName", "Scope", "Terms", "fields_of_json"]
+__all__ = ["BoundName", "Plan", "RadiusName", "Scope", "Terms", "check_fields", "fields_of_json"]
 
 BoundName = Literal["clopper_pearson", "hoeffding", "bernstein", "betting"]
 RadiusName = Literal["r1", "r1-noise", "r2", "r3", "ramp", "deterministic"]
@@ -100,9 +100,7 @@ class Plan:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Plan:
         """The plan with these fields, as they come from JSON."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        if odd := sorted(set(fields) ^ known):
-            raise InvalidArgumentError(f"this is not a plan of this version: {', '.join(odd)} missing or unknown")
+        check_fields(cls, fields, "plan")
         origin = fields.get("origin")
         return cls(
             **{
@@ -112,6 +110,13 @@ class Plan:
                 "origin": Stream(**origin) if origin else None,
             }
         )
+
+
+def check_fields(cls: type, fields: dict[str, Any], what: str) -> None:
+    """Refuse fields that are not exactly those of a dataclass."""
+    known = {field.name for field in dataclasses.fields(cls)}
+    if odd := sorted(set(fields) ^ known):
+        raise InvalidArgumentError(f"this is not a {what} of this version: {', '.join(odd)} missing or unknown")
 
 
 def fields_of_json(text: str, what: str) -> dict[str, Any]:

@@ -29,9 +29,9 @@ from lvmrs import lipschitz as constants
 from lvmrs import radius as radii
 from lvmrs.confidence import bernstein, clopper_pearson, hoeffding
 from lvmrs.confidence.game import Game
-from lvmrs.errors import InvalidArgumentError, ProofError
+from lvmrs.errors import ProofError
 from lvmrs.moments import Moments, statistics_device
-from lvmrs.plan import BoundName, Plan, RadiusName, Terms, fields_of_json
+from lvmrs.plan import BoundName, Plan, RadiusName, Terms, check_fields, fields_of_json
 from lvmrs.sampling import Stream, in_portions
 
 __all__ = ["ABSTAIN", "Certificate", "prove", "prove_without_noise"]
@@ -113,10 +113,7 @@ class Certificate:
     def from_json(cls, text: str) -> Certificate:
         """The certificate that ``to_json`` wrote."""
         fields = fields_of_json(text, "certificate")
-        known = {field.name for field in dataclasses.fields(cls)}
-        if set(fields) != known:
-            odd = ", ".join(sorted(set(fields) ^ known))
-            raise InvalidArgumentError(f"this is not a certificate of this version: {odd} missing or unknown")
+        check_fields(cls, fields, "certificate")
         for name in ("lipschitz", "radius"):
             fields[name] = math.inf if fields[name] is None else fields[name]
         stream = fields.pop("stream")

@@ -81,7 +81,7 @@ def forecasts(
     low, high = (np.stack(side) for side in zip(*(_bounds(*ranked, terms, *way) for way in ways), strict=True))
     simple = np.where(low >= 0, _expected("r2", survey, terms, low, high), -np.inf)
     winner = simple.argmax(axis=0)
-    lone = np.where(low >= 0, simple, -np.inf)[: 1 + len(bounds)].argmax(axis=0)  # the first layout has no groups
+    lone = simple[: 1 + len(bounds)].argmax(axis=0)  # the first layout has no groups
     found = []
     for form in forms:
         choice, expected = winner, simple.max(axis=0)
