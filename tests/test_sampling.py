@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 
 
 def noise(stream: Stream, n: int, portion: int, shape: torch.Size = SHAPE, first: int = 0) -> torch.Tensor:
-    source = Noise(stream, shape, device=CPU, dtype=torch.float32)
+    source = Noise(stream, shape, n, device=CPU, dtype=torch.float32)
     parts = [source.fill(torch.empty(min(portion, n - start), *shape), first + start) for start in range(0, n, portion)]
     return torch.cat(parts)
 
@@ -24,7 +24,7 @@ def test_noise_is_the_same_bit_for_bit_in_any_portions(shape: tuple[int, ...]) -
     whole = noise(Stream(1, 2, "selection"), n, n, size)
     for portion in (1, 7, 128, 1000):
         assert torch.equal(noise(Stream(1, 2, "selection"), n, portion, size), whole)
-    viewing = Noise(Stream(1, 2, "selection"), size, device=CPU, dtype=torch.float32)
+    viewing = Noise(Stream(1, 2, "selection"), size, n, device=CPU, dtype=torch.float32)
     seen = [viewing.of(start, torch.empty(min(11, n - start), *size)).clone() for start in range(0, n, 11)]
     assert torch.equal(torch.cat(seen), whole)
     for first in (1, 13, n // 2):

@@ -119,11 +119,36 @@ def test_images_in_another_layout_and_a_real_network() -> None:
     assert max(radii) - min(radii) < 1e-3  # the network's own rounding may depend on its batch
 
 
+def test_autocast_is_passed_on() -> None:
+    smoothed = SmoothedClassifier(nn.Linear(12, 3).eval(), 0.25, batch=8, autocast=torch.bfloat16)
+    assert smoothed._of_size(X, 8).autocast == torch.bfloat16
+
+
+def compiled_and_plain(**options: str) -> tuple[Certificate, Certificate]:
+    network = nn.Sequential(nn.Linear(12, 8), nn.Dropout(), nn.ReLU(), nn.Linear(8, 3)).train()
+    compile_ = torch.compile
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "compile", lambda model: compile_(model, **options))
+        compiled = SmoothedClassifier(network, 0.25, batch=64, compile=True)
+    assert compiled._run is not network
+    certificates = compiled.certify(X, **QUICK), SmoothedClassifier(network, 0.25, batch=64).certify(X, **QUICK)
+    assert network.training
+    assert network[1].training
+    return certificates
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from within torch.compile
-def test_autocast_and_compile_are_passed_on() -> None:
-    network = nn.Linear(12, 3).eval()
-    assert SmoothedClassifier(network, 0.25, batch=8, autocast=torch.bfloat16)._of_size(X, 8).autocast == torch.bfloat16
-    assert SmoothedClassifier(network, 0.25, compile=True)._run is not network
+def test_a_compiled_model_gives_the_same_certificate() -> None:
+    compiled, plain = compiled_and_plain(backend="eager")  # traced and guarded, but no C++ compiler needed
+    assert compiled == plain
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # from within torch.compile
+def test_a_model_compiled_to_machine_code_gives_the_same_certificate() -> None:
+    compiled, plain = compiled_and_plain()
+    assert compiled.prediction == plain.prediction
+    assert compiled.radius == pytest.approx(plain.radius, rel=1e-3)
 
 
 def test_certifies_within_inference_mode_too() -> None:
@@ -240,6 +265,13 @@ BAD_ARGUMENTS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: SmoothedClassifier(good, 0.5).certify(X, Lipschitz("ramp")),
         "lipschitz is not known and Lipschitz(",
     ),
+    "device": (lambda: SmoothedClassifier(good, 0.5, device="gpu0"), "device 'gpu0' cannot be used here ("),
+    "autocast": (
+        lambda: SmoothedClassifier(good, 0.5, autocast="bf16"),  # type: ignore[arg-type]
+        "autocast must be a torch.dtype such as torch.bfloat16, got 'bf16'",
+    ),
+    "index": (lambda: SmoothedClassifier(good, 0.5).certify_batch([X], index=3), "index is counted from first="),
+    "temperatures": (lambda: LVM(temperatures=1.0), "temperatures must be a tuple of numbers, got 1.0"),  # type: ignore[arg-type]
     "scores": (lambda: SmoothedClassifier(good, 0.5).scores(X, 0), "n must be a whole number of at least 1, got 0.0"),
 }
 

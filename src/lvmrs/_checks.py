@@ -144,3 +144,18 @@ def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
     if not np.isfinite(low) or not np.isfinite(high):
         raise InvalidArgumentError(f"{name} must be finite, got {low if not np.isfinite(low) else high}")
     return value
+
+
+def device(value: str | torch.device) -> torch.device | None:
+    """A device that torch knows and this machine has; None for "auto"."""
+    if value == "auto":
+        return None
+    try:
+        chosen = torch.device(value)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, TypeError, AssertionError) as error:  # torch without CUDA asserts
+        reason = str(error).partition("\n")[0]
+        raise InvalidArgumentError(
+            f"device {value!r} cannot be used here ({reason}); give auto, cpu or cuda"
+        ) from error
+    return chosen

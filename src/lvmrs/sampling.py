@@ -29,9 +29,9 @@ Model = Callable[[Tensor], Tensor]
 Stage = Literal["selection", "certification", "prediction", "calibration"]
 
 # Numbers in a block of noise: enough to hide what a new generator costs, and few enough that threads share them evenly.
-# Batches of small inputs fit into one block, where they need not be copied.
-_BLOCK, _BLOCK_OF_SMALL_INPUTS, _SMALL = 1 << 15, 1 << 17, 1 << 10
-_BLOCK_ELSEWHERE = 1 << 22
+_BLOCK, _BLOCK_ELSEWHERE = 1 << 15, 1 << 22
+# Numbers drawn at a time for small batches, which are then used where they lie: waking other threads pays.
+_STORE = 1 << 20
 # Numbers below which handing work to other threads costs more than it saves.
 _WORTH_THREADS = 1 << 17
 # Each stage has this many blocks of its own among the 2³² seeds that the CPU generator tells apart.
@@ -68,13 +68,19 @@ class Noise:
     Blocks are drawn in place and, on the CPU, by as many threads as torch uses: they do not depend on each other.
     """
 
-    def __init__(self, stream: Stream, shape: torch.Size, *, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, stream: Stream, shape: torch.Size, samples: int, *, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Prepare for about so many samples; noise beyond them is the same, and no slower by much."""
         self.first_seed = stream.first_seed
-        numbers = _BLOCK_OF_SMALL_INPUTS if shape.numel() <= _SMALL else _BLOCK
-        room = (numbers if device.type == "cpu" else _BLOCK_ELSEWHERE) // max(1, shape.numel())
+        room = (_BLOCK if device.type == "cpu" else _BLOCK_ELSEWHERE) // max(1, shape.numel())
         self.samples_per_block = 1 << max(0, room.bit_length() - 1)
-        self.spare = torch.empty(self.samples_per_block, *shape, device=device, dtype=dtype)
-        self.spare_holds = -1  # the number of the block in ``spare``
+        enough = -(-samples // self.samples_per_block)
+        most = _STORE // (self.samples_per_block * max(1, shape.numel()))
+        self.blocks_in_store = max(1, min(enough, 1 << max(0, most.bit_length() - 1)))
+        self.samples_in_store = self.samples_per_block * self.blocks_in_store
+        self.store = torch.empty(self.samples_in_store, *shape, device=device, dtype=dtype)
+        self.stored = -1  # which of the stream's storefuls is there
         self.threads = torch.get_num_threads() if device.type == "cpu" else 1
         self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # starts no thread before there is work for it
 
@@ -88,44 +94,56 @@ class Noise:
 
     def of(self, first: int, out: Tensor) -> Tensor:
         """Noise of as many samples as ``out`` has room for, from ``first`` on: there, or a view where it lies ready."""
-        block, within = divmod(first, self.samples_per_block)
-        if within + len(out) < self.samples_per_block:
-            self._hold(block)
-            return self.spare[within : within + len(out)]
+        storeful, within = divmod(first, self.samples_in_store)
+        if within + len(out) <= self.samples_in_store:
+            self._draw_all(self._storeful(storeful))
+            return self.store[within : within + len(out)]
         return self.fill(out, first)
 
     def fill(self, out: Tensor, first: int) -> Tensor:
         """Overwrite ``out`` with the noise of as many samples as it has room for, from ``first`` on."""
-        size = self.samples_per_block
-        head = min(-first % size, len(out))  # what remains of a block that was begun
+        room = self.samples_in_store
+        head = min(-first % room, len(out))  # what remains of a storeful that was begun
         if head:
-            self._hold(first // size)
-            out[:head].copy_(self.spare[first % size : first % size + head])
-        blocks = range((first + head) // size, (first + len(out)) // size)
-        jobs = list(zip(blocks, torch.split(out[head:], size), strict=False))
-        tail = (len(out) - head) % size
-        last = (first + len(out)) // size
-        if tail and self.spare_holds != last:
-            self.spare_holds = last
-            jobs.append((last, self.spare))
-        # One hand-over for each thread, and this thread takes its share.
-        threads = self.threads if out.numel() >= _WORTH_THREADS else 1
-        shares = [jobs[i::threads] for i in range(threads)]
-        others = [self.pool.submit(self._draw_all, share) for share in shares[1:] if share]
-        self._draw_all(shares[0])
-        for other in others:
-            other.result()
+            self._draw_all(self._storeful(first // room))
+            self._copy(self.store[first % room : first % room + head], out[:head])
+        tail = (len(out) - head) % room
+        body = out[head : len(out) - tail]
+        self._draw_all(
+            self._blocks((first + head) // self.samples_per_block, body)
+            + (self._storeful((first + len(out)) // room) if tail else [])
+        )
         if tail:
-            out[len(out) - tail :].copy_(self.spare[:tail])
+            self._copy(self.store[:tail], out[len(out) - tail :])
         return out
 
-    def _hold(self, block: int) -> None:
-        if self.spare_holds != block:
-            self._draw(block, self.spare)
-            self.spare_holds = block
+    def _copy(self, source: Tensor, out: Tensor) -> None:
+        # In parts too small for torch to wake threads of its own, which would go on spinning in the way of ours.
+        for part, into in zip(source.split(self.samples_per_block), out.split(self.samples_per_block), strict=True):
+            into.copy_(part)
 
-    def _draw_all(self, jobs: list[tuple[int, Tensor]]) -> None:
-        for block, out in jobs:
+    def _blocks(self, first: int, out: Tensor) -> list[tuple[int, Tensor]]:
+        return list(enumerate(torch.split(out, self.samples_per_block), first)) if len(out) else []
+
+    def _storeful(self, wanted: int) -> list[tuple[int, Tensor]]:
+        """The blocks to draw so that the store holds the one that is wanted."""
+        if self.stored == wanted:
+            return []
+        self.stored = wanted
+        return self._blocks(wanted * self.blocks_in_store, self.store)
+
+    def _draw_all(self, blocks: list[tuple[int, Tensor]]) -> None:
+        """Each thread takes the next block when it is free; one that has not woken up by the end is not waited for."""
+        helpers = self.threads - 1 if sum(out.numel() for _, out in blocks) >= _WORTH_THREADS else 0
+        left = iter(blocks)
+        others = [self.pool.submit(self._draw_from, left) for _ in range(helpers)]
+        self._draw_from(left)
+        for other in others:
+            if not other.cancel():
+                other.result()
+
+    def _draw_from(self, blocks: Iterator[tuple[int, Tensor]]) -> None:
+        for block, out in blocks:
             self._draw(block, out)
 
     def _draw(self, block: int, out: Tensor) -> None:
@@ -164,7 +182,7 @@ class Sampler:
         with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
             drawn = torch.empty(min(self.batch, n), *x.shape, device=x.device, dtype=x.dtype)
             copies = torch.empty_like(drawn, memory_format=self.memory_format)
-            noise = Noise(stream, x.shape, device=x.device, dtype=x.dtype)
+            noise = Noise(stream, x.shape, n, device=x.device, dtype=x.dtype)
         classes = 0
         with noise:
             for start in range(first, first + n, self.batch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -55,7 +55,9 @@ class SmoothedClassifier:
         constant = math.inf if lipschitz is None else lipschitz
         self.lipschitz = _checks.single("lipschitz", _checks.positive("lipschitz", constant, infinite=True))
         self.batch = None if batch is None else int(_checks.single("batch", _checks.whole("batch", batch, least=1)))
-        self.device = device
+        self.device = _checks.device(device)
+        if autocast is not None and not isinstance(autocast, torch.dtype):
+            raise InvalidArgumentError(f"autocast must be a torch.dtype such as torch.bfloat16, got {autocast!r}")
         self.autocast = autocast
         self._run: Model = torch.compile(model) if compile else model
         self._samplers: dict[tuple[Any, ...], Sampler] = {}
@@ -102,6 +104,8 @@ class SmoothedClassifier:
         self, inputs: Iterable[Tensor], planner: Planner | None = None, *, first: int = 0, **settings: Any
     ) -> list[Certificate]:
         """Certificates of several inputs, numbered from ``first`` on; ``settings`` are those of ``certify``."""
+        if "index" in settings:
+            raise InvalidArgumentError("index is counted from first= on for several inputs; give that instead")
         return [self.certify(x, planner, index=index, **settings) for index, x in enumerate(inputs, start=first)]
 
     def predict(self, x: Tensor, *, n: int = 1_000, alpha: float = 0.001, seed: int = 0, index: int = 0) -> int:
@@ -129,9 +133,9 @@ class SmoothedClassifier:
 
     def calibrate(
         self,
-        inputs: Sequence[Tensor],
+        inputs: Iterable[Tensor],
         *,
-        labels: Sequence[int] | None = None,
+        labels: Iterable[int] | None = None,
         objective: Literal["average radius", "accuracy"] = "average radius",
         epsilon: float = 0.0,
         n0: int = 1_000,
@@ -142,6 +146,8 @@ class SmoothedClassifier:
     ) -> Fixed:
         """One map, temperature and form of radius for all inputs, best on these held-out ones; see ``calibrated``."""
         terms = Terms(self.sigma, alpha, n, self.lipschitz)
+        inputs = list(inputs)
+        labels = None if labels is None else [int(label) for label in labels]
         if labels is not None and len(labels) != len(inputs):
             raise InvalidArgumentError(f"{len(labels)} labels for {len(inputs)} inputs; give one for each")
         samples = (self.scores(x, n0, seed=seed, index=i, stage="calibration") for i, x in enumerate(inputs))
@@ -159,8 +165,8 @@ class SmoothedClassifier:
         return x.to(device) if x.dtype == torch.float64 else x.to(device, torch.float32)
 
     def _device(self, x: Tensor) -> torch.device:
-        if self.device != "auto":
-            return torch.device(self.device)
+        if self.device is not None:
+            return self.device
         parameters = self.model.parameters() if isinstance(self.model, nn.Module) else iter(())
         return next((parameter.device for parameter in parameters), x.device)
 

@@ -33,7 +33,8 @@ def check_search(
         for value in names:
             _checks.one_of(name, value, get_args(choices))
     if set(maps) != {"hardmax"}:
-        _checks.positive("temperatures", temperatures)
+        if _checks.positive("temperatures", temperatures).ndim != 1:
+            raise InvalidArgumentError(f"temperatures must be a tuple of numbers, got {temperatures!r}")
         if set(bounds) == {"clopper_pearson"}:
             raise InvalidArgumentError("bounds must have one for soft maps: betting, bernstein or hoeffding")
     _checks.single("mass", _checks.mass(mass))
