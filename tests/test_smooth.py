@@ -124,7 +124,7 @@ def test_autocast_is_passed_on() -> None:
     assert smoothed._of_size(X, 8).autocast == torch.bfloat16
 
 
-def compiled_and_plain(**options: str) -> tuple[Certificate, Certificate]:
+def compiled_and_plain(**options: Any) -> tuple[Certificate, Certificate]:
     network = nn.Sequential(nn.Linear(12, 8), nn.Dropout(), nn.ReLU(), nn.Linear(8, 3)).train()
     compile_ = torch.compile
     with pytest.MonkeyPatch.context() as patch:

@@ -119,7 +119,9 @@ class Noise:
 
     def _copy(self, source: Tensor, out: Tensor) -> None:
         # In parts too small for torch to wake threads of its own, which would go on spinning in the way of ours.
-        for part, into in zip(source.split(self.samples_per_block), out.split(self.samples_per_block), strict=True):
+        for part, into in zip(
+            torch.split(source, self.samples_per_block), torch.split(out, self.samples_per_block), strict=True
+        ):
             into.copy_(part)
 
     def _blocks(self, first: int, out: Tensor) -> list[tuple[int, Tensor]]:
