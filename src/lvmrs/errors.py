@@ -1,6 +1,6 @@
 """The exceptions of lvmrs: one small tree, so that ``except LvmrsError`` catches all of ours and nothing else."""
 
-__all__ = ["InvalidArgumentError", "LvmrsError", "ModelError", "ProofError"]
+__all__ = ["DataError", "InvalidArgumentError", "LvmrsError", "ModelError", "ProofError", "RunError"]
 
 
 class LvmrsError(Exception):
@@ -12,7 +12,15 @@ class InvalidArgumentError(LvmrsError, ValueError):
 
 
 class ModelError(LvmrsError):
-    """A model does something that cannot be certified; the message says what, and what to do."""
+    """A model cannot be loaded, or does something that cannot be certified; the message says what, and what to do."""
+
+
+class DataError(LvmrsError):
+    """A data set cannot be read, or is not images in [0, 1]; the message says what, and what to do."""
+
+
+class RunError(LvmrsError):
+    """A run directory is not what it should be; the message says what, and what to do."""
 
 
 class ProofError(LvmrsError, ValueError):

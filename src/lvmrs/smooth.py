@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -21,7 +21,9 @@ from lvmrs.planners.survey import Survey
 from lvmrs.prove import ABSTAIN, Certificate, prove, prove_without_noise
 from lvmrs.sampling import Model, Sampler, Stage, Stream, check_logits, tuned_batch
 
-__all__ = ["SmoothedClassifier"]
+__all__ = ["SmoothedClassifier", "Watch", "plan_and_prove"]
+
+Watch = Callable[[Stage, Tensor], None]
 
 
 class SmoothedClassifier:
@@ -77,11 +79,12 @@ class SmoothedClassifier:
         alpha: float = 0.001,
         seed: int = 0,
         index: int = 0,
+        watch: Watch | None = None,
     ) -> Certificate:
         """The certificate of one input (no batch dimension), by default planned by ``LVM``.
 
         With probability at least 1 − ``alpha`` it is right. ``index`` is the place of the input in its data set: the
-        noise depends on it and on ``seed``, and on nothing else.
+        noise depends on it and on ``seed``, and on nothing else. ``watch`` is shown each batch of logits as it passes.
         """
         x = self._input(x)
         planner = LVM() if planner is None else planner
@@ -96,9 +99,22 @@ class SmoothedClassifier:
             return prove_without_noise(logits[0], self.lipschitz, planner="Lipschitz")
         terms = Terms(self.sigma, alpha, n, self.lipschitz)
         n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
-        selection, certification = Stream(seed, index, "selection"), Stream(seed, index, "certification")
-        plan = planner.plan(sampler.logits(x, selection, n0), terms, selection)
-        return prove(plan, terms, sampler.logits(x, certification, terms.n), certification, n0=n0)
+        samples: dict[Stage, int] = {"selection": n0, "certification": terms.n}
+        scores = {stage: sampler.logits(x, Stream(seed, index, stage), count) for stage, count in samples.items()}
+        if watch is not None:
+            scores = {stage: _watched(stage, batches, watch) for stage, batches in scores.items()}
+        return plan_and_prove(
+            planner, terms, scores["selection"], scores["certification"], n0=n0, seed=seed, index=index
+        )
+
+    @property
+    def kind_of_device(self) -> str:
+        """cpu, cuda and so on: noise is the same bit for bit on devices of one kind."""
+        return self._device(torch.empty(0)).type
+
+    def batch_for(self, x: Tensor) -> int:
+        """The batch size that inputs like this one are run in: as given, or measured once."""
+        return self._sampler(self._input(x)).batch
 
     def certify_batch(
         self, inputs: Iterable[Tensor], planner: Planner | None = None, *, first: int = 0, **settings: Any
@@ -213,3 +229,24 @@ class SmoothedClassifier:
                 "the model's answer to an input depends on what else is in its batch; a certificate needs answers that "
                 "do not: put normalisation layers in eval mode, with running statistics"
             )
+
+
+def plan_and_prove(
+    planner: Planner,
+    terms: Terms,
+    selection: Iterable[Tensor],
+    certification: Iterable[Tensor],
+    *,
+    n0: int,
+    seed: int,
+    index: int,
+) -> Certificate:
+    """Plan on the n0 logits of the selection stage, prove on the ``terms.n`` logits of the certification stage."""
+    plan = planner.plan(selection, terms, Stream(seed, index, "selection"))
+    return prove(plan, terms, certification, Stream(seed, index, "certification"), n0=n0)
+
+
+def _watched(stage: Stage, batches: Iterator[Tensor], watch: Watch) -> Iterator[Tensor]:
+    for batch in batches:
+        watch(stage, batch)
+        yield batch

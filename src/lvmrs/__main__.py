@@ -1,0 +1,5 @@
+"""``python -m lvmrs`` is ``lvmrs``."""
+
+from lvmrs.cli import main
+
+main()

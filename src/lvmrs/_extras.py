@@ -1,0 +1,18 @@
+"""Optional libraries, imported where they are used."""
+
+from importlib import import_module
+from typing import Any
+
+from lvmrs.errors import LvmrsError
+
+__all__ = ["optional"]
+
+
+def optional(module: str, *, extra: str, error: type[LvmrsError]) -> Any:
+    """The module, or one sentence with the extra that brings it."""
+    try:
+        return import_module(module)
+    except ImportError as missing:
+        raise error(
+            f"{module} cannot be imported ({missing}); install it with: pip install 'lvmrs[{extra}]'"
+        ) from missing

@@ -1,0 +1,42 @@
+"""Objects of the user's own Python code, by name."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from lvmrs.errors import LvmrsError
+
+__all__ = ["imported"]
+
+
+def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
+    """What ``MODULE:NAME`` names: MODULE is importable from here, or the path of a .py file."""
+    module, _, attribute = rest.rpartition(":")
+    if not module or not attribute:
+        raise error(f"{name}: write python:MODULE:FUNCTION, such as python:nets:resnet or python:nets.py:resnet")
+    try:
+        loaded = _from_file(Path(module)) if module.endswith(".py") else _from_module(module)
+    except (ImportError, OSError, SyntaxError) as missing:
+        raise error(f"{name}: {module} cannot be imported: {missing}") from missing
+    if not hasattr(loaded, attribute):
+        raise error(f"{name}: there is no {attribute} in {module}")
+    return getattr(loaded, attribute)
+
+
+def _from_module(module: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return importlib.import_module(module)
+
+
+def _from_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path.expanduser())
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,73 @@
+"""The command line: one file per verb, and the only place that prints, exits or picks a device."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from lvmrs.cli.analyze import analyze
+from lvmrs.cli.certify import certify
+from lvmrs.cli.demo import demo_command
+from lvmrs.cli.predict import predict
+from lvmrs.cli.radius import radius
+from lvmrs.cli.recertify import merge, recertify
+from lvmrs.errors import InvalidArgumentError, LvmrsError
+
+__all__ = ["app", "main"]
+
+_GUIDE = """lvmrs proves how far an input can be moved before a classifier changes its answer.
+
+Start here:
+  lvmrs demo                                         everything once, in a minute
+  lvmrs radius 0.99 0.005 --sigma 0.5                a radius from two probabilities
+  lvmrs certify --model python:nets:resnet --weights w.safetensors \\
+      --data cifar10:cifar10.npz --sigma 0.5 --out runs/a
+  lvmrs certify … --out runs/a --resume              go on where it stopped
+  lvmrs analyze runs/a                               certified accuracy and average radius
+
+Commands: demo, certify, predict, recertify, merge, analyze, radius. Each has --help, with examples."""
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+@app.callback(invoke_without_command=True)
+def guide(context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    """Prove how far an input can be moved before a classifier changes its answer.
+
+    \b
+    Examples:
+      lvmrs demo
+      lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --out runs/a
+      lvmrs analyze runs/a
+    """
+    if version:
+        from lvmrs import __version__
+
+        print(__version__)
+    elif context.invoked_subcommand is None:
+        print(_GUIDE)
+
+
+app.command("demo")(demo_command)
+app.command()(certify)
+app.command()(predict)
+app.command()(recertify)
+app.command()(merge)
+app.command()(analyze)
+app.command()(radius)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; a mistake gets one sentence, and exit code 2 if it is in the command line, 1 elsewhere."""
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="lvmrs")
+    except LvmrsError as error:
+        print(f"lvmrs: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, InvalidArgumentError) else 1)

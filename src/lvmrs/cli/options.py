@@ -1,0 +1,76 @@
+"""The options that several commands share: one name, one meaning, one help text."""
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from lvmrs.methods import METHODS
+
+__all__ = [
+    "N0",
+    "Alpha",
+    "Autocast",
+    "Batch",
+    "Bound",
+    "Compile",
+    "Data",
+    "Device",
+    "ImageSize",
+    "Json",
+    "Map",
+    "Mass",
+    "Max",
+    "Mean",
+    "Method",
+    "Model",
+    "N",
+    "Out",
+    "Seed",
+    "Sigma",
+    "Skip",
+    "Split",
+    "Std",
+    "Temperature",
+    "Weights",
+]  # fmt: skip
+
+_MODELS = "python:MODULE:FUNCTION, timm:NAME, hf:NAME, torchvision:NAME, onnx:FILE or export:FILE.pt2."
+_DATA = "digits, cifar10:PATH, imagefolder:PATH, npz:FILE, hf:NAME or python:MODULE:FUNCTION."
+
+Model = Annotated[str, typer.Option("--model", help=_MODELS)]
+Weights = Annotated[
+    Optional[Path], typer.Option("--weights", help="Weights for a python: model: safetensors, or a state dict.")
+]
+Mean = Annotated[
+    Optional[str], typer.Option("--mean", help="Normalise before the model: mean of each channel, as 0.49,0.48,0.45.")
+]
+Std = Annotated[Optional[str], typer.Option("--std", help="Normalise before the model: deviation of each channel.")]
+Data = Annotated[str, typer.Option("--data", help=_DATA)]
+Split = Annotated[str, typer.Option("--split", help="Which split of the data.")]
+ImageSize = Annotated[
+    Optional[int], typer.Option("--image-size", help="Scale and crop images from files to squares of so many pixels.")
+]
+Sigma = Annotated[float, typer.Option("--sigma", help="Standard deviation of the noise, for pixels in [0, 1].")]
+Alpha = Annotated[float, typer.Option("--alpha", help="Risk that a certificate is wrong.")]
+N0 = Annotated[int, typer.Option("--n0", "--N0", help="Samples to plan on.")]
+N = Annotated[int, typer.Option("--n", "--N", help="Samples to prove on.")]
+Batch = Annotated[Optional[int], typer.Option("--batch", help="Samples at a time; measured if not given.")]
+Skip = Annotated[int, typer.Option("--skip", help="Take every so-manieth input.")]
+Max = Annotated[Optional[int], typer.Option("--max", help="Stop before this index of the data set.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the noise.")]
+Method = Annotated[str, typer.Option("--method", help=f"How to plan: {', '.join(METHODS)}.")]
+Bound = Annotated[
+    Optional[str],
+    typer.Option(
+        "--bound", help="Confidence bound, if not the method's own: betting, bernstein, hoeffding, clopper_pearson."
+    ),
+]
+Map = Annotated[Optional[str], typer.Option("--map", help="Simplex map alone: hardmax, softmax, sparsemax.")]
+Temperature = Annotated[Optional[float], typer.Option("--temperature", help="Temperature alone, instead of a search.")]
+Mass = Annotated[Optional[float], typer.Option("--mass", help="Mass of the simplex.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, …")]
+Autocast = Annotated[Optional[str], typer.Option("--autocast", help="Run the model in bfloat16 or float16.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Run the model through torch.compile.")]
+Out = Annotated[Path, typer.Option("--out", help="Directory of the run that is made.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]

@@ -1,0 +1,57 @@
+"""``lvmrs predict``: what the smoothed classifier answers."""
+
+from __future__ import annotations
+
+import json
+
+from lvmrs.cli import options
+from lvmrs.cli.inputs import Request, check_selection, tell
+from lvmrs.cli.tables import percent
+from lvmrs.prove import ABSTAIN
+from lvmrs.runs import Selection
+
+__all__ = ["predict"]
+
+
+def predict(
+    model: options.Model,
+    data: options.Data,
+    sigma: options.Sigma,
+    weights: options.Weights = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    split: options.Split = "test",
+    image_size: options.ImageSize = None,
+    alpha: options.Alpha = 0.001,
+    n: options.N = 1_000,
+    batch: options.Batch = None,
+    skip: options.Skip = 1,
+    max: options.Max = None,  # noqa: A002
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
+) -> None:
+    """Answer with the class that wins most often under noise, or −1 where that is in doubt.
+
+    Rows go to stdout as they come: idx, label, predict, correct. An answer is wrong with probability ALPHA at most.
+
+    \b
+    Examples:
+      lvmrs predict --model python:nets:resnet --weights w.safetensors --data digits --sigma 0.5 --max 20
+      lvmrs predict --model onnx:net.onnx --data npz:test.npz --sigma 0.25 --n 10000 > answers.tsv
+    """
+    _, dataset, smoothed = Request(
+        model, weights, mean, std, data, split, image_size, sigma, device
+    ).load(batch)  # fmt: skip
+    indices = Selection(len(dataset), skip, max).indices
+    check_selection(dataset, indices)
+    right = abstained = 0
+    if not as_json:
+        print("idx\tlabel\tpredict\tcorrect")
+    for index in indices:
+        x, label = dataset[index]
+        answer = smoothed.predict(x, n=n, alpha=alpha, seed=seed, index=index)
+        row = {"idx": index, "label": label, "predict": answer, "correct": int(answer == label)}
+        print(json.dumps(row) if as_json else "\t".join(map(str, row.values())), flush=True)
+        right, abstained = right + row["correct"], abstained + (answer == ABSTAIN)
+    tell(f"{len(indices)} inputs: {percent(right / len(indices))} % correct, {abstained} in doubt")

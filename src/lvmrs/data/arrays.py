@@ -1,0 +1,171 @@
+"""Data sets that are held in memory: scikit-learn's digits, CIFAR-10, and .npz files."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lvmrs._extras import optional
+from lvmrs.data.base import Dataset
+from lvmrs.errors import DataError
+
+__all__ = ["Arrays", "cifar10", "digits", "npz"]
+
+_T = TypeVar("_T")
+
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+class Arrays(Dataset):
+    """Inputs and labels in two arrays. Bytes are divided by 255; other numbers must lie in [0, 1] already."""
+
+    def __init__(
+        self,
+        name: str,
+        split: str,
+        inputs: NDArray[Any],
+        labels: NDArray[Any],
+        *,
+        classes: tuple[str, ...] | None = None,
+        assumed: tuple[str, ...] = (),
+    ) -> None:
+        self.name, self.split, self.classes, self.assumed = name, split, classes, assumed
+        if inputs.ndim < 2:
+            raise DataError(f"{name}: the inputs have shape {inputs.shape}; expected (count, …)")
+        labels = _labels(name, labels)
+        if len(inputs) != len(labels):
+            raise DataError(f"{name}: {len(inputs)} inputs but {len(labels)} labels; there must be one for each")
+        if not len(inputs):
+            raise DataError(f"{name}: there are no inputs in split {split!r}")
+        if inputs.dtype != np.uint8:
+            _check_range(name, inputs)
+        if classes is not None and labels.max() >= len(classes):
+            raise DataError(f"{name}: label {labels.max()} is out of range for {len(classes)} classes")
+        self.inputs, self.labels = inputs, labels
+
+    def __len__(self) -> int:
+        """How many inputs."""
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        """One input and its label."""
+        x = torch.from_numpy(np.array(self.inputs[index], dtype=np.float32))
+        return (x / 255 if self.inputs.dtype == np.uint8 else x), int(self.labels[index])
+
+    def fingerprint(self) -> str:
+        """A hash of shape, type, values and labels."""
+        digest = hashlib.sha256(f"{self.inputs.shape} {self.inputs.dtype}".encode())
+        digest.update(np.ascontiguousarray(self.inputs).data)
+        digest.update(np.ascontiguousarray(self.labels).data)
+        return digest.hexdigest()
+
+
+def _labels(name: str, labels: NDArray[Any]) -> NDArray[np.int64]:
+    flat = labels.reshape(-1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    whole = np.issubdtype(flat.dtype, np.integer) or (
+        np.issubdtype(flat.dtype, np.floating) and np.array_equal(flat, np.round(flat))
+    )
+    if flat.ndim != 1 or not whole or (flat < 0).any():
+        raise DataError(f"{name}: labels must be whole numbers from 0, one for each input; save class numbers")
+    return flat.astype(np.int64)
+
+
+def _check_range(name: str, inputs: NDArray[Any]) -> None:
+    if not np.issubdtype(inputs.dtype, np.floating):
+        raise DataError(f"{name}: inputs of type {inputs.dtype}; save them as uint8, or as floats in [0, 1]")
+    low, high = float(inputs.min()), float(inputs.max())
+    if not (low >= 0 and high <= 1):  # NaN too
+        fix = "divide by 255, or save as uint8" if low >= 0 and high <= 255 else "undo the normalisation"
+        raise DataError(
+            f"{name}: inputs range from {low:g} to {high:g}; they must lie in [0, 1], as sigma is in pixels: {fix}"
+        )
+
+
+def digits(name: str, rest: str, split: str) -> Dataset:
+    """scikit-learn's 1797 images of 8 × 8: the first 1437 to train on, the last 360, of other writers, to test."""
+    if rest:
+        raise DataError(f"{name}: digits takes no path; write just digits")
+    bunch = optional("sklearn.datasets", extra="digits", error=DataError).load_digits()
+    part = _split(name, {"train": slice(0, 1437), "test": slice(1437, None)}, split)
+    images = (bunch.images[part, None] / 16).astype(np.float32)
+    return Arrays(name, split, images, bunch.target[part], classes=tuple(map(str, range(10))))
+
+
+def cifar10(name: str, rest: str, split: str) -> Dataset:
+    """CIFAR-10 from the official python batches (Krizhevsky 2009), or from an .npz with x_test, y_test and so on."""
+    path = _existing(name, rest)
+    if path.is_file():
+        return npz(name, rest, split, classes=CIFAR10)
+    folder = path / "cifar-10-batches-py" if (path / "cifar-10-batches-py").is_dir() else path
+    files = _split(name, {"train": [f"data_batch_{k}" for k in range(1, 6)], "test": ["test_batch"]}, split)
+    batches = [_python_batch(name, folder / file) for file in files]
+    inputs = np.concatenate([np.asarray(batch[b"data"], dtype=np.uint8) for batch in batches]).reshape(-1, 3, 32, 32)
+    labels = np.concatenate([np.asarray(batch[b"labels"]) for batch in batches])
+    return Arrays(name, split, inputs, labels, classes=CIFAR10)
+
+
+class _NumbersOnly(pickle.Unpickler):
+    """Unpickles arrays, and nothing that could run code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        allowed = {("_codecs", "encode"), ("numpy", "ndarray"), ("numpy", "dtype")}
+        rebuild = module.startswith("numpy.") and module.endswith(".multiarray") and name == "_reconstruct"
+        if rebuild or (module, name) in allowed:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"it wants to import {module}.{name}")
+
+
+def _python_batch(name: str, file: Path) -> dict[bytes, Any]:
+    if not file.is_file():
+        raise DataError(f"{name}: {file} is missing; give the folder with data_batch_1 … and test_batch, or an .npz")
+    try:
+        with file.open("rb") as opened:
+            batch = _NumbersOnly(opened, encoding="bytes").load()
+    except (pickle.UnpicklingError, EOFError, ValueError, ImportError) as error:
+        raise DataError(f"{name}: {file} is not an official CIFAR-10 batch: {error}") from error
+    if not isinstance(batch, dict) or not {b"data", b"labels"} <= set(batch):
+        raise DataError(f"{name}: {file} has no data and labels; it is not an official CIFAR-10 batch")
+    return batch
+
+
+def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None) -> Dataset:
+    """Arrays x_SPLIT and y_SPLIT of a NumPy archive, or x and y where it has no splits."""
+    path = _existing(name, rest)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            names = (f"x_{split}", f"y_{split}") if f"x_{split}" in archive.files else ("x", "y")
+            if missing := sorted(set(names) - set(archive.files)):
+                held = ", ".join(archive.files) or "nothing"
+                raise DataError(
+                    f"{name}: {' and '.join(missing)} not found; expected x_{split} and y_{split}, or x and y, "
+                    f"and the file holds {held}"
+                )
+            inputs, labels = (archive[key] for key in names)
+    except (zipfile.BadZipFile, ValueError, EOFError, AttributeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{name}: {path} is not an .npz archive of plain arrays: {reason}") from error
+    assumed: tuple[str, ...] = ()
+    if inputs.ndim == 4 and inputs.shape[-1] in (1, 3) and inputs.shape[1] not in (1, 3):
+        inputs, assumed = inputs.transpose(0, 3, 1, 2), ("images come as height × width × channels",)
+    return Arrays(name, split, inputs, labels, classes=classes, assumed=assumed)
+
+
+def _split(name: str, splits: dict[str, _T], split: str) -> _T:
+    if split not in splits:
+        raise DataError(f"{name}: there is no split {split!r}; choose {' or '.join(splits)}")
+    return splits[split]
+
+
+def _existing(name: str, rest: str) -> Path:
+    path = Path(rest).expanduser()
+    if not rest or not path.exists():
+        raise DataError(f"{name}: {rest or 'the path'} does not exist; write {name.partition(':')[0]}:PATH")
+    return path

@@ -1,0 +1,80 @@
+"""A folder of images, with a folder for each class."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lvmrs._extras import optional
+from lvmrs.data.base import Dataset
+from lvmrs.errors import DataError
+
+__all__ = ["ImageFolder", "pixels"]
+
+_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"}
+
+
+class ImageFolder(Dataset):
+    """PATH/CLASS/IMAGE, or PATH/SPLIT/CLASS/IMAGE.
+
+    Folders that are all numbers are the labels themselves; others are numbered in alphabetical order.
+    """
+
+    def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:
+        path = Path(rest).expanduser()
+        if not rest or not path.is_dir():
+            raise DataError(f"{name}: {rest or 'the path'} is not a folder; write imagefolder:PATH")
+        self.name, self.split, self.size = name, split, size
+        self.root = path / split if (path / split).is_dir() else path
+        folders = sorted(entry.name for entry in self.root.iterdir() if entry.is_dir())
+        numbered = bool(folders) and all(folder.isdecimal() for folder in folders)
+        label_of = {folder: int(folder) if numbered else k for k, folder in enumerate(folders)}
+        self.files = [
+            (file, label_of[folder])
+            for folder in sorted(folders, key=label_of.__getitem__)
+            for file in sorted((self.root / folder).iterdir())
+            if file.suffix.lower() in _SUFFIXES
+        ]
+        if not self.files:
+            raise DataError(f"{name}: no images in the folders of {self.root}; expected {self.root}/CLASS/IMAGE.png")
+        self.classes = None if numbered else tuple(folders)
+        self.assumed = ("folder names are the class numbers",) if numbered else ()
+
+    def __len__(self) -> int:
+        """How many inputs."""
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        """One input and its label."""
+        file, label = self.files[index]
+        image = optional("PIL.Image", extra="images", error=DataError)
+        try:
+            with image.open(file) as opened:
+                return pixels(opened, self.size), label
+        except OSError as error:
+            raise DataError(f"{self.name}: {file} cannot be read as an image: {error}") from error
+
+    def fingerprint(self) -> str:
+        """A hash of the files' names, labels, sizes and the size asked for."""
+        digest = hashlib.sha256(str(self.size).encode())
+        for file, label in self.files:
+            digest.update(f"\n{file.relative_to(self.root)} {label} {file.stat().st_size}".encode())
+        return digest.hexdigest()
+
+
+def pixels(image: "PIL.Image.Image", size: int | None) -> Tensor:  # type: ignore[name-defined]  # noqa: F821, UP037
+    """Channels × height × width in [0, 1]; with a size, the shorter side is scaled to it and the middle cut out."""
+    image = image.convert("L" if image.mode in ("1", "L") else "RGB")
+    if size is not None:
+        scale = size / min(image.size)
+        width, height = (max(size, round(side * scale)) for side in image.size)
+        image = image.resize((width, height), resample=2)  # bilinear
+        left, top = (width - size) // 2, (height - size) // 2
+        image = image.crop((left, top, left + size, top + size))
+    array = np.array(image, dtype=np.float32)
+    array = array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+    return torch.from_numpy(np.ascontiguousarray(array / 255))

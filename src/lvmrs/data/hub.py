@@ -1,0 +1,64 @@
+"""Data sets of the Hugging Face ``datasets`` library: by name from the hub, or a folder saved on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from lvmrs._extras import optional
+from lvmrs.data.base import Dataset
+from lvmrs.data.folder import pixels
+from lvmrs.errors import DataError
+
+__all__ = ["HubDataset"]
+
+
+class HubDataset(Dataset):
+    """The first image column and the first class-label column of a data set."""
+
+    def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:
+        datasets = optional("datasets", extra="hf", error=DataError)
+        if not rest:
+            raise DataError(f"{name}: write hf:NAME, such as hf:uoft-cs/cifar10, or hf:FOLDER")
+        self.name, self.split, self.size = name, split, size
+        self.rows = _rows(datasets, name, rest, split)
+        features = self.rows.features
+        images = [key for key, kind in features.items() if isinstance(kind, datasets.Image)]
+        labels = [key for key, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
+        if not images or not labels:
+            raise DataError(f"{name}: no image column or no class-label column among {', '.join(features)}")
+        self.image, self.label = images[0], labels[0]
+        self.classes = tuple(features[self.label].names)
+        self.assumed = (f"images in column {self.image!r}, labels in column {self.label!r}",)
+
+    def __len__(self) -> int:
+        """How many inputs."""
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        """One input and its label."""
+        row = self.rows[index]
+        return pixels(row[self.image], self.size), int(row[self.label])
+
+    def fingerprint(self) -> str:
+        """The library's own fingerprint, and the size asked for."""
+        return f"{self.rows._fingerprint}-{self.size}"
+
+
+def _rows(datasets: Any, name: str, rest: str, split: str) -> Any:
+    path = Path(rest).expanduser()
+    saved = (path / "dataset_dict.json").is_file() or (path / "dataset_info.json").is_file()
+    try:
+        rows = datasets.load_from_disk(str(path)) if saved else datasets.load_dataset(rest, split=split)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{name}: the data set cannot be loaded: {reason}") from error
+    if isinstance(rows, dict):
+        if split not in rows:
+            raise DataError(f"{name}: there is no split {split!r}; choose {' or '.join(rows)}")
+        rows = rows[split]
+    if not len(rows):
+        raise DataError(f"{name}: there are no inputs in split {split!r}")
+    return rows

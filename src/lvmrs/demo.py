@@ -1,0 +1,75 @@
+"""The demonstration: a small network trained on digits with noise, certified in two ways from the same samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lvmrs import data, methods, models, runs
+from lvmrs.models.small import small_cnn
+from lvmrs.runs import Run, RunWriter, Selection
+from lvmrs.smooth import SmoothedClassifier
+
+__all__ = ["SETTINGS", "certify_both", "network", "train"]
+
+SETTINGS = {"sigma": 0.5, "alpha": 0.001, "n0": 1_000, "n": 10_000, "seed": 0}
+INPUTS = 100
+
+
+def network() -> nn.Module:
+    """The untrained network, for ``--model python:lvmrs.demo:network``."""
+    return small_cnn()
+
+
+def train(weights: Path, *, sigma: float, epochs: int = 40, seed: int = 0) -> float:
+    """Train on noisy digits, write the weights, and say how often the network is right on noisy test digits."""
+    torch.manual_seed(seed)
+    model = network()
+    x, y = _tensors("train")
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    steps = epochs * -(-len(x) // 128)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=steps)
+    for _ in range(epochs):
+        for part in torch.split(torch.randperm(len(x)), 128):
+            noisy = x[part] + sigma * torch.randn_like(x[part])
+            optimizer.zero_grad()
+            functional.cross_entropy(model(noisy), y[part]).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+    save_file(model.state_dict(), weights)
+    x, y = _tensors("test")
+    with torch.inference_mode():
+        right = model(x + sigma * torch.randn_like(x)).argmax(dim=1) == y
+    return float(right.float().mean())
+
+
+def _tensors(split: str) -> tuple[Tensor, Tensor]:
+    digits = data.load("digits", split=split)
+    inputs, labels = zip(*(digits[i] for i in range(len(digits))), strict=True)
+    return torch.stack(inputs), torch.tensor(labels)
+
+
+def certify_both(out: Path, weights: Path, on_row: Callable[[runs.Row], None]) -> tuple[Run, Run]:
+    """Certify test digits with LVM, keeping the scores, and certify the same scores as Cohen et al. (2019)."""
+    digits = data.load("digits")
+    loaded = models.load("python:lvmrs.demo:network", weights=weights)
+    smoothed = SmoothedClassifier(loaded.model, SETTINGS["sigma"])
+    planner = methods.planner("lvm")
+    settings = runs.settings_of(loaded, digits, smoothed, planner, **SETTINGS)
+    manifest = runs.Manifest(
+        settings,
+        Selection(len(digits), max=INPUTS),
+        smoothed.batch_for(digits[0][0]),
+        keeps_scores=True,
+        about=runs.about("lvmrs demo", **runs.about_data(digits)),
+    )
+    with RunWriter.begin(out / "lvm", manifest) as writer:
+        runs.certify(writer, smoothed, digits, planner, on_row)
+    lvm = writer.run
+    cohen = runs.recertify(lvm, out / "cohen", methods.planner("cohen"), command="lvmrs demo")
+    return lvm, cohen

@@ -1,0 +1,104 @@
+"""Networks with published weights: transformers, timm and torchvision. Each ships with its normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from lvmrs._extras import optional
+from lvmrs.errors import ModelError
+from lvmrs.models.preprocessing import Preprocessed
+
+__all__ = ["timm", "torchvision", "transformers"]
+
+
+class _Logits(nn.Module):
+    """A transformers classifier that answers with its logits alone."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits."""
+        logits: Tensor = self.model(pixel_values=x).logits
+        return logits
+
+
+def transformers(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
+    """An image classifier, behind the rescaling, normalisation and size that its image processor asks for."""
+    library = optional("transformers", extra="hf", error=ModelError)
+    try:
+        model = library.AutoModelForImageClassification.from_pretrained(rest)
+        settings, _ = library.image_processing_utils.ImageProcessingMixin.get_image_processor_dict(rest)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{name}: cannot be loaded: {str(error).partition(chr(10))[0]}") from error
+    return _behind_processor(name, _Logits(model), model.config, settings)
+
+
+def _behind_processor(
+    name: str, model: nn.Module, config: Any, settings: dict[str, Any]
+) -> tuple[nn.Module, tuple[str, ...]]:
+    if settings.get("rescale_offset"):
+        raise ModelError(f"{name}: its image processor shifts pixels (rescale_offset); wrap the model with python:")
+    channels = getattr(config, "num_channels", 3)
+    # The processor works on bytes: it rescales, then normalises. Here pixels are in [0, 1].
+    scale = 255 * settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 255.0
+    mean, std = [0.0] * channels, [1.0] * channels
+    if settings.get("do_normalize", True):
+        mean, std = _values(settings, "image_mean", name, channels), _values(settings, "image_std", name, channels)
+    size = _size(settings)
+    mean, std = [value / scale for value in mean], [value / scale for value in std]
+    assumed = [_normalisation(mean, std, "its image processor")]
+    if size:
+        assumed.append(f"inputs of another size are resized to {size[0]} × {size[1]} within the model")
+    return Preprocessed(model, mean, std, size), tuple(assumed)
+
+
+def _values(settings: dict[str, Any], key: str, name: str, channels: int) -> list[float]:
+    values = settings.get(key)
+    if values is None:
+        raise ModelError(f"{name}: its image processor normalises but gives no {key}; wrap the model with python:")
+    return [float(v) for v in values] if isinstance(values, (list, tuple)) else [float(values)] * channels
+
+
+def _size(settings: dict[str, Any]) -> tuple[int, int] | None:
+    wanted = settings.get("crop_size") if settings.get("do_center_crop") else settings.get("size")
+    if isinstance(wanted, int):
+        return wanted, wanted
+    if isinstance(wanted, dict):
+        side = wanted.get("shortest_edge")
+        height, width = wanted.get("height", side), wanted.get("width", side)
+        return (int(height), int(width)) if height and width else None
+    return None
+
+
+def _normalisation(mean: Any, std: Any, source: str) -> str:
+    shown = (", ".join(f"{value:.4g}" for value in values) for values in (mean, std))
+    return "normalised with mean {} and std {}, from {}".format(*shown, source)
+
+
+def timm(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
+    """A pretrained network of timm, behind the normalisation of its data configuration."""
+    library = optional("timm", extra="timm", error=ModelError)
+    try:
+        model = library.create_model(rest, pretrained=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ModelError(f"{name}: cannot be loaded: {str(error).partition(chr(10))[0]}") from error
+    config = library.data.resolve_model_data_config(model)
+    mean, std = list(config["mean"]), list(config["std"])
+    return Preprocessed(model, mean, std), (_normalisation(mean, std, "timm's data configuration"),)
+
+
+def torchvision(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
+    """A network of torchvision with its default weights, behind their normalisation."""
+    library = optional("torchvision", extra="torchvision", error=ModelError)
+    try:
+        weights = library.models.get_model_weights(rest).DEFAULT
+        model = library.models.get_model(rest, weights=weights)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{name}: cannot be loaded: {str(error).partition(chr(10))[0]}") from error
+    preset = weights.transforms()
+    mean, std = list(preset.mean), list(preset.std)
+    return Preprocessed(model, mean, std), (_normalisation(mean, std, "the transforms of its weights"),)

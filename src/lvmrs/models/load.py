@@ -1,0 +1,100 @@
+"""From a name to a model that takes pixels in [0, 1], with what was assumed about it and a hash of its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from lvmrs._python import imported
+from lvmrs.errors import ModelError
+from lvmrs.models import hub, programs
+from lvmrs.models.preprocessing import Preprocessed
+from lvmrs.models.weights import digest_of_file, digest_of_module, load_weights
+from lvmrs.sampling import Model
+
+__all__ = ["Loaded", "load"]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model and who it is."""
+
+    model: Model
+    name: str
+    fingerprint: str
+    """A hash of its weights."""
+    assumed: tuple[str, ...]
+    """What was taken from what it ships with, or guessed, in words."""
+
+
+def load(
+    name: str,
+    *,
+    weights: str | Path | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> Loaded:
+    """The model of that name. ``mean`` and ``std`` put a normalisation before one that does not bring its own."""
+    kind, _, rest = name.partition(":")
+    if kind not in _KINDS:
+        raise ModelError(f"{name}: no model of that name; it begins with one of {', '.join(_KINDS)}, as in onnx:FILE")
+    if not rest:
+        raise ModelError(f"{name}: a name is missing after the colon, as in {kind}:NAME")
+    model, assumed = _KINDS[kind](name, rest)
+    if weights is not None:
+        if not isinstance(model, nn.Module) or kind in _FILES:
+            raise ModelError(f"{name}: weights cannot be put into it; leave --weights out")
+        load_weights(model, Path(weights).expanduser())
+    fingerprint = digest_of_file(Path(rest).expanduser()) if kind in _FILES else _digest(model)
+    if (mean is None) != (std is None):
+        raise ModelError("mean and std go together; give both")
+    if mean is not None and std is not None:
+        if isinstance(model, Preprocessed):
+            raise ModelError(f"{name}: it brings its own normalisation ({assumed[0]}); leave mean and std out")
+        model = Preprocessed(model, mean, std)
+        assumed = (*assumed, f"normalised with mean {_text(mean)} and std {_text(std)}, as given")
+    elif not isinstance(model, Preprocessed):
+        assumed = (*assumed, "it takes pixels in [0, 1] as they are")
+    return Loaded(model, name, fingerprint, assumed)
+
+
+def _text(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
+
+
+def _digest(model: Model) -> str:
+    return digest_of_module(model) if isinstance(model, nn.Module) else "unknown: not a torch module"
+
+
+def _python(name: str, rest: str) -> tuple[Any, tuple[str, ...]]:
+    named = imported(name, rest, error=ModelError)
+    model = named() if callable(named) and not isinstance(named, nn.Module) else named
+    if not callable(model):
+        raise ModelError(f"{name}: it returned {type(model).__name__}; expected a module or a callable on batches")
+    return model, ()
+
+
+def _file(read: Callable[[str, Path], tuple[nn.Module, tuple[str, ...]]]) -> _Reader:
+    def reader(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
+        path = Path(rest).expanduser()
+        if not path.is_file():
+            raise ModelError(f"{name}: {path} does not exist")
+        return read(name, path)
+
+    return reader
+
+
+_Reader = Callable[[str, str], tuple[Any, tuple[str, ...]]]
+_FILES = ("onnx", "export")
+_KINDS: dict[str, _Reader] = {
+    "python": _python,
+    "timm": hub.timm,
+    "hf": hub.transformers,
+    "torchvision": hub.torchvision,
+    "onnx": _file(programs.onnx),
+    "export": _file(programs.exported),
+}

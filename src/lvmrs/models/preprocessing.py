@@ -1,0 +1,52 @@
+"""What happens to pixels before a network sees them, made part of the model, so that sigma stays in pixel units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = ["Preprocessed"]
+
+
+class Preprocessed(nn.Module):
+    """``model`` behind (x − mean)/std, and behind a bilinear resize where ``size`` is given and x has another.
+
+    Its Lipschitz constant, where the model's own is known and nothing is resized, is divided by the smallest std.
+    """
+
+    def __init__(
+        self,
+        model: Callable[[Tensor], Tensor],
+        mean: Sequence[float],
+        std: Sequence[float],
+        size: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__()
+        if not mean or len(mean) != len(std):
+            raise InvalidArgumentError(f"mean and std must be of one length, a number a channel; got {mean} and {std}")
+        if not all(map(math.isfinite, mean)) or not all(0 < value < math.inf for value in std):
+            raise InvalidArgumentError(f"mean must be finite and std positive, got {mean} and {std}")
+        self.model = model
+        self.size = size
+        self.mean: Tensor
+        self.std: Tensor
+        self.register_buffer("mean", torch.tensor([float(v) for v in mean]).view(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor([float(v) for v in std]).view(-1, 1, 1), persistent=False)
+
+    @property
+    def lipschitz(self) -> float | None:
+        """In pixel units; None where it is not known."""
+        inner = getattr(self.model, "lipschitz", None)
+        return None if inner is None or self.size is not None else float(inner) / float(self.std.min())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The model's answer to pixels in [0, 1]."""
+        if self.size is not None and x.shape[-2:] != self.size:
+            x = functional.interpolate(x, size=self.size, mode="bilinear", antialias=True)
+        return self.model((x - self.mean) / self.std)

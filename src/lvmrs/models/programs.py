@@ -1,0 +1,93 @@
+"""Models that come as a program in a file: ONNX and torch.export."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lvmrs._extras import optional
+from lvmrs.errors import ModelError
+
+__all__ = ["InParts", "exported", "onnx"]
+
+
+class InParts(nn.Module):
+    """A program made for batches of one size, run on batches of any: in parts, the last filled up with zeros."""
+
+    def __init__(self, program: Callable[[Tensor], Tensor], size: int) -> None:
+        super().__init__()
+        self.program, self.size = program, size
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The answers to all rows, in order."""
+        missing = -len(x) % self.size
+        padded = functional.pad(x, [0, 0] * (x.dim() - 1) + [0, missing]) if missing else x
+        return torch.cat([self.program(part) for part in torch.split(padded, self.size)])[: len(x)]
+
+
+class _Session(nn.Module):
+    """An ONNX session as a callable on tensors."""
+
+    def __init__(self, session: Any, source: str, target: str, kind: type[np.generic]) -> None:
+        super().__init__()
+        self.session, self.source, self.target, self.kind = session, source, target, kind
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The output for a batch, on the device of the batch."""
+        rows = x.detach().cpu().numpy().astype(self.kind, copy=False)
+        (answer,) = self.session.run([self.target], {self.source: np.ascontiguousarray(rows)})
+        return torch.from_numpy(np.asarray(answer)).to(x.device)
+
+
+def onnx(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
+    """The model in an ONNX file, on the first provider that works here, and what was assumed about it."""
+    runtime = optional("onnxruntime", extra="onnx", error=ModelError)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    try:
+        session = runtime.InferenceSession(str(path), options, providers=runtime.get_available_providers())
+    except Exception as error:  # onnxruntime's exceptions have no common base of their own
+        raise ModelError(f"{name}: not a model that onnxruntime can run: {str(error).partition(chr(10))[0]}") from error
+    inputs, outputs = session.get_inputs(), session.get_outputs()
+    if len(inputs) != 1:
+        held = ", ".join(value.name for value in inputs)
+        raise ModelError(f"{name}: it takes {len(inputs)} inputs ({held}); expected one batch of images")
+    kinds: dict[str, type[np.generic]] = {
+        "tensor(float)": np.float32,
+        "tensor(double)": np.float64,
+        "tensor(float16)": np.float16,
+    }
+    if inputs[0].type not in kinds:
+        raise ModelError(f"{name}: its input is {inputs[0].type}; expected floating-point images")
+    model: nn.Module = _Session(session, inputs[0].name, outputs[0].name, kinds[inputs[0].type])
+    assumed = [f"logits are the output {outputs[0].name!r}"]
+    if inputs[0].shape and isinstance(inputs[0].shape[0], int):
+        model = InParts(model, inputs[0].shape[0])
+        assumed.append(f"run in batches of {inputs[0].shape[0]}, as the file fixes it")
+    return model, tuple(assumed)
+
+
+def exported(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
+    """The program that torch.export.save wrote, and what was assumed about it."""
+    if not zipfile.is_zipfile(path):  # torch would log a traceback of its own
+        raise ModelError(f"{name}: not a program saved by torch.export.save")
+    try:
+        program = torch.export.load(path)
+    except Exception as error:  # torch raises whatever its archive reader meets
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"{name}: not a program saved by torch.export.save: {reason}") from error
+    taken = program.graph_signature.user_inputs
+    if len(taken) != 1:
+        raise ModelError(f"{name}: it takes {len(taken)} inputs; expected one batch of images")
+    (batch,) = (node.meta["val"].shape[0] for node in program.graph.nodes if node.name == taken[0])
+    model: nn.Module = program.module()
+    if isinstance(batch, int):
+        return InParts(model, batch), (f"run in batches of {batch}, as the file fixes it",)
+    return model, ()

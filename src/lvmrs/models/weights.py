@@ -1,0 +1,86 @@
+"""Weights from files, as data: nothing that could run code is unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from lvmrs.errors import ModelError
+
+__all__ = ["digest_of_file", "digest_of_module", "load_weights", "read_weights"]
+
+# Under which keys checkpoints keep their weights, next to "arch", "epoch" and the like.
+_INSIDE = ("state_dict", "model_state_dict", "model", "net")
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a .safetensors file, or of a state dict or checkpoint saved by torch."""
+    if not path.is_file():
+        raise ModelError(f"weights: {path} does not exist; give a .safetensors file or a state dict")
+    try:
+        if path.suffix == ".safetensors":
+            return safetensors.torch.load_file(path)
+        stored = torch.load(path, map_location="cpu", weights_only=True)
+    except (safetensors.SafetensorError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise ModelError(f"weights: {path} cannot be read: {str(error).partition(chr(10))[0]}") from error
+    except pickle.UnpicklingError as error:
+        raise ModelError(
+            f"weights: {path} holds more than tensors, which could run code, and is refused; save model.state_dict() "
+            "with safetensors.torch.save_file or torch.save"
+        ) from error
+    return _tensors(path, stored)
+
+
+def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
+    for key in _INSIDE:
+        if isinstance(stored, dict) and isinstance(stored.get(key), (dict, list)):
+            stored = stored[key]
+            break
+    if isinstance(stored, list) and len(stored) >= 1:  # several snapshots: the first
+        stored = stored[0]
+    if not isinstance(stored, dict) or not stored or not all(isinstance(value, Tensor) for value in stored.values()):
+        raise ModelError(f"weights: {path} is not a state dict (names and tensors), nor a checkpoint with one inside")
+    return stored
+
+
+def load_weights(module: nn.Module, path: Path) -> None:
+    """Put the weights of a file into a module, all of them; keys may begin with what DataParallel puts before them."""
+    given = read_weights(path)
+    wanted = module.state_dict()
+    if set(given) != set(wanted):
+        stripped = {key.replace("module.", ""): value for key, value in given.items()}
+        given = stripped if len(stripped) == len(given) and set(stripped) == set(wanted) else given
+    problems = [f"{key} is missing" for key in wanted if key not in given]
+    problems += [f"{key} is not in the model" for key in given if key not in wanted]
+    problems += [
+        f"{key} is {tuple(given[key].shape)} and should be {tuple(wanted[key].shape)}"
+        for key in wanted
+        if key in given and given[key].shape != wanted[key].shape
+    ]
+    if problems:
+        more = f", and {len(problems) - 3} more" if len(problems) > 3 else ""
+        raise ModelError(f"weights: {path} does not fit the model: {'; '.join(problems[:3])}{more}")
+    module.load_state_dict(given)
+
+
+def digest_of_file(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def digest_of_module(module: nn.Module) -> str:
+    """SHA-256 over the names, shapes, types and values of all parameters and buffers."""
+    digest = hashlib.sha256()
+    for name, value in sorted(module.state_dict().items()):
+        plain = value.detach().cpu().contiguous()
+        digest.update(f"\n{name} {tuple(plain.shape)} {plain.dtype}\n".encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy() if plain.numel() else b"")
+    return digest.hexdigest()
