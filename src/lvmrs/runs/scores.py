@@ -1,0 +1,89 @@
+"""Scores kept on disk, so that an input that was sampled once can be certified in many ways.
+
+One NumPy file for each stage, of shape (inputs, samples, classes), read through a memory map. They are written with
+plain writes: a full disk is then an error that can be handled, and not a signal that kills the process.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lvmrs.errors import RunError
+from lvmrs.runs.disk import disk_errors
+from lvmrs.sampling import Stage
+
+__all__ = ["ScoresWriter", "read_scores"]
+
+
+def _path(directory: Path, stage: Stage) -> Path:
+    return directory / f"scores-{stage}.npy"
+
+
+class ScoresWriter:
+    """Writes the scores of one input after the other, each at its own place."""
+
+    def __init__(self, directory: Path, inputs: int, samples: dict[Stage, int]) -> None:
+        self.directory, self.inputs, self.samples = directory, inputs, samples
+        self.files: dict[Stage, BinaryIO] = {}
+        self.offset: dict[Stage, int] = {}
+        self.position, self.written = 0, dict.fromkeys(samples, 0)
+
+    def begin(self, position: int) -> None:
+        """Go to the place of the input at this position of the run."""
+        self.position, self.written = position, dict.fromkeys(self.samples, 0)
+
+    def add(self, stage: Stage, logits: Tensor) -> None:
+        """Write one batch of logits, in the precision of the model but in single at least."""
+        rows = logits.detach().cpu()
+        rows = rows if rows.dtype == torch.float64 else rows.to(torch.float32)
+        array = np.ascontiguousarray(rows.numpy())
+        place = (self.position * self.samples[stage] + self.written[stage]) * array.shape[1]
+        with disk_errors(self.directory):
+            file = self._opened(stage, array)
+            file.seek(self.offset[stage] + place * array.itemsize)
+            file.write(array.data)
+        self.written[stage] += len(array)
+
+    def flush(self) -> None:
+        """Bring what was written to the disk."""
+        with disk_errors(self.directory):
+            for file in self.files.values():
+                file.flush()
+                os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """Give the files back."""
+        for file in self.files.values():
+            file.close()
+
+    def _opened(self, stage: Stage, array: NDArray[Any]) -> BinaryIO:
+        if stage not in self.files:
+            path = _path(self.directory, stage)
+            shape = (self.inputs, self.samples[stage], array.shape[1])
+            file = path.open("r+b" if path.exists() else "w+b")
+            npy.write_array_header_1_0(
+                file, {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
+            )
+            self.offset[stage] = file.tell()
+            file.truncate(file.tell() + int(np.prod(shape)) * array.itemsize)  # a hole, filled as the run goes on
+            self.files[stage] = file
+        return self.files[stage]
+
+
+def read_scores(directory: Path, stage: Stage) -> NDArray[Any]:
+    """All scores of one stage, memory-mapped: (inputs, samples, classes)."""
+    path = _path(directory, stage)
+    if not path.exists():
+        raise RunError(f"{directory} has no {path.name}; run lvmrs certify with --keep-scores to be able to recertify")
+    try:
+        return npy.open_memmap(path, mode="r")
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}") from error

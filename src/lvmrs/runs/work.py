@@ -1,0 +1,193 @@
+"""Filling a run: by certifying a data set, from the kept scores of another run, or from its shards."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lvmrs import _checks
+from lvmrs.data import Dataset
+from lvmrs.errors import DataError, InvalidArgumentError, RunError
+from lvmrs.methods import description
+from lvmrs.plan import Terms
+from lvmrs.planners import Lipschitz, Planner
+from lvmrs.runs.directory import Run, RunWriter
+from lvmrs.runs.manifest import Manifest, about
+from lvmrs.runs.rows import Row
+from lvmrs.runs.scores import ScoresWriter, read_scores
+from lvmrs.sampling import Stage
+from lvmrs.smooth import SmoothedClassifier, plan_and_prove
+
+__all__ = ["certify", "merge", "recertify"]
+
+OnRow = Callable[[Row], None]
+# Kept scores are shown to the prover this many rows at a time.
+_ROWS = 4096
+
+
+def certify(
+    writer: RunWriter, smoothed: SmoothedClassifier, data: Dataset, planner: Planner, on_row: OnRow = lambda row: None
+) -> None:
+    """Certify every input that the run still waits for, each row on the disk before the next is begun."""
+    manifest = writer.run.manifest
+    settings = manifest.settings
+    indices = manifest.selection.indices
+    keeper = _keeper(writer)
+    try:
+        for index in writer.pending:
+            x, label = data[index]
+            if keeper is not None:
+                keeper.begin(indices.index(index))
+            start = time.perf_counter()
+            certificate = smoothed.certify(
+                x,
+                planner,
+                n0=settings["n0"],
+                n=settings["n"],
+                alpha=settings["alpha"],
+                seed=settings["seed"],
+                index=index,
+                watch=None if keeper is None else keeper.add,
+            )
+            if keeper is not None:
+                keeper.flush()
+            if not 0 <= label < certificate.plan.classes:
+                raise DataError(
+                    f"input {index} has label {label}, but the model knows {certificate.plan.classes} classes"
+                )
+            row = Row.of(index, label, certificate, time.perf_counter() - start)
+            writer.append(row)
+            on_row(row)
+    finally:
+        if keeper is not None:
+            keeper.close()
+
+
+def _keeper(writer: RunWriter) -> ScoresWriter | None:
+    manifest = writer.run.manifest
+    if not manifest.keeps_scores:
+        return None
+    samples: dict[Stage, int] = {"selection": manifest.settings["n0"], "certification": manifest.settings["n"]}
+    return ScoresWriter(writer.run.directory, len(manifest.selection.indices), samples)
+
+
+def recertify(
+    source: Run,
+    out: str | Path,
+    planner: Planner,
+    *,
+    alpha: float | None = None,
+    n0: int | None = None,
+    n: int | None = None,
+    command: str = "",
+    on_row: OnRow = lambda row: None,
+) -> Run:
+    """A new run from the kept scores of another, with no network.
+
+    Each run that is made so holds by itself. Picking for each input the best of several, after looking, does not.
+    """
+    old = source.manifest
+    terms, n0 = _terms(old, alpha, n0, n)
+    if isinstance(planner, Lipschitz) and planner.procedure == "deterministic":
+        raise InvalidArgumentError("the deterministic procedure needs the network, not its scores under noise")
+    if isinstance(planner, Lipschitz) and old.settings["lipschitz"] is None:
+        raise InvalidArgumentError("the run was made without a Lipschitz constant, which this method needs")
+    settings = {**old.settings, "alpha": terms.alpha, "n0": n0, "n": terms.n, "method": description(planner)}
+    origin = {"scores_of": str(source.directory), "data": old.about.get("data")}
+    manifest = Manifest(settings, old.selection, old.batch, about=about(command, **origin))
+    selection, certification = (read_scores(source.directory, stage) for stage in ("selection", "certification"))
+    indices = old.selection.indices
+    with RunWriter.begin(out, manifest) as writer:
+        for old_row in source.rows():
+            position = indices.index(old_row.idx)
+            start = time.perf_counter()
+            certificate = plan_and_prove(
+                planner,
+                terms,
+                _batches(selection[position, :n0]),
+                _batches(certification[position, : terms.n]),
+                n0=n0,
+                seed=settings["seed"],
+                index=old_row.idx,
+            )
+            row = Row.of(old_row.idx, old_row.label, certificate, time.perf_counter() - start)
+            writer.append(row)
+            on_row(row)
+        return writer.run
+
+
+def _terms(old: Manifest, alpha: float | None, n0: int | None, n: int | None) -> tuple[Terms, int]:
+    kept = old.settings
+    for name, wanted in (("n0", n0), ("n", n)):
+        if wanted is not None and wanted > kept[name]:
+            raise InvalidArgumentError(f"{name} = {wanted} is more than the {kept[name]} scores that were kept")
+    constant = {} if kept["lipschitz"] is None else {"lipschitz": kept["lipschitz"]}
+    terms = Terms(kept["sigma"], kept["alpha"] if alpha is None else alpha, kept["n"] if n is None else n, **constant)
+    n0 = kept["n0"] if n0 is None else n0
+    return terms, int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
+
+
+def _batches(scores: NDArray[Any]) -> Iterator[Tensor]:
+    for start in range(0, len(scores), _ROWS):
+        yield torch.from_numpy(np.array(scores[start : start + _ROWS]))
+
+
+def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
+    """One run from all shards of it, which must be complete and made with the same settings."""
+    if not shards:
+        raise RunError("no shards were given; name the run directories to merge")
+    first = shards[0].manifest
+    whole = dataclasses.replace(first.selection, shard=1, shards=1)
+    _check_shards(shards)
+    batches = sorted({run.manifest.batch for run in shards}, key=str)
+    manifest = Manifest(
+        first.settings,
+        whole,
+        batches[0] if len(batches) == 1 else None,
+        first.keeps_scores,
+        about=about(command, shards=[str(run.directory) for run in shards], batches=batches, data=first.about["data"]),
+    )
+    rows = sorted(((row, run) for run in shards for row in run.rows()), key=lambda pair: pair[0].idx)
+    with RunWriter.begin(out, manifest) as writer:
+        if (keeper := _keeper(writer)) is not None:
+            for position, (row, run) in enumerate(rows):
+                keeper.begin(position)
+                _copy_scores(run, row.idx, keeper)
+            keeper.flush()
+            keeper.close()
+        for row, _ in rows:
+            writer.append(row)
+        return writer.run
+
+
+def _copy_scores(run: Run, index: int, keeper: ScoresWriter) -> None:
+    for stage in keeper.samples:
+        for batch in _batches(read_scores(run.directory, stage)[run.manifest.selection.indices.index(index)]):
+            keeper.add(stage, batch)
+
+
+def _check_shards(shards: Sequence[Run]) -> None:
+    first = shards[0].manifest
+    count = first.selection.shards
+    for run in shards:
+        same = dataclasses.replace(run.manifest.selection, shard=first.selection.shard)
+        if changed := first.difference(dataclasses.replace(run.manifest, selection=same)):
+            raise RunError(
+                f"{run.directory} is no shard of the same run as {shards[0].directory}: {'; '.join(changed)}"
+            )
+        if not run.complete:
+            missing = len(run.manifest.selection.indices) - len(run.rows())
+            raise RunError(f"{run.directory} is not finished ({missing} inputs missing); resume it first")
+    numbers = sorted(run.manifest.selection.shard for run in shards)
+    if numbers != list(range(1, count + 1)):
+        missing_shards = sorted(set(range(1, count + 1)) - set(numbers))
+        what = f"shard {missing_shards[0]} of {count} is missing" if missing_shards else "a shard is given twice"
+        raise RunError(f"{what}; give each of the {count} shards once")
