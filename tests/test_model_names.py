@@ -263,7 +263,11 @@ def test_models_that_cannot_be_loaded_get_one_clear_sentence(tmp_path: Path) -> 
             models.load(name, **options)
         assert sentence in str(caught.value), name
         assert "\n" not in str(caught.value), name
-    for weights, sentence in (("nowhere", "does not exist"), ("text", "cannot be read"), ("array.npy", "cannot be read")):
+    for weights, sentence in (
+        ("nowhere", "does not exist"),
+        ("text", "cannot be read"),
+        ("array.npy", "cannot be read"),
+    ):
         with pytest.raises(ModelError) as caught_weights:
             models.load(NAME, weights=tmp_path / weights)
         assert "\n" not in str(caught_weights.value)

@@ -1,0 +1,295 @@
+"""Runs survive: kills, torn lines, full disks, other settings, other processes."""
+
+import json
+import os
+import random
+import resource
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lvmrs import analysis, runs
+from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
+from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
+from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
+from tests.runs.helpers import INPUTS, fill, in_child, lines, manifest_of
+
+
+def test_a_run_is_a_manifest_and_rows(tmp_path: Path) -> None:
+    run = fill(tmp_path / "a")
+    rows = run.rows()
+    assert run.complete
+    assert [row.idx for row in rows] == list(range(INPUTS))
+    assert [row.label for row in rows] == [k % 3 for k in range(INPUTS)]
+    assert all(row.correct == (row.predict == row.label) for row in rows)
+    assert COLUMNS[:6] == ("idx", "label", "predict", "radius", "correct", "time")
+    assert Run(tmp_path / "a").manifest == run.manifest
+    assert Manifest.read(tmp_path / "a" / "manifest.json").settings["n"] == 300
+    assert repr(run) == f"<Run {tmp_path / 'a'}: 12 of 12 inputs>"
+    for row in rows:
+        assert Row.parse(row.text(), "here") == row
+
+
+def test_rows_say_how_each_input_was_certified(tmp_path: Path) -> None:
+    rows = fill(tmp_path / "a").rows()
+    assert {row.bound for row in rows} <= {"betting", "bernstein", "hoeffding", "clopper_pearson"}
+    for row in rows:
+        risks = [float(value) for value in row.risk_groups.split(";")] if row.groups != "-" else []
+        assert len(risks) == (0 if row.groups == "-" else len(row.groups.split(";")))
+        assert row.risk_top + sum(risks) <= 0.01 * (1 + 1e-9)
+    (row,) = fill(tmp_path / "b", planner=Lipschitz("deterministic"), selection=Selection(INPUTS, max=1)).rows()
+    assert (row.bound, row.form) == ("none", "deterministic")
+
+
+def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
+    whole = fill(tmp_path / "whole", keep=True)
+    moments = random.Random(0)  # noqa: S311
+    kills = 0
+    for attempt in range(400):
+        out = tmp_path / f"killed-{attempt // 20}"
+        ended = in_child(lambda out=out: fill(out, resume=True, keep=True) and None, moments.uniform(0.001, 0.12))  # type: ignore[misc]
+        assert ended in (0, -signal.SIGKILL)
+        kills += ended == -signal.SIGKILL
+        if ended == 0:
+            assert lines(Run(out)) == lines(whole)
+            for stage in ("selection", "certification"):
+                name = f"scores-{stage}.npy"
+                assert (out / name).read_bytes() == (whole.directory / name).read_bytes()
+        if ended == 0 and kills >= 20:
+            break
+    assert kills >= 20
+
+
+@pytest.mark.parametrize("cut", [0, 1, 60, -1, -20])
+def test_a_file_cut_anywhere_is_mended(tmp_path: Path, cut: int) -> None:
+    whole = fill(tmp_path / "a")
+    expected = lines(whole)
+    text = whole.file.read_bytes()
+    whole.file.write_bytes(text[:cut])
+    assert lines(fill(tmp_path / "a", resume=True)) == expected
+
+
+def test_an_unfinished_last_line_is_not_read_as_a_row(tmp_path: Path) -> None:
+    run = fill(tmp_path / "a")
+    run.file.write_bytes(run.file.read_bytes()[:-1])
+    assert len(Run(tmp_path / "a").rows()) == INPUTS - 1
+    assert analysis.results_of(Run(tmp_path / "a")).missing == 1
+
+
+def test_only_whole_lines_are_kept_when_the_disk_is_full(tmp_path: Path) -> None:
+    whole = fill(tmp_path / "whole")
+    room = len(whole.file.read_bytes()) // 2
+    assert in_child(lambda: full_after_rows(tmp_path / "a", room)) == 0
+    partial = (tmp_path / "a" / "certificates.tsv").read_bytes()
+    assert partial.endswith(b"\n")
+    assert 1 < partial.count(b"\n") < INPUTS
+    assert lines(fill(tmp_path / "a", resume=True)) == lines(whole)
+
+
+def full_after_rows(out: Path, size: int) -> None:
+    def limit(row: Row) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    with pytest.raises(RunError, match="cannot be written to .* rows already written are safe"):
+        fill(out, on_row=limit)
+
+
+def test_other_settings_are_refused_with_the_difference(tmp_path: Path) -> None:
+    fill(tmp_path / "a")
+    with pytest.raises(RunError, match="holds a run already; add --resume"):
+        fill(tmp_path / "a")
+    with pytest.raises(RunError, match="is not resumed with these: alpha: 0.01, now 0.05; seed: 0, now 7"):
+        fill(tmp_path / "a", resume=True, alpha=0.05, seed=7)
+    with pytest.raises(RunError, match="max: null, now 5"):
+        fill(tmp_path / "a", resume=True, selection=Selection(INPUTS, max=5))
+    with pytest.raises(RunError, match='method: {"planner": "LVM"'):
+        fill(tmp_path / "a", resume=True, planner=Cohen())
+    with pytest.raises(RunError, match="keep scores: false, now true"):
+        fill(tmp_path / "a", resume=True, keep=True)
+
+
+def test_two_writers_are_not_let_into_one_directory(tmp_path: Path) -> None:
+    manifest = manifest_of(LVM(), Selection(INPUTS))
+    with (
+        RunWriter.begin(tmp_path / "a", manifest),
+        pytest.raises(RunError, match="another process is writing to"),
+    ):
+        RunWriter.begin(tmp_path / "a", manifest, resume=True)
+    with RunWriter.begin(tmp_path / "a", manifest, resume=True) as writer:
+        assert writer.pending == list(range(INPUTS))
+
+
+def damaged(run: Run, kind: str) -> str:
+    """Damage the run in one way, and say what the sentence about it must have in it."""
+    manifest, text = run.directory / "manifest.json", run.file.read_text()
+    rows = text.split("\n")
+    if kind == "another format":
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
+        return "has format 99, and this version of lvmrs reads format 1"
+    if kind == "no manifest":
+        manifest.unlink()
+        return "it has no manifest.json"
+    if kind == "torn manifest":
+        manifest.write_text("{")
+        return "manifest.json is damaged"
+    if kind == "manifest of something else":
+        manifest.write_text('{"format": 1, "name": 3}')
+        return "manifest.json is damaged"
+    if kind == "missing column":
+        run.file.write_text("\n".join("\t".join(row.split("\t")[:3] + row.split("\t")[4:]) for row in rows))
+        return "column radius is missing"
+    if kind == "short line":
+        run.file.write_text("\n".join([*rows[:2], "3\t1", *rows[2:]]))
+        return "line 3 has 2 columns instead of 17"
+    if kind == "no number":
+        run.file.write_text("\n".join([*rows[:2], rows[2].replace("\t", "\tx", 1), *rows[3:]]))
+        return "line 3 is damaged"
+    if kind == "twice":
+        run.file.write_text("\n".join([*rows[:2], rows[1], *rows[2:]]))
+        return "input 0 has two rows"
+    if kind == "another data set":
+        run.file.write_text(text.replace("\n1\t", "\n1000\t", 1))
+        return "input 1000 does not belong to this run"
+    run.file.write_bytes(b"\xff\xfe\n" + text.encode())
+    return "certificates.tsv is damaged"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["another format", "no manifest", "torn manifest", "manifest of something else", "missing column", "short line",
+     "no number", "twice", "another data set", "not text"],
+)  # fmt: skip
+def test_damage_is_named(tmp_path: Path, kind: str) -> None:
+    sentence = damaged(fill(tmp_path / "a"), kind)
+    with pytest.raises(RunError) as caught:
+        Run(tmp_path / "a").rows()
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+    if kind != "no manifest":
+        with pytest.raises(RunError):
+            fill(tmp_path / "a", resume=True)
+
+
+def test_places_where_no_run_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="is a file, and a run needs a directory"):
+        fill(tmp_path / "file")
+    with pytest.raises(RunError, match="there is no such directory"):
+        Run(tmp_path / "nowhere")
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "certificates.tsv").write_text("mine")
+    with pytest.raises(RunError, match="it is not a run, choose another --out"):
+        fill(tmp_path / "rows")
+    assert (tmp_path / "rows" / "certificates.tsv").read_text() == "mine"
+    (tmp_path / "locked").mkdir(mode=0o555)
+
+    def as_nobody() -> None:
+        if os.geteuid() == 0:
+            os.seteuid(65534)
+        with pytest.raises(RunError, match=r"cannot be written to \(Permission denied\)"):
+            fill(tmp_path / "locked")
+
+    assert in_child(as_nobody) == 0
+
+
+def test_shards_merge_into_the_whole_run(tmp_path: Path) -> None:
+    whole = fill(tmp_path / "whole", keep=True)
+    parts = [fill(tmp_path / f"{k}", keep=True, selection=Selection(INPUTS, shard=k, shards=5)) for k in range(1, 6)]
+    merged = runs.merge(parts[::-1], tmp_path / "merged")
+    assert lines(merged) == lines(whole)
+    assert not merged.manifest.difference(whole.manifest)
+    for stage in ("selection", "certification"):
+        name = f"scores-{stage}.npy"
+        assert (merged.directory / name).read_bytes() == (whole.directory / name).read_bytes()
+    assert merged.complete
+
+
+def test_shards_that_do_not_belong_together(tmp_path: Path) -> None:
+    def shard(k: int, name: str = "", **changed: float) -> Run:
+        return fill(tmp_path / f"{name}{k}", selection=Selection(INPUTS, shard=k, shards=2), **changed)
+
+    first, second, other = shard(1), shard(2), shard(2, "other", seed=5)
+    with pytest.raises(RunError, match="shard 2 of 2 is missing"):
+        runs.merge([first], tmp_path / "m")
+    with pytest.raises(RunError, match="a shard is given twice"):
+        runs.merge([first, second, second], tmp_path / "m")
+    with pytest.raises(RunError, match="is no shard of the same run as .*: seed: 0, now 5"):
+        runs.merge([first, other], tmp_path / "m")
+    text = second.file.read_text()
+    second.file.write_text(text[: text.rstrip().rfind("\n") + 1])
+    with pytest.raises(RunError, match="is not finished \\(1 inputs missing\\); resume it first"):
+        runs.merge([first, Run(tmp_path / "2")], tmp_path / "m")
+    with pytest.raises(RunError, match="no shards were given"):
+        runs.merge([], tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_recertifying_equals_certifying(tmp_path: Path) -> None:
+    source = fill(tmp_path / "a", keep=True)
+    for name, planner in (("lvm", LVM()), ("cohen", Cohen()), ("paper", Paper()), ("ramp", Lipschitz("ramp"))):
+        again = runs.recertify(source, tmp_path / name, planner)
+        assert lines(again) == lines(fill(tmp_path / f"{name}-fresh", planner=planner))
+    risky = runs.recertify(source, tmp_path / "risky", LVM(), alpha=0.2)
+    assert lines(risky) == lines(fill(tmp_path / "risky-fresh", alpha=0.2))
+    fewer = runs.recertify(source, tmp_path / "fewer", LVM(), n0=20, n=100)
+    assert lines(fewer) == lines(fill(tmp_path / "fewer-fresh", n0=20, n=100))
+    assert fewer.manifest.about["scores_of"] == str(source.directory)
+
+
+def test_recertifying_an_unfinished_run_certifies_what_is_there(tmp_path: Path) -> None:
+    source = fill(tmp_path / "a", keep=True)
+    text = source.file.read_text().split("\n")
+    source.file.write_text("\n".join(text[:5]) + "\n")
+    again = runs.recertify(Run(tmp_path / "a"), tmp_path / "b", Cohen())
+    assert len(again.rows()) == 4
+    assert not again.complete
+
+
+def test_what_cannot_be_recertified(tmp_path: Path) -> None:
+    kept, without = fill(tmp_path / "a", keep=True), fill(tmp_path / "b")
+    cases: list[tuple[Run, dict[str, object], str]] = [
+        (without, {}, "has no scores-selection.npy; run lvmrs certify with --keep-scores"),
+        (kept, {"n": 301}, "n = 301 is more than the 300 scores that were kept"),
+        (kept, {"n0": 51}, "n0 = 51 is more than the 50 scores that were kept"),
+        (kept, {"alpha": 1.5}, "alpha must lie strictly between 0 and 1"),
+        (kept, {"planner": Lipschitz("deterministic")}, "the deterministic procedure needs the network"),
+    ]
+    for run, options, sentence in cases:
+        with pytest.raises(LvmrsError) as caught:
+            runs.recertify(run, tmp_path / "c", **{"planner": LVM(), **options})  # type: ignore[arg-type]
+        assert sentence in str(caught.value)
+        assert not (tmp_path / "c").exists()
+    (tmp_path / "a" / "scores-selection.npy").write_bytes(b"nothing")
+    with pytest.raises(RunError, match="scores-selection.npy is damaged"):
+        runs.recertify(kept, tmp_path / "c", LVM())
+
+
+def test_scores_are_a_plain_numpy_file(tmp_path: Path) -> None:
+    fill(tmp_path / "a", keep=True)
+    scores = np.load(tmp_path / "a" / "scores-certification.npy", mmap_mode="r")
+    assert scores.shape == (INPUTS, 300, 3)
+    assert isinstance(scores, np.memmap)
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (Selection(10), list(range(10))),
+        (Selection(10, skip=4), [0, 4, 8]),
+        (Selection(10, skip=4, max=8), [0, 4]),
+        (Selection(10, max=100), list(range(10))),
+        (Selection(10, skip=2, shard=2, shards=3), [2, 8]),
+    ],
+)
+def test_which_inputs(selection: Selection, expected: list[int]) -> None:
+    assert list(selection.indices) == expected
+
+
+def test_shards_cover_everything_once() -> None:
+    for shards in (1, 2, 3, 7, 20):
+        parts = [list(Selection(17, skip=2, shard=k, shards=shards).indices) for k in range(1, shards + 1)]
+        assert sorted(index for part in parts for index in part) == list(range(0, 17, 2))
+    with pytest.raises(InvalidArgumentError, match="shard 4 of 3 does not exist"):
+        Selection(10, shard=4, shards=3)
