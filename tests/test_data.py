@@ -88,7 +88,7 @@ class Evil:
 def test_a_batch_with_code_in_it_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cifar_folder(tmp_path / "c")
     (tmp_path / "c" / "test_batch").write_bytes(pickle.dumps({b"data": Evil(), b"labels": []}))
-    with pytest.raises(DataError, match="not an official CIFAR-10 batch: it wants to import builtins.print"):
+    with pytest.raises(DataError, match=r"not an official CIFAR-10 batch: it wants to import builtins.print"):
         data.load(f"cifar10:{tmp_path / 'c'}")
     assert not capsys.readouterr().out
 
@@ -195,7 +195,7 @@ def test_bad_data_get_one_clear_sentence(tmp_path: Path) -> None:
         assert sentence in str(caught.value), name
         assert "\n" not in str(caught.value), name
     broken = data.load(f"imagefolder:{tmp_path / 'broken'}")
-    with pytest.raises(DataError, match="a.png cannot be read as an image"):
+    with pytest.raises(DataError, match=r"a.png cannot be read as an image"):
         broken[0]
     with pytest.raises(DataError, match="there is no split 'val'; choose train or test"):
         data.load("digits", split="val")

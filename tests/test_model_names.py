@@ -72,7 +72,7 @@ def test_the_hash_sees_a_change_of_one_weight() -> None:
     first, second = network(), network()
     assert digest_of_module(first) == digest_of_module(second)
     with torch.no_grad():
-        second[1].weight[0, 0] += 1e-6  # type: ignore[index,operator,union-attr]
+        second[1].weight[0, 0] += 1e-6  # type: ignore[index]
     assert digest_of_module(first) != digest_of_module(second)
 
 
@@ -85,7 +85,7 @@ def test_weights_with_code_in_them_are_refused(tmp_path: Path, capsys: pytest.Ca
     torch.save({"state_dict": Evil()}, tmp_path / "new.pth")
     (tmp_path / "old.pth").write_bytes(pickle.dumps(Evil(), protocol=2))
     for name in ("new.pth", "old.pth"):
-        with pytest.raises(ModelError, match="holds more than tensors, which could run code, and is refused"):
+        with pytest.raises(ModelError, match="is refused: it holds more than tensors, which could run code"):
             read_weights(tmp_path / name)
     assert "code was run" not in capsys.readouterr().out
 
@@ -179,10 +179,15 @@ def test_export(tmp_path: Path, dynamic: bool) -> None:
 def save_classifier(folder: Path, **processor: Any) -> nn.Module:
     torch.manual_seed(0)
     config = transformers.ResNetConfig(
-        num_channels=3, embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", num_labels=4
+        num_channels=3,
+        embedding_size=8,
+        hidden_sizes=[8, 16],
+        depths=[1, 1],
+        layer_type="basic",
+        num_labels=4,  # type: ignore[call-arg]
     )
-    model = transformers.ResNetForImageClassification(config).eval()
-    model.save_pretrained(folder)
+    model: nn.Module = transformers.ResNetForImageClassification(config).eval()  # type: ignore[no-untyped-call]
+    model.save_pretrained(folder)  # type: ignore[operator]
     settings = {
         "image_processor_type": "ConvNextImageProcessor",
         "do_rescale": True,
@@ -265,9 +270,9 @@ def test_models_that_cannot_be_loaded_get_one_clear_sentence(tmp_path: Path) -> 
         assert "\n" not in str(caught.value), name
     for weights, sentence in (
         ("nowhere", "does not exist"),
-        ("text", "cannot be read"),
-        ("array.npy", "cannot be read"),
+        ("text", "is refused"),
+        ("array.npy", "is refused"),
     ):
         with pytest.raises(ModelError) as caught_weights:
             models.load(NAME, weights=tmp_path / weights)
-        assert "\n" not in str(caught_weights.value)
+        assert sentence in str(caught_weights.value)

@@ -3,12 +3,13 @@
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from lvmrs.errors import LvmrsError
 
-__all__ = ["imported"]
+__all__ = ["called", "imported"]
 
 
 def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
@@ -23,6 +24,15 @@ def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
     if not hasattr(loaded, attribute):
         raise error(f"{name}: there is no {attribute} in {module}")
     return getattr(loaded, attribute)
+
+
+def called(name: str, function: Callable[..., Any], *arguments: object, error: type[LvmrsError]) -> Any:
+    """What a function of the user returns, or one sentence about how it failed."""
+    try:
+        return function(*arguments)
+    except Exception as failure:
+        reason = str(failure).partition("\n")[0]
+        raise error(f"{name}: the function failed with {type(failure).__name__}: {reason}") from failure
 
 
 def _from_module(module: str) -> Any:

@@ -15,10 +15,9 @@ from lvmrs.models.small import small_cnn
 from lvmrs.runs import Run, RunWriter, Selection
 from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["SETTINGS", "certify_both", "network", "train"]
+__all__ = ["ALPHA", "INPUTS", "N0", "SIGMA", "N", "certify_both", "network", "train"]
 
-SETTINGS = {"sigma": 0.5, "alpha": 0.001, "n0": 1_000, "n": 10_000, "seed": 0}
-INPUTS = 100
+SIGMA, ALPHA, N0, N, INPUTS = 0.5, 0.001, 1_000, 10_000, 100
 
 
 def network() -> nn.Module:
@@ -58,9 +57,9 @@ def certify_both(out: Path, weights: Path, on_row: Callable[[runs.Row], None]) -
     """Certify test digits with LVM, keeping the scores, and certify the same scores as Cohen et al. (2019)."""
     digits = data.load("digits")
     loaded = models.load("python:lvmrs.demo:network", weights=weights)
-    smoothed = SmoothedClassifier(loaded.model, SETTINGS["sigma"])
+    smoothed = SmoothedClassifier(loaded.model, SIGMA)
     planner = methods.planner("lvm")
-    settings = runs.settings_of(loaded, digits, smoothed, planner, **SETTINGS)
+    settings = runs.settings_of(loaded, digits, smoothed, planner, alpha=ALPHA, n0=N0, n=N, seed=0)
     manifest = runs.Manifest(
         settings,
         Selection(len(digits), max=INPUTS),

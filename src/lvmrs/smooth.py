@@ -88,10 +88,7 @@ class SmoothedClassifier:
         """
         x = self._input(x)
         planner = LVM() if planner is None else planner
-        if not isinstance(planner, Planner):
-            raise InvalidArgumentError(f"planner must be a Planner such as LVM() or Cohen(), got {planner!r:.80}")
-        if isinstance(planner, Lipschitz):
-            self._needs_constant(planner)
+        self.check_planner(planner)
         sampler = self._sampler(x)
         if isinstance(planner, Lipschitz) and planner.procedure == "deterministic":
             logits = sampler.forward(x[None])
@@ -169,8 +166,11 @@ class SmoothedClassifier:
         samples = (self.scores(x, n0, seed=seed, index=i, stage="calibration") for i, x in enumerate(inputs))
         return calibrated(samples, terms, labels=labels, objective=objective, epsilon=epsilon, **search)
 
-    def _needs_constant(self, planner: Planner) -> None:
-        if math.isinf(self.lipschitz):
+    def check_planner(self, planner: Planner) -> None:
+        """Refuse what is no planner, or one that needs a Lipschitz constant which is not known."""
+        if not isinstance(planner, Planner):
+            raise InvalidArgumentError(f"planner must be a Planner such as LVM() or Cohen(), got {planner!r:.80}")
+        if isinstance(planner, Lipschitz) and math.isinf(self.lipschitz):
             raise InvalidArgumentError(
                 f"lipschitz is not known and {planner!r} needs it; pass lipschitz= to SmoothedClassifier"
             )

@@ -50,7 +50,7 @@ def lines(run: Run) -> list[str]:
     return ["\t".join(line.split("\t")[:5] + line.split("\t")[6:]) for line in run.file.read_text().split("\n")]
 
 
-def in_child(work: Callable[[], None], kill_after: float | None = None) -> int:
+def in_child(work: Callable[[], object], kill_after: float | None = None) -> int:
     """What the work ends with in a process of its own: its exit code, or minus the signal that killed it."""
     child = os.fork()
     if not child:

@@ -5,7 +5,9 @@ import os
 import random
 import resource
 import signal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +51,7 @@ def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
     kills = 0
     for attempt in range(400):
         out = tmp_path / f"killed-{attempt // 20}"
-        ended = in_child(lambda out=out: fill(out, resume=True, keep=True) and None, moments.uniform(0.001, 0.12))  # type: ignore[misc]
+        ended = in_child(partial(fill, out, resume=True, keep=True), moments.uniform(0.001, 0.12))
         assert ended in (0, -signal.SIGKILL)
         kills += ended == -signal.SIGKILL
         if ended == 0:
@@ -82,9 +84,9 @@ def test_only_whole_lines_are_kept_when_the_disk_is_full(tmp_path: Path) -> None
     whole = fill(tmp_path / "whole")
     room = len(whole.file.read_bytes()) // 2
     assert in_child(lambda: full_after_rows(tmp_path / "a", room)) == 0
-    partial = (tmp_path / "a" / "certificates.tsv").read_bytes()
-    assert partial.endswith(b"\n")
-    assert 1 < partial.count(b"\n") < INPUTS
+    rows = (tmp_path / "a" / "certificates.tsv").read_bytes()
+    assert rows.endswith(b"\n")
+    assert 1 < rows.count(b"\n") < INPUTS
     assert lines(fill(tmp_path / "a", resume=True)) == lines(whole)
 
 
@@ -92,7 +94,7 @@ def full_after_rows(out: Path, size: int) -> None:
     def limit(row: Row) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    with pytest.raises(RunError, match="cannot be written to .* rows already written are safe"):
+    with pytest.raises(RunError, match=r"cannot be written to .* rows already written are safe"):
         fill(out, on_row=limit)
 
 
@@ -100,7 +102,7 @@ def test_other_settings_are_refused_with_the_difference(tmp_path: Path) -> None:
     fill(tmp_path / "a")
     with pytest.raises(RunError, match="holds a run already; add --resume"):
         fill(tmp_path / "a")
-    with pytest.raises(RunError, match="is not resumed with these: alpha: 0.01, now 0.05; seed: 0, now 7"):
+    with pytest.raises(RunError, match=r"is not resumed with these: alpha: 0.01, now 0.05; seed: 0, now 7"):
         fill(tmp_path / "a", resume=True, alpha=0.05, seed=7)
     with pytest.raises(RunError, match="max: null, now 5"):
         fill(tmp_path / "a", resume=True, selection=Selection(INPUTS, max=5))
@@ -207,7 +209,7 @@ def test_shards_merge_into_the_whole_run(tmp_path: Path) -> None:
 
 
 def test_shards_that_do_not_belong_together(tmp_path: Path) -> None:
-    def shard(k: int, name: str = "", **changed: float) -> Run:
+    def shard(k: int, name: str = "", **changed: Any) -> Run:
         return fill(tmp_path / f"{name}{k}", selection=Selection(INPUTS, shard=k, shards=2), **changed)
 
     first, second, other = shard(1), shard(2), shard(2, "other", seed=5)
@@ -215,11 +217,11 @@ def test_shards_that_do_not_belong_together(tmp_path: Path) -> None:
         runs.merge([first], tmp_path / "m")
     with pytest.raises(RunError, match="a shard is given twice"):
         runs.merge([first, second, second], tmp_path / "m")
-    with pytest.raises(RunError, match="is no shard of the same run as .*: seed: 0, now 5"):
+    with pytest.raises(RunError, match=r"is no shard of the same run as .*: seed: 0, now 5"):
         runs.merge([first, other], tmp_path / "m")
     text = second.file.read_text()
     second.file.write_text(text[: text.rstrip().rfind("\n") + 1])
-    with pytest.raises(RunError, match="is not finished \\(1 inputs missing\\); resume it first"):
+    with pytest.raises(RunError, match=r"is not finished \(1 inputs missing\); resume it first"):
         runs.merge([first, Run(tmp_path / "2")], tmp_path / "m")
     with pytest.raises(RunError, match="no shards were given"):
         runs.merge([], tmp_path / "m")
@@ -262,7 +264,7 @@ def test_what_cannot_be_recertified(tmp_path: Path) -> None:
         assert sentence in str(caught.value)
         assert not (tmp_path / "c").exists()
     (tmp_path / "a" / "scores-selection.npy").write_bytes(b"nothing")
-    with pytest.raises(RunError, match="scores-selection.npy is damaged"):
+    with pytest.raises(RunError, match=r"scores-selection.npy is damaged"):
         runs.recertify(kept, tmp_path / "c", LVM())
 
 

@@ -35,10 +35,9 @@ def demo_command(
     place = _new_directory() if out is None else out
     place.mkdir(parents=True, exist_ok=True)
     weights = place / "digits.safetensors"
-    settings = demo.SETTINGS
-    accuracy = demo.train(weights, sigma=settings["sigma"])
-    tell(f"trained on digits with noise σ = {settings['sigma']:g}: right on {accuracy:.1%} of noisy test digits")
-    with watching(demo.INPUTS, int(settings["n0"] + settings["n"])) as show:
+    accuracy = demo.train(weights, sigma=demo.SIGMA)
+    tell(f"trained on digits with noise σ = {demo.SIGMA:g}: right on {accuracy:.1%} of noisy test digits")
+    with watching(demo.INPUTS, demo.N0 + demo.N) as show:
         lvm, cohen = demo.certify_both(place, weights, show)
     results = [analysis.results_of(run) for run in (cohen, lvm)]
     if as_json:
@@ -46,8 +45,8 @@ def demo_command(
         print(json.dumps(averages))
         return
     print(
-        f"certified accuracy in %, {demo.INPUTS} digits, σ = {settings['sigma']:g}, α = {settings['alpha']:g}, "
-        f"n0 = {settings['n0']}, n = {settings['n']}\n{table(results, _RADII)}"
+        f"certified accuracy in %, {demo.INPUTS} digits, σ = {demo.SIGMA:g}, α = {demo.ALPHA:g}, "
+        f"n0 = {demo.N0}, n = {demo.N}\n{table(results, _RADII)}"
     )
     tell(f"look closer: lvmrs analyze {cohen.directory} {lvm.directory} --radii 0:2:0.1")
 

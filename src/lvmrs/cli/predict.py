@@ -7,6 +7,7 @@ import json
 from lvmrs.cli import options
 from lvmrs.cli.inputs import Request, check_selection, tell
 from lvmrs.cli.tables import percent
+from lvmrs.plan import Terms
 from lvmrs.prove import ABSTAIN
 from lvmrs.runs import Selection
 
@@ -43,6 +44,7 @@ def predict(
     _, dataset, smoothed = Request(
         model, weights, mean, std, data, split, image_size, sigma, device
     ).load(batch)  # fmt: skip
+    Terms(sigma, alpha, n)  # refuses numbers that cannot be used before anything is printed
     indices = Selection(len(dataset), skip, max).indices
     check_selection(dataset, indices)
     right = abstained = 0

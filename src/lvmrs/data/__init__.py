@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lvmrs._python import imported
+from lvmrs._python import called, imported
 from lvmrs.data.arrays import Arrays, cifar10, digits, npz
 from lvmrs.data.base import Dataset
 from lvmrs.data.folder import ImageFolder
@@ -41,7 +41,8 @@ def load(name: str, *, split: str = "test", size: int | None = None) -> Dataset:
 
 def _python(name: str, rest: str, split: str) -> Dataset:
     made = imported(name, rest, error=DataError)
-    made = made(split) if callable(made) and not isinstance(made, Dataset) else made
+    if callable(made) and not isinstance(made, Dataset):
+        made = called(name, made, split, error=DataError)
     if isinstance(made, Dataset):
         return made
     if isinstance(made, tuple) and len(made) == 2:

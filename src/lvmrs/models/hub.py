@@ -29,6 +29,7 @@ class _Logits(nn.Module):
 def transformers(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
     """An image classifier, behind the rescaling, normalisation and size that its image processor asks for."""
     library = optional("transformers", extra="hf", error=ModelError)
+    library.utils.logging.disable_progress_bar()
     try:
         model = library.AutoModelForImageClassification.from_pretrained(rest)
         settings, _ = library.image_processing_utils.ImageProcessingMixin.get_image_processor_dict(rest)

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from lvmrs._python import imported
+from lvmrs._python import called, imported
 from lvmrs.errors import ModelError
 from lvmrs.models import hub, programs
 from lvmrs.models.preprocessing import Preprocessed
@@ -72,7 +72,7 @@ def _digest(model: Model) -> str:
 
 def _python(name: str, rest: str) -> tuple[Any, tuple[str, ...]]:
     named = imported(name, rest, error=ModelError)
-    model = named() if callable(named) and not isinstance(named, nn.Module) else named
+    model = called(name, named, error=ModelError) if callable(named) and not isinstance(named, nn.Module) else named
     if not callable(model):
         raise ModelError(f"{name}: it returned {type(model).__name__}; expected a module or a callable on batches")
     return model, ()

@@ -74,9 +74,16 @@ def onnx(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
     return model, tuple(assumed)
 
 
+def _is_archive(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(entry.endswith("archive_format") for entry in archive.namelist())
+
+
 def exported(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
     """The program that torch.export.save wrote, and what was assumed about it."""
-    if not zipfile.is_zipfile(path):  # torch would log a traceback of its own
+    if not _is_archive(path):  # torch would log a traceback of its own
         raise ModelError(f"{name}: not a program saved by torch.export.save")
     try:
         program = torch.export.load(path)

@@ -32,8 +32,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise ModelError(f"weights: {path} cannot be read: {str(error).partition(chr(10))[0]}") from error
     except pickle.UnpicklingError as error:
         raise ModelError(
-            f"weights: {path} holds more than tensors, which could run code, and is refused; save model.state_dict() "
-            "with safetensors.torch.save_file or torch.save"
+            f"weights: {path} is refused: it holds more than tensors, which could run code, or is no checkpoint; save "
+            "model.state_dict() with safetensors.torch.save_file or torch.save"
         ) from error
     return _tensors(path, stored)
 

@@ -19,7 +19,9 @@ from lvmrs.data import Dataset
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.methods import description
 from lvmrs.models import Loaded
+from lvmrs.plan import Terms
 from lvmrs.planners import Planner
+from lvmrs.sampling import Stream
 from lvmrs.smooth import SmoothedClassifier
 
 __all__ = ["FORMAT", "Manifest", "Selection", "about", "about_data", "settings_of"]
@@ -121,9 +123,19 @@ def about_data(data: Dataset) -> dict[str, Any]:
 
 
 def settings_of(
-    loaded: Loaded, data: Dataset, smoothed: SmoothedClassifier, planner: Planner, **numbers: Any
+    loaded: Loaded,
+    data: Dataset,
+    smoothed: SmoothedClassifier,
+    planner: Planner,
+    *,
+    alpha: float,
+    n0: int,
+    n: int,
+    seed: int,
 ) -> dict[str, Any]:
-    """Everything that decides the rows of a run, for its manifest; ``numbers`` are alpha, n0, n and seed."""
+    """Everything that decides the rows of a run, for its manifest; refused here, before a directory is made of it."""
+    smoothed.check_planner(planner)
+    terms = Terms(smoothed.sigma, alpha, n)
     return {
         "model": loaded.name,
         "weights": loaded.fingerprint,
@@ -133,8 +145,11 @@ def settings_of(
         "data": data.fingerprint(),
         "data assumed": list(data.assumed),
         "method": description(planner),
-        **numbers,
-        "sigma": smoothed.sigma,
+        "sigma": terms.sigma,
+        "alpha": terms.alpha,
+        "n0": int(_checks.single("n0", _checks.whole("n0", n0, least=1))),
+        "n": terms.n,
+        "seed": Stream(seed, 0, "selection").seed,
         "device": smoothed.kind_of_device,
         "autocast": None if smoothed.autocast is None else str(smoothed.autocast).removeprefix("torch."),
         "lvmrs": version("lvmrs"),

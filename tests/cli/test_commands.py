@@ -1,0 +1,282 @@
+"""Each command: exact output, exit code, and one sentence for each mistake."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lvmrs import demo, runs
+from lvmrs.cli import main
+from lvmrs.cli.analyze import parse_radii
+from lvmrs.cli.progress import duration, watching
+
+DIGITS = "--model python:lvmrs.demo:network --data digits --sigma 0.5 --batch 100"
+QUICK = "--n0 50 --n 200 --max 6"
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network that knows some digits."""
+    file = tmp_path_factory.mktemp("weights") / "w.safetensors"
+    demo.train(file, sigma=0.5, epochs=4)
+    return file
+
+
+class Command:
+    """Runs commands in a directory of their own."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], weights: Path) -> None:
+        self.capsys, self.weights = capsys, weights
+
+    def __call__(self, line: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr."""
+        arguments = line.replace("DIGITS", f"{DIGITS} --weights {self.weights}").replace("QUICK", QUICK).split()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["lvmrs", *arguments])
+            with pytest.raises(SystemExit) as end:
+                main()
+        shown = self.capsys.readouterr()
+        return int(end.value.code or 0), shown.out, shown.err
+
+
+@pytest.fixture
+def lvmrs(
+    capsys: pytest.CaptureFixture[str], weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Command:
+    """The command line."""
+    monkeypatch.chdir(tmp_path)
+    return Command(capsys, weights)
+
+
+def test_without_arguments_it_teaches(lvmrs: Command) -> None:
+    code, out, _ = lvmrs("")
+    assert code == 0
+    assert "Start here:\n  lvmrs demo " in out
+    assert lvmrs("--version")[1] == "0.1.0\n"
+
+
+def test_radius(lvmrs: Command) -> None:
+    assert lvmrs("radius 0.8 0.1 --sigma 0.25 --lipschitz 1") == (
+        0,
+        "R1    0.4973  margin / (√2 L of the smoothed scores)\n"
+        "R2    0.2653  σ (Φ⁻¹(p_a) − Φ⁻¹(p_b)) / 2\n"
+        "R3    0.2104  σ Φ⁻¹(p_a)\n"
+        "ramp  0.5302  noise and Lipschitz constant together\n",
+        "",
+    )
+    code, out, _ = lvmrs("radius 0.9 --sigma 0.5 --json")
+    assert code == 0
+    values = json.loads(out)
+    assert values["R2"] == pytest.approx(values["R3"])
+    assert values["R3"] == pytest.approx(0.5 * 1.2815515655446004)
+
+
+def test_certify_then_analyze(lvmrs: Command) -> None:
+    code, out, err = lvmrs("certify DIGITS QUICK --out a")
+    assert code == 0
+    assert re.fullmatch(r"a: 6 inputs, certified accuracy \d+\.\d %, average certified radius 0\.\d{4}\n", out)
+    told = err.splitlines()
+    assert told[0] == "model  python:lvmrs.demo:network; it takes pixels in [0, 1] as they are"
+    assert told[1] == "data   digits; test, 360 inputs"
+    assert re.fullmatch(r"cost   6 inputs × 250 samples at [\d,]+ samples/s: about 1 s", told[2])
+    assert len(told) == 3  # no progress where nobody looks
+    code, table, _ = lvmrs("analyze a --radii 0,0.5")
+    assert code == 0
+    assert re.fullmatch(r"run  inputs +0 +0.5 +ACR\na +6 +\d+\.\d +\d+\.\d +0\.\d{4}\n", table)
+    average = table.split()[-1]
+    assert f"average certified radius {average}\n" in out
+
+
+def test_json_for_programs(lvmrs: Command) -> None:
+    _, out, _ = lvmrs("certify DIGITS QUICK --out a --json")
+    made = json.loads(out)
+    assert (made["run"], made["inputs"], made["missing"]) == ("a", 6, 0)
+    _, out, _ = lvmrs("analyze a --radii 0:1:0.5 --json")
+    (seen,) = json.loads(out)
+    assert seen["radii"] == [0.0, 0.5, 1.0]
+    assert seen["certified accuracy"][0] == made["certified accuracy"]
+    assert seen["average certified radius"] == made["average certified radius"]
+
+
+def test_predict(lvmrs: Command) -> None:
+    code, out, err = lvmrs("predict DIGITS --n 500 --max 3")
+    assert code == 0
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert rows[0] == ["idx", "label", "predict", "correct"]
+    assert [row[0] for row in rows[1:]] == ["0", "1", "2"]
+    assert all((row[1] == row[2]) == (row[3] == "1") for row in rows[1:])
+    assert re.search(r"3 inputs: \d+\.\d % correct, \d in doubt", err)
+    _, lines, _ = lvmrs("predict DIGITS --n 500 --max 3 --json")
+    assert [[str(value) for value in json.loads(line).values()] for line in lines.splitlines()] == rows[1:]
+
+
+def test_recertify_and_merge(lvmrs: Command) -> None:
+    lvmrs("certify DIGITS QUICK --out a --keep-scores")
+    code, out, _ = lvmrs("recertify a --out b --method cohen --alpha 0.05")
+    assert code == 0
+    assert out.startswith("b: 6 inputs, certified accuracy ")
+    assert runs.Run("b").manifest.settings["method"] == {"planner": "Cohen"}
+    assert {row.bound for row in runs.Run("b").rows()} == {"clopper_pearson"}
+    lvmrs("recertify a --out c --bound bernstein --map softmax")
+    assert {(row.bound, row.map) for row in runs.Run("c").rows()} == {("bernstein", "softmax")}
+    for k in (1, 2):
+        assert lvmrs(f"certify DIGITS QUICK --out s{k} --shard {k}/2")[0] == 0
+    code, out, _ = lvmrs("merge s2 s1 --out whole")
+    assert code == 0
+    assert [(r.idx, r.radius) for r in runs.Run("whole").rows()] == [(r.idx, r.radius) for r in runs.Run("a").rows()]
+
+
+def test_an_unfinished_run_says_so(lvmrs: Command) -> None:
+    lvmrs("certify DIGITS QUICK --out a")
+    rows = Path("a/certificates.tsv").read_text().splitlines(keepends=True)
+    Path("a/certificates.tsv").write_text("".join(rows[:4]))
+    code, out, err = lvmrs("analyze a")
+    assert code == 3
+    assert err == "a is not finished: 3 inputs are missing, and not counted here\n"
+    assert out.splitlines()[1].split()[1] == "3"
+    code, _, err = lvmrs("certify DIGITS QUICK --out a --resume")
+    assert code == 0
+    assert "cost   3 inputs" in err
+    again = Path("a/certificates.tsv").read_text().splitlines()
+    assert [line.split("\t")[:5] for line in again] == [line.strip().split("\t")[:5] for line in rows]
+    assert lvmrs("certify DIGITS QUICK --out a --resume")[0] == 0  # nothing to do is fine too
+
+
+def test_the_batch_of_a_run_is_kept(lvmrs: Command) -> None:
+    lvmrs("certify DIGITS QUICK --out a")
+    code, _, err = lvmrs("certify DIGITS QUICK --out a --resume --batch 7")
+    assert code == 1
+    assert err == "lvmrs: a was begun with --batch 100, and is not resumed with 7; leave --batch out\n"
+
+
+def test_the_demo(lvmrs: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "INPUTS", 4)
+    monkeypatch.setattr(demo, "N0", 50)
+    monkeypatch.setattr(demo, "N", 200)
+    code, out, err = lvmrs("demo")
+    assert code == 0
+    head, columns, cohen, lvm = out.splitlines()
+    assert head == "certified accuracy in %, 4 digits, σ = 0.5, α = 0.001, n0 = 50, n = 200"
+    assert columns.split()[:2] == ["run", "inputs"]
+    assert cohen.startswith("lvmrs-demo-1/cohen")
+    assert lvm.startswith("lvmrs-demo-1/lvm")
+    assert "trained on digits with noise σ = 0.5: right on" in err
+    assert len(runs.Run("lvmrs-demo-1/cohen").rows()) == 4
+    code, out, _ = lvmrs("demo --json")
+    assert list(json.loads(out)) == ["lvmrs-demo-2/cohen", "lvmrs-demo-2/lvm"]
+
+
+MISTAKES = {
+    "nothing": (2, "No such command 'nothing'"),
+    "certify --data digits --sigma 0.5 --out a": (2, "Missing option '--model'"),
+    "certify DIGITS --out a --sigma 0": (2, "sigma must be positive and finite, got 0.0"),
+    "certify DIGITS --out a --n 1": (2, "n must be a whole number of at least 2"),
+    "certify DIGITS --out a --n0 0": (2, "n0 must be a whole number of at least 1"),
+    "certify DIGITS --out a --alpha 1": (2, "alpha must lie strictly between 0 and 1"),
+    "certify DIGITS --out a --method magic": (2, "method must be one of"),
+    "certify DIGITS --out a --bound magic": (2, "bounds must be one of"),
+    "certify DIGITS --out a --method cohen --bound betting": (2, "bound cannot be chosen with method cohen"),
+    "certify DIGITS --out a --method fixed": (2, "map must be given with method fixed"),
+    "certify DIGITS --out a --method lipschitz-ramp": (2, "lipschitz is not known"),
+    "certify DIGITS --out a --shard 3/2": (2, "shard must be like 2/8"),
+    "certify DIGITS --out a --skip 0": (2, "skip must be a whole number of at least 1"),
+    "certify DIGITS --out a --max 3 --shard 5/5": (1, "no inputs are selected; check --max, --skip and --shard"),
+    "certify DIGITS --out a --device tpu0": (2, "device 'tpu0' cannot be used here"),
+    "certify DIGITS --out a --autocast fp8": (2, "autocast must be bfloat16 or float16, got fp8"),
+    "certify DIGITS --out a --mean 0.5": (1, "mean and std go together"),
+    "certify DIGITS --out a --mean x --std 1": (2, "mean must be numbers with commas between them"),
+    "certify DIGITS --out a --split val": (1, "there is no split 'val'"),
+    "certify DIGITS --out a --model python:lvmrs.nothing:x": (1, "lvmrs.nothing cannot be imported"),
+    "certify DIGITS --out a --model python:lvmrs.demo:_tensors": (1, "the function failed with TypeError: _tensors()"),
+    "predict DIGITS --n 1": (2, "n must be a whole number of at least 2"),
+    "predict DIGITS --data npz:nowhere.npz": (1, "nowhere.npz does not exist"),
+    "recertify nowhere --out b": (1, "nowhere is not a run: there is no such directory"),
+    "merge nowhere --out b": (1, "nowhere is not a run"),
+    "analyze nowhere": (1, "nowhere is not a run"),
+    "analyze . --radii 1:0:1": (2, "radii must be FIRST:LAST:STEP"),
+    "analyze . --radii -1": (2, "radii must be numbers from 0"),
+    "radius 1.5 --sigma 1": (2, "p_a must"),
+    "radius 0.5 --sigma 0": (2, "sigma must be positive"),
+    "radius 0.9 --sigma 1 --lipschitz -2": (2, "lipschitz must be positive"),
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_mistakes_get_one_sentence_and_an_exit_code(lvmrs: Command, line: str) -> None:
+    code, sentence = MISTAKES[line]
+    got, out, err = lvmrs(line)
+    assert (got, out) == (code, "")
+    assert sentence in err
+    assert "Traceback" not in err
+    assert not Path("a").exists()  # a mistake leaves no directory behind
+
+
+def start(line: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "lvmrs", *line.split()], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def test_control_c_ends_cleanly_with_the_command_that_goes_on(weights: Path, tmp_path: Path) -> None:
+    line = f"certify {DIGITS} --weights {weights} --n0 100 --n 20000 --out {tmp_path / 'a'}"
+    process = start(line)
+    rows = tmp_path / "a" / "certificates.tsv"
+    until = time.monotonic() + 60
+    while not (rows.exists() and rows.read_text().count("\n") > 2):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert out == ""
+    assert re.search(r"stopped after \d+ of 360 inputs; go on with:\nlvmrs certify .* --resume\n$", err)
+    assert "Traceback" not in err
+    assert rows.read_text().endswith("\n")
+
+
+def test_a_killed_command_is_resumed(weights: Path, tmp_path: Path) -> None:
+    line = f"certify {DIGITS} --weights {weights} --n0 100 --n 3000 --max 30 --out "
+    whole = start(line + str(tmp_path / "whole"))
+    killed = start(line + str(tmp_path / "killed"))
+    rows = tmp_path / "killed" / "certificates.tsv"
+    while not (rows.exists() and rows.read_text().count("\n") > 3) and killed.poll() is None:
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert whole.communicate()[0].startswith(str(tmp_path / "whole"))
+    with pytest.raises(SystemExit) as end:
+        main([*line.split(), str(tmp_path / "killed"), "--resume"])
+    assert not end.value.code
+    first, second = (
+        [line.split("\t")[:5] for line in (tmp_path / name / "certificates.tsv").read_text().split("\n")]
+        for name in ("whole", "killed")
+    )
+    assert [row[:3] + row[4:] for row in first] == [row[:3] + row[4:] for row in second]
+    for a, b in zip(first[1:-1], second[1:-1], strict=True):  # other threads, other last digits of the network
+        assert float(a[3]) == pytest.approx(float(b[3]), abs=1e-4)
+
+
+def test_radii_and_durations() -> None:
+    assert parse_radii("0:0.3:0.1") == [0.0, 0.1, 0.2, 0.3]
+    assert parse_radii("0.5,0") == [0.5, 0.0]
+    assert [duration(s) for s in (0.1, 40, 600, 9000)] == ["1 s", "40 s", "10 min", "2.5 h"]
+
+
+def test_progress_for_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    row = runs.Row(0, 1, 1, 0.5, 1, 0.1, 0.9, 0.1, 1, "hardmax", 1.0, 1.0, "betting", "r2", 0.001, "-", "-")
+    with watching(2, 100) as show:
+        show(row)
+        show(row)
+    err = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
+    assert "2/2" in err
+    assert "certified accuracy 100.0%" in err
