@@ -18,8 +18,8 @@ $(VENV)/.installed-%: $(SOURCES)
 		-c constraints.txt -e '.[$*]'
 	@touch $@
 
-demo: $(VENV)/.installed-test  ## set up and certify one input in two ways
-	$(BIN)/python examples/one_certificate.py
+demo: $(VENV)/.installed-digits  ## set up, train on digits, certify in two ways, compare
+	$(BIN)/lvmrs demo
 
 test: $(VENV)/.installed-test  ## set up and run the tests
 	$(BIN)/python -m pytest -n auto

@@ -2,10 +2,25 @@
 
 from importlib.metadata import version
 
-from lvmrs import confidence, errors, lipschitz, moments, planners, prove, radius, sampling, simplex
+from lvmrs import (
+    analysis,
+    confidence,
+    data,
+    errors,
+    lipschitz,
+    models,
+    moments,
+    planners,
+    prove,
+    radius,
+    runs,
+    sampling,
+    simplex,
+)
 from lvmrs.plan import Plan, Terms
 from lvmrs.planners import LVM, Cohen, Fixed, Lipschitz, Paper, Planner
 from lvmrs.prove import Certificate
+from lvmrs.runs import Run
 from lvmrs.smooth import SmoothedClassifier
 
 __all__ = [
@@ -17,16 +32,21 @@ __all__ = [
     "Paper",
     "Plan",
     "Planner",
+    "Run",
     "SmoothedClassifier",
     "Terms",
     "__version__",
+    "analysis",
     "confidence",
+    "data",
     "errors",
     "lipschitz",
+    "models",
     "moments",
     "planners",
     "prove",
     "radius",
+    "runs",
     "sampling",
     "simplex",
 ]

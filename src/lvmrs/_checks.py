@@ -17,6 +17,7 @@ __all__ = [
     "Floats",
     "Numbers",
     "broadcast",
+    "device",
     "finite_tensor",
     "mass",
     "one_of",

@@ -106,7 +106,7 @@ def test_other_settings_are_refused_with_the_difference(tmp_path: Path) -> None:
         fill(tmp_path / "a", resume=True, alpha=0.05, seed=7)
     with pytest.raises(RunError, match="max: null, now 5"):
         fill(tmp_path / "a", resume=True, selection=Selection(INPUTS, max=5))
-    with pytest.raises(RunError, match='method: {"planner": "LVM"'):
+    with pytest.raises(RunError, match=r'method: {"planner": "LVM"'):
         fill(tmp_path / "a", resume=True, planner=Cohen())
     with pytest.raises(RunError, match="keep scores: false, now true"):
         fill(tmp_path / "a", resume=True, keep=True)

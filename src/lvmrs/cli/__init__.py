@@ -38,7 +38,7 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def guide(context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+def _guide(context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
     """Prove how far an input can be moved before a classifier changes its answer.
 
     \b

@@ -21,7 +21,7 @@ from lvmrs.errors import RunError
 from lvmrs.runs import Manifest, RunWriter, Selection
 from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["certify"]
+__all__ = ["INCOMPLETE", "certify", "summary"]
 
 INCOMPLETE = 3
 
