@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lvmrs import data, methods, models, runs
+from lvmrs import data, methods, models, work
 from lvmrs.models.small import small_cnn
-from lvmrs.runs import Run, RunWriter, Selection
+from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
 from lvmrs.smooth import SmoothedClassifier
 
 __all__ = ["ALPHA", "INPUTS", "N0", "SIGMA", "N", "certify_both", "network", "train"]
@@ -53,22 +53,22 @@ def _tensors(split: str) -> tuple[Tensor, Tensor]:
     return torch.stack(inputs), torch.tensor(labels)
 
 
-def certify_both(out: Path, weights: Path, on_row: Callable[[runs.Row], None]) -> tuple[Run, Run]:
+def certify_both(out: Path, weights: Path, on_row: Callable[[Row], None]) -> tuple[Run, Run]:
     """Certify test digits with LVM, keeping the scores, and certify the same scores as Cohen et al. (2019)."""
     digits = data.load("digits")
     loaded = models.load("python:lvmrs.demo:network", weights=weights)
     smoothed = SmoothedClassifier(loaded.model, SIGMA)
     planner = methods.planner("lvm")
-    settings = runs.settings_of(loaded, digits, smoothed, planner, alpha=ALPHA, n0=N0, n=N, seed=0)
-    manifest = runs.Manifest(
+    settings = work.settings_of(loaded, digits, smoothed, planner, alpha=ALPHA, n0=N0, n=N, seed=0)
+    manifest = Manifest(
         settings,
         Selection(len(digits), max=INPUTS),
         smoothed.batch_for(digits[0][0]),
         keeps_scores=True,
-        about=runs.about("lvmrs demo", **runs.about_data(digits)),
+        about=work.about("lvmrs demo", **work.about_data(digits)),
     )
     with RunWriter.begin(out / "lvm", manifest) as writer:
-        runs.certify(writer, smoothed, digits, planner, on_row)
+        work.certify(writer, smoothed, digits, planner, on_row)
     lvm = writer.run
-    cohen = runs.recertify(lvm, out / "cohen", methods.planner("cohen"), command="lvmrs demo")
+    cohen = work.recertify(lvm, out / "cohen", methods.planner("cohen"), command="lvmrs demo")
     return lvm, cohen

@@ -31,7 +31,6 @@ s(p)                   σ(c − w/2); the radii need only centres, in ``_centre`
 =====================  ==================================================================================
 """
 
-from decimal import ROUND_FLOOR, Context, Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +39,7 @@ from scipy import special
 
 from lvmrs import _checks
 from lvmrs._checks import Floats, Numbers
+from lvmrs._decimals import rounded_down
 
 __all__ = ["r1", "r2", "r3", "ramp", "ramp_pairwise", "ramp_per_class", "text"]
 
@@ -133,10 +133,7 @@ def ramp_pairwise(
 def text(radius: Numbers, digits: int = 4) -> str:
     """The radius in decimals, rounded down: what is printed never claims more than was proved."""
     value = _checks.single("radius", _checks.real("radius", radius))
-    if not np.isfinite(value):
-        return str(value)
-    step = Decimal(1).scaleb(-digits)
-    return f"{Decimal(value).quantize(step, ROUND_FLOOR, Context(prec=400 + digits)):f}"
+    return rounded_down(value, digits)
 
 
 class _Level(NamedTuple):

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from lvmrs import runs
+from lvmrs import work
 from lvmrs.data import Arrays
 from lvmrs.models import Loaded
 from lvmrs.planners import LVM, Planner
-from lvmrs.runs import Manifest, Run, RunWriter, Selection
+from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
 from lvmrs.smooth import SmoothedClassifier
 from tests.models import RowByRow
 
@@ -23,8 +23,8 @@ DATA = Arrays("tiny", "test", np.random.default_rng(0).random((INPUTS, 12)), np.
 def manifest_of(planner: Planner, selection: Selection, *, keep: bool = False, **changed: Any) -> Manifest:
     numbers = {"alpha": 0.01, "n0": 50, "n": 300, "seed": 0, **changed}
     loaded = Loaded(RowByRow(), "python:tests.models:RowByRow", "unknown", ())
-    settings = runs.settings_of(loaded, DATA, SmoothedClassifier(RowByRow(), 0.5, 3.0), planner, **numbers)
-    return Manifest(settings, selection, 64, keep, runs.about("test", **runs.about_data(DATA)))
+    settings = work.settings_of(loaded, DATA, SmoothedClassifier(RowByRow(), 0.5, 3.0), planner, **numbers)
+    return Manifest(settings, selection, 64, keep, work.about("test", **work.about_data(DATA)))
 
 
 def fill(
@@ -34,14 +34,14 @@ def fill(
     selection: Selection | None = None,
     keep: bool = False,
     planner: Planner | None = None,
-    on_row: Callable[[runs.Row], None] = lambda row: None,
+    on_row: Callable[[Row], None] = lambda row: None,
     **changed: Any,
 ) -> Run:
     """Make the run, or go on with it."""
     planner = LVM() if planner is None else planner
     manifest = manifest_of(planner, selection or Selection(INPUTS), keep=keep, **changed)
     with RunWriter.begin(out, manifest, resume=resume) as writer:
-        runs.certify(writer, SmoothedClassifier(RowByRow(), 0.5, 3.0, batch=64), DATA, planner, on_row)
+        work.certify(writer, SmoothedClassifier(RowByRow(), 0.5, 3.0, batch=64), DATA, planner, on_row)
     return writer.run
 
 

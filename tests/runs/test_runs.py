@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lvmrs import analysis, runs
+from lvmrs import analysis, work
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
@@ -199,7 +199,7 @@ def test_places_where_no_run_can_be(tmp_path: Path) -> None:
 def test_shards_merge_into_the_whole_run(tmp_path: Path) -> None:
     whole = fill(tmp_path / "whole", keep=True)
     parts = [fill(tmp_path / f"{k}", keep=True, selection=Selection(INPUTS, shard=k, shards=5)) for k in range(1, 6)]
-    merged = runs.merge(parts[::-1], tmp_path / "merged")
+    merged = work.merge(parts[::-1], tmp_path / "merged")
     assert lines(merged) == lines(whole)
     assert not merged.manifest.difference(whole.manifest)
     for stage in ("selection", "certification"):
@@ -214,28 +214,28 @@ def test_shards_that_do_not_belong_together(tmp_path: Path) -> None:
 
     first, second, other = shard(1), shard(2), shard(2, "other", seed=5)
     with pytest.raises(RunError, match="shard 2 of 2 is missing"):
-        runs.merge([first], tmp_path / "m")
+        work.merge([first], tmp_path / "m")
     with pytest.raises(RunError, match="a shard is given twice"):
-        runs.merge([first, second, second], tmp_path / "m")
+        work.merge([first, second, second], tmp_path / "m")
     with pytest.raises(RunError, match=r"is no shard of the same run as .*: seed: 0, now 5"):
-        runs.merge([first, other], tmp_path / "m")
+        work.merge([first, other], tmp_path / "m")
     text = second.file.read_text()
     second.file.write_text(text[: text.rstrip().rfind("\n") + 1])
     with pytest.raises(RunError, match=r"is not finished \(1 inputs missing\); resume it first"):
-        runs.merge([first, Run(tmp_path / "2")], tmp_path / "m")
+        work.merge([first, Run(tmp_path / "2")], tmp_path / "m")
     with pytest.raises(RunError, match="no shards were given"):
-        runs.merge([], tmp_path / "m")
+        work.merge([], tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
 
 def test_recertifying_equals_certifying(tmp_path: Path) -> None:
     source = fill(tmp_path / "a", keep=True)
     for name, planner in (("lvm", LVM()), ("cohen", Cohen()), ("paper", Paper()), ("ramp", Lipschitz("ramp"))):
-        again = runs.recertify(source, tmp_path / name, planner)
+        again = work.recertify(source, tmp_path / name, planner)
         assert lines(again) == lines(fill(tmp_path / f"{name}-fresh", planner=planner))
-    risky = runs.recertify(source, tmp_path / "risky", LVM(), alpha=0.2)
+    risky = work.recertify(source, tmp_path / "risky", LVM(), alpha=0.2)
     assert lines(risky) == lines(fill(tmp_path / "risky-fresh", alpha=0.2))
-    fewer = runs.recertify(source, tmp_path / "fewer", LVM(), n0=20, n=100)
+    fewer = work.recertify(source, tmp_path / "fewer", LVM(), n0=20, n=100)
     assert lines(fewer) == lines(fill(tmp_path / "fewer-fresh", n0=20, n=100))
     assert fewer.manifest.about["scores_of"] == str(source.directory)
 
@@ -244,7 +244,7 @@ def test_recertifying_an_unfinished_run_certifies_what_is_there(tmp_path: Path) 
     source = fill(tmp_path / "a", keep=True)
     text = source.file.read_text().split("\n")
     source.file.write_text("\n".join(text[:5]) + "\n")
-    again = runs.recertify(Run(tmp_path / "a"), tmp_path / "b", Cohen())
+    again = work.recertify(Run(tmp_path / "a"), tmp_path / "b", Cohen())
     assert len(again.rows()) == 4
     assert not again.complete
 
@@ -260,12 +260,12 @@ def test_what_cannot_be_recertified(tmp_path: Path) -> None:
     ]
     for run, options, sentence in cases:
         with pytest.raises(LvmrsError) as caught:
-            runs.recertify(run, tmp_path / "c", **{"planner": LVM(), **options})  # type: ignore[arg-type]
+            work.recertify(run, tmp_path / "c", **{"planner": LVM(), **options})  # type: ignore[arg-type]
         assert sentence in str(caught.value)
         assert not (tmp_path / "c").exists()
     (tmp_path / "a" / "scores-selection.npy").write_bytes(b"nothing")
     with pytest.raises(RunError, match=r"scores-selection.npy is damaged"):
-        runs.recertify(kept, tmp_path / "c", LVM())
+        work.recertify(kept, tmp_path / "c", LVM())
 
 
 def test_scores_are_a_plain_numpy_file(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from lvmrs import analysis, radius
+from lvmrs import analysis
+from lvmrs._decimals import rounded_down
 from lvmrs.cli import options
 from lvmrs.cli.certify import INCOMPLETE
-from lvmrs.cli.inputs import numbers, tell
 from lvmrs.cli.tables import aligned, percent
+from lvmrs.cli.words import numbers, tell
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.runs import Run
 
@@ -55,7 +56,7 @@ def table(results: list[analysis.Results], radii: list[float]) -> str:
             result.name,
             str(len(result.radius)),
             *(percent(share) for share in analysis.certified_accuracy(result, radii)),
-            radius.text(analysis.average_certified_radius(result)),
+            rounded_down(analysis.average_certified_radius(result)),
         ]
         for result in results
     ]

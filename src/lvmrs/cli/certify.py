@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 import time
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from lvmrs import analysis, methods, radius, runs
+from lvmrs import analysis
+from lvmrs._decimals import rounded_down
 from lvmrs.cli import options
-from lvmrs.cli.inputs import Request, check_selection, shard, tell
 from lvmrs.cli.progress import duration, watching
 from lvmrs.cli.tables import percent
-from lvmrs.data import Dataset
+from lvmrs.cli.words import command_line, shard, tell
 from lvmrs.errors import RunError
-from lvmrs.runs import Manifest, RunWriter, Selection
-from lvmrs.smooth import SmoothedClassifier
+from lvmrs.runs import Manifest, Run, RunWriter, Selection
+
+if TYPE_CHECKING:
+    from lvmrs.data import Dataset
+    from lvmrs.smooth import SmoothedClassifier
 
 __all__ = ["INCOMPLETE", "certify", "summary"]
 
@@ -79,6 +80,9 @@ def certify(
       lvmrs certify --model hf:microsoft/resnet-50 --data imagefolder:val --image-size 224 --sigma 0.25 --out runs/b
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --method cohen --skip 20 --out runs/c
     """
+    from lvmrs import methods, work  # torch takes seconds to import: only those who use it wait
+    from lvmrs.cli.request import Request, check_selection
+
     planner = methods.planner(method, bound=bound, map=map, temperature=temperature, mass=mass)
     number, count = shard(shard_)
     batch = _batch(out, batch, resume=resume)
@@ -89,8 +93,8 @@ def certify(
     selection = Selection(len(dataset), skip, max, number, count)
     check_selection(dataset, selection.indices)
     first = dataset[selection.indices[0]][0]
-    settings = runs.settings_of(loaded, dataset, smoothed, planner, alpha=alpha, n0=n0, n=n, seed=seed)
-    about = runs.about(shlex.join(["lvmrs", *sys.argv[1:]]), **runs.about_data(dataset))
+    settings = work.settings_of(loaded, dataset, smoothed, planner, alpha=alpha, n0=n0, n=n, seed=seed)
+    about = work.about(command_line(), **work.about_data(dataset))
     manifest = Manifest(settings, selection, smoothed.batch_for(first), keep_scores, about)
     with RunWriter.begin(out, manifest, resume=resume) as writer:
         waiting, each = len(writer.pending), 1 if method == "lipschitz-deterministic" else n0 + n
@@ -101,10 +105,11 @@ def certify(
                 tell(f"scores {size / 1e9:.3g} GB on disk, for all inputs")
         try:
             with watching(waiting, each) as show:
-                runs.certify(writer, smoothed, dataset, planner, show)
+                work.certify(writer, smoothed, dataset, planner, show)
         except KeyboardInterrupt:
+            again = command_line(*(() if resume else ("--resume",)))
             done = len(selection.indices) - len(writer.pending)
-            tell(f"stopped after {done} of {len(selection.indices)} inputs; go on with:\n{_resume_command()}")
+            tell(f"stopped after {done} of {len(selection.indices)} inputs; go on with:\n{again}")
             raise typer.Exit(INCOMPLETE) from None
     summary(writer.run, as_json=as_json)
 
@@ -115,15 +120,10 @@ def _batch(out: Path, batch: int | None, *, resume: bool) -> int | None:
         return batch
     if not resume:  # said before anything is loaded
         raise RunError(f"{out} holds a run already; add --resume to go on with it, or choose another --out")
-    kept = runs.Run(out).manifest.batch
+    kept = Run(out).manifest.batch
     if batch is not None and batch != kept:
         raise RunError(f"{out} was begun with --batch {kept}, and is not resumed with {batch}; leave --batch out")
     return kept
-
-
-def _resume_command() -> str:
-    words = [word for word in sys.argv[1:] if word != "--resume"]
-    return shlex.join(["lvmrs", *words, "--resume"])
 
 
 def _tell_cost(smoothed: SmoothedClassifier, dataset: Dataset, index: int, inputs: int, each: int) -> int:
@@ -139,7 +139,7 @@ def _tell_cost(smoothed: SmoothedClassifier, dataset: Dataset, index: int, input
     return logits.shape[1]
 
 
-def summary(run: runs.Run, *, as_json: bool) -> None:
+def summary(run: Run, *, as_json: bool) -> None:
     """The result in one line; and where it is."""
     results = analysis.results_of(run)
     average = analysis.average_certified_radius(results)
@@ -156,7 +156,7 @@ def summary(run: runs.Run, *, as_json: bool) -> None:
     else:
         print(
             f"{run.directory}: {len(results.radius)} inputs, certified accuracy {percent(accuracy)} %, "
-            f"average certified radius {radius.text(average)}"
+            f"average certified radius {rounded_down(average)}"
         )
     if results.missing:
         raise typer.Exit(INCOMPLETE)

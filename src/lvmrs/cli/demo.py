@@ -8,11 +8,11 @@ from typing import Annotated, Optional
 
 import typer
 
-from lvmrs import analysis, demo
+from lvmrs import analysis
 from lvmrs.cli import options
 from lvmrs.cli.analyze import table
-from lvmrs.cli.inputs import tell
 from lvmrs.cli.progress import watching
+from lvmrs.cli.words import tell
 
 __all__ = ["demo_command"]
 
@@ -32,6 +32,8 @@ def demo_command(
       lvmrs demo
       lvmrs demo --out runs/demo
     """
+    from lvmrs import demo
+
     place = _new_directory() if out is None else out
     place.mkdir(parents=True, exist_ok=True)
     weights = place / "digits.safetensors"

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 
 from lvmrs.cli import options
-from lvmrs.cli.inputs import Request, check_selection, tell
 from lvmrs.cli.tables import percent
-from lvmrs.plan import Terms
-from lvmrs.prove import ABSTAIN
+from lvmrs.cli.words import tell
 from lvmrs.runs import Selection
 
 __all__ = ["predict"]
@@ -41,6 +39,10 @@ def predict(
       lvmrs predict --model python:nets:resnet --weights w.safetensors --data digits --sigma 0.5 --max 20
       lvmrs predict --model onnx:net.onnx --data npz:test.npz --sigma 0.25 --n 10000 > answers.tsv
     """
+    from lvmrs.cli.request import Request, check_selection
+    from lvmrs.plan import Terms
+    from lvmrs.prove import ABSTAIN
+
     _, dataset, smoothed = Request(
         model, weights, mean, std, data, split, image_size, sigma, device
     ).load(batch)  # fmt: skip

@@ -8,8 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from lvmrs import lipschitz as constants
-from lvmrs import radius as radii
+from lvmrs._decimals import rounded_down
 from lvmrs.cli import options
 from lvmrs.cli.tables import aligned
 
@@ -35,6 +34,9 @@ def radius(
       lvmrs radius 0.99 0.005 --sigma 0.5
       lvmrs radius 0.8 0.1 --sigma 0.25 --lipschitz 1
     """
+    from lvmrs import lipschitz as constants
+    from lvmrs import radius as radii
+
     rival = mass - p_a if p_b is None else p_b
     slope = math.inf if lipschitz is None else lipschitz
     smoothed = constants.smoothed(slope, sigma=sigma, of="vector", mass=mass)
@@ -51,6 +53,6 @@ def radius(
     else:
         print(
             aligned(
-                [[f"{name:4}  {radii.text(max(0.0, float(value)))}  {how}"] for name, (value, how) in found.items()]
+                [[f"{name:4}  {rounded_down(max(0.0, float(value)))}  {how}"] for name, (value, how) in found.items()]
             )
         )

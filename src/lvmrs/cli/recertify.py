@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from lvmrs import methods, runs
 from lvmrs.cli import options
 from lvmrs.cli.certify import summary
 from lvmrs.cli.progress import watching
+from lvmrs.cli.words import command_line
+from lvmrs.runs import Run
 
 __all__ = ["merge", "recertify"]
 
@@ -40,12 +39,13 @@ def recertify(
       lvmrs recertify runs/a --method cohen --out runs/a-cohen
       lvmrs recertify runs/a --method lvm --bound bernstein --alpha 0.01 --out runs/a-bernstein
     """
-    source = runs.Run(run)
+    from lvmrs import methods, work
+
+    source = Run(run)
     planner = methods.planner(method, bound=bound, map=map, temperature=temperature, mass=mass)
-    command = shlex.join(["lvmrs", *sys.argv[1:]])
     samples = source.manifest.settings["n0"] + source.manifest.settings["n"]
     with watching(len(source.rows()), samples) as show:
-        made = runs.recertify(source, out, planner, alpha=alpha, n0=n0, n=n, command=command, on_row=show)
+        made = work.recertify(source, out, planner, alpha=alpha, n0=n0, n=n, command=command_line(), on_row=show)
     summary(made, as_json=as_json)
 
 
@@ -60,5 +60,7 @@ def merge(
     Examples:
       lvmrs merge runs/a-1 runs/a-2 runs/a-3 runs/a-4 --out runs/a
     """
-    made = runs.merge([runs.Run(path) for path in shards], out, command=shlex.join(["lvmrs", *sys.argv[1:]]))
+    from lvmrs import work
+
+    made = work.merge([Run(path) for path in shards], out, command=command_line())
     summary(made, as_json=as_json)

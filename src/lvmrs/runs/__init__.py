@@ -1,21 +1,10 @@
-"""Certified data sets on disk: a directory that a crash does not harm, that can be resumed, split and merged."""
+"""Certified data sets on disk: a directory that a crash does not harm, and that can be resumed.
+
+Reading a run needs no torch, so that what only reads runs starts at once; ``lvmrs.work`` fills them.
+"""
 
 from lvmrs.runs.directory import Run, RunWriter
-from lvmrs.runs.manifest import Manifest, Selection, about, about_data, settings_of
+from lvmrs.runs.manifest import Manifest, Selection
 from lvmrs.runs.rows import COLUMNS, Row
-from lvmrs.runs.work import certify, merge, recertify
 
-__all__ = [
-    "COLUMNS",
-    "Manifest",
-    "Row",
-    "Run",
-    "RunWriter",
-    "Selection",
-    "about",
-    "about_data",
-    "certify",
-    "merge",
-    "recertify",
-    "settings_of",
-]
+__all__ = ["COLUMNS", "Manifest", "Row", "Run", "RunWriter", "Selection"]

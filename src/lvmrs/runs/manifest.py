@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
-import platform
-import time
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from lvmrs import _checks
-from lvmrs.data import Dataset
 from lvmrs.errors import InvalidArgumentError, RunError
-from lvmrs.methods import description
-from lvmrs.models import Loaded
-from lvmrs.plan import Terms
-from lvmrs.planners import Planner
-from lvmrs.sampling import Stream
-from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["FORMAT", "Manifest", "Selection", "about", "about_data", "settings_of"]
+__all__ = ["FORMAT", "Manifest", "Selection"]
 
 FORMAT = 1
 
@@ -41,10 +27,10 @@ class Selection:
     shards: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("skip", "shards", "shard"):
-            _checks.whole(name, getattr(self, name), least=1)
-        if self.max is not None:
-            _checks.whole("max", self.max, least=1)
+        for name in ("skip", "shards", "shard", "max"):
+            value = getattr(self, name)
+            if not (isinstance(value, int) and value >= 1) and not (name == "max" and value is None):
+                raise InvalidArgumentError(f"{name} must be a whole number of at least 1, got {value!r}")
         if self.shard > self.shards:
             raise InvalidArgumentError(f"shard {self.shard} of {self.shards} does not exist; they are numbered from 1")
 
@@ -103,55 +89,3 @@ class Manifest:
 def _text(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 70 else f"{text[:67]}…"
-
-
-def about(command: str, **more: Any) -> dict[str, Any]:
-    """When, how and with which software a run was begun."""
-    libraries = {name: version(name) for name in ("lvmrs", "numpy", "scipy", "torch")}
-    return {
-        "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": command,
-        "versions": {"python": platform.python_version(), **libraries},
-        "threads": torch.get_num_threads(),
-        **more,
-    }
-
-
-def about_data(data: Dataset) -> dict[str, Any]:
-    """Where the inputs are, and what their classes are called."""
-    return {"data": data.name, "classes": None if data.classes is None else list(data.classes)}
-
-
-def settings_of(
-    loaded: Loaded,
-    data: Dataset,
-    smoothed: SmoothedClassifier,
-    planner: Planner,
-    *,
-    alpha: float,
-    n0: int,
-    n: int,
-    seed: int,
-) -> dict[str, Any]:
-    """Everything that decides the rows of a run, for its manifest; refused here, before a directory is made of it."""
-    smoothed.check_planner(planner)
-    terms = Terms(smoothed.sigma, alpha, n)
-    return {
-        "model": loaded.name,
-        "weights": loaded.fingerprint,
-        "model assumed": list(loaded.assumed),
-        "lipschitz": smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None,
-        "split": data.split,
-        "data": data.fingerprint(),
-        "data assumed": list(data.assumed),
-        "method": description(planner),
-        "sigma": terms.sigma,
-        "alpha": terms.alpha,
-        "n0": int(_checks.single("n0", _checks.whole("n0", n0, least=1))),
-        "n": terms.n,
-        "seed": Stream(seed, 0, "selection").seed,
-        "device": smoothed.kind_of_device,
-        "autocast": None if smoothed.autocast is None else str(smoothed.autocast).removeprefix("torch."),
-        "lvmrs": version("lvmrs"),
-        "torch": version("torch"),
-    }

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lvmrs.errors import RunError
-from lvmrs.prove import Certificate
+
+if TYPE_CHECKING:
+    from lvmrs.prove import Certificate
 
 __all__ = ["COLUMNS", "HEADER", "Row"]
 

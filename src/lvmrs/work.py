@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +20,71 @@ from lvmrs import _checks
 from lvmrs.data import Dataset
 from lvmrs.errors import DataError, InvalidArgumentError, RunError
 from lvmrs.methods import description
+from lvmrs.models import Loaded
 from lvmrs.plan import Terms
 from lvmrs.planners import Lipschitz, Planner
-from lvmrs.runs.directory import Run, RunWriter
-from lvmrs.runs.manifest import Manifest, about
-from lvmrs.runs.rows import Row
+from lvmrs.runs import Manifest, Row, Run, RunWriter
 from lvmrs.runs.scores import ScoresWriter, read_scores
-from lvmrs.sampling import Stage
+from lvmrs.sampling import Stage, Stream
 from lvmrs.smooth import SmoothedClassifier, plan_and_prove
 
-__all__ = ["certify", "merge", "recertify"]
+__all__ = ["about", "about_data", "certify", "merge", "recertify", "settings_of"]
 
 OnRow = Callable[[Row], None]
 # Kept scores are shown to the prover this many rows at a time.
 _ROWS = 4096
+
+
+def about(command: str, **more: Any) -> dict[str, Any]:
+    """When, how and with which software a run was begun."""
+    libraries = {name: version(name) for name in ("lvmrs", "numpy", "scipy", "torch")}
+    return {
+        "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": command,
+        "versions": {"python": platform.python_version(), **libraries},
+        "threads": torch.get_num_threads(),
+        **more,
+    }
+
+
+def about_data(data: Dataset) -> dict[str, Any]:
+    """Where the inputs are, and what their classes are called."""
+    return {"data": data.name, "classes": None if data.classes is None else list(data.classes)}
+
+
+def settings_of(
+    loaded: Loaded,
+    data: Dataset,
+    smoothed: SmoothedClassifier,
+    planner: Planner,
+    *,
+    alpha: float,
+    n0: int,
+    n: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Everything that decides the rows of a run, for its manifest; refused here, before a directory is made of it."""
+    smoothed.check_planner(planner)
+    terms = Terms(smoothed.sigma, alpha, n)
+    return {
+        "model": loaded.name,
+        "weights": loaded.fingerprint,
+        "model assumed": list(loaded.assumed),
+        "lipschitz": smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None,
+        "split": data.split,
+        "data": data.fingerprint(),
+        "data assumed": list(data.assumed),
+        "method": description(planner),
+        "sigma": terms.sigma,
+        "alpha": terms.alpha,
+        "n0": int(_checks.single("n0", _checks.whole("n0", n0, least=1))),
+        "n": terms.n,
+        "seed": Stream(seed, 0, "selection").seed,
+        "device": smoothed.kind_of_device,
+        "autocast": None if smoothed.autocast is None else str(smoothed.autocast).removeprefix("torch."),
+        "lvmrs": version("lvmrs"),
+        "torch": version("torch"),
+    }
 
 
 def certify(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,19 +9,15 @@ import torch
 from torch import nn
 
 from lvmrs import models
+from lvmrs.cli.words import numbers, tell
 from lvmrs.data import Dataset, load
 from lvmrs.errors import DataError, InvalidArgumentError
 from lvmrs.sampling import Model
 from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["Request", "check_selection", "numbers", "shard", "tell"]
+__all__ = ["Request", "check_selection"]
 
 _PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-def tell(text: str) -> None:
-    """A line for people: on stderr, so that data have stdout to themselves."""
-    print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -73,24 +68,6 @@ def _on(model: Model, device: str) -> Model:
         return model
     SmoothedClassifier(model, 1.0, device=_device(device))  # refuses a device that cannot be used, in one sentence
     return model.to(_device(device))
-
-
-def numbers(name: str, text: str | None) -> list[float] | None:
-    """Numbers with commas between them."""
-    if text is None:
-        return None
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InvalidArgumentError(f"{name} must be numbers with commas between them, got {text!r}") from None
-
-
-def shard(text: str | None) -> tuple[int, int]:
-    """2/8 is the second of eight."""
-    number, slash, count = (text or "1/1").partition("/")
-    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise InvalidArgumentError(f"shard must be like 2/8, the second of eight, got {text!r}")
-    return int(number), int(count)
 
 
 def check_selection(dataset: Dataset, indices: range) -> None:
