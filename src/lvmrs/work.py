@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lvmrs import _checks
+from lvmrs import _checks, simplex
 from lvmrs.data import Dataset
 from lvmrs.errors import DataError, InvalidArgumentError, RunError
 from lvmrs.methods import description
@@ -28,7 +28,7 @@ from lvmrs.runs.scores import ScoresWriter, read_scores
 from lvmrs.sampling import Stage, Stream
 from lvmrs.smooth import SmoothedClassifier, plan_and_prove
 
-__all__ = ["about", "about_data", "certify", "merge", "recertify", "settings_of"]
+__all__ = ["about", "about_data", "certify", "merge", "recertify", "score_statistics", "settings_of"]
 
 OnRow = Callable[[Row], None]
 # Kept scores are shown to the prover this many rows at a time.
@@ -73,6 +73,7 @@ def settings_of(
         "lipschitz": smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None,
         "split": data.split,
         "data": data.fingerprint(),
+        "image size": getattr(data, "size", None),
         "data assumed": list(data.assumed),
         "method": description(planner),
         "sigma": terms.sigma,
@@ -245,3 +246,20 @@ def _check_shards(shards: Sequence[Run]) -> None:
         missing_shards = sorted(set(range(1, count + 1)) - set(numbers))
         what = f"shard {missing_shards[0]} of {count} is missing" if missing_shards else "a shard is given twice"
         raise RunError(f"{what}; give each of the {count} shards once")
+
+
+def score_statistics(run: Run) -> Iterator[tuple[str, float, float]]:
+    """For each row of a run with kept scores: its map, the margin of the mean scores, the variance of the top one."""
+    scores = read_scores(run.directory, "certification")
+    for row in run.rows():
+        position = run.manifest.selection.indices.index(row.idx)
+        logits = torch.from_numpy(np.array(scores[position]))
+        if row.map == "hardmax":
+            p = simplex.hardmax(logits)
+        else:
+            apply = simplex.softmax if row.map == "softmax" else simplex.sparsemax
+            p = apply(logits, temperature=row.temperature, mass=row.mass)
+        p = p.double() / row.mass
+        mean = p.mean(dim=0)
+        others = torch.cat([mean[: row.top], mean[row.top + 1 :]])
+        yield row.map, float(mean[row.top] - others.max()), float(p[:, row.top].var())

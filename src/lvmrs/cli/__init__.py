@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 import typer
 
-from lvmrs.cli.analyze import analyze
+from lvmrs.cli.analyze import analyze, compare
 from lvmrs.cli.certify import certify
 from lvmrs.cli.demo import demo_command
+from lvmrs.cli.import_ import import_
 from lvmrs.cli.predict import predict
 from lvmrs.cli.radius import radius
 from lvmrs.cli.recertify import merge, recertify
+from lvmrs.cli.show import plot, report
 from lvmrs.errors import InvalidArgumentError, LvmrsError
 
 __all__ = ["app", "main"]
@@ -26,8 +28,11 @@ Start here:
       --data cifar10:cifar10.npz --sigma 0.5 --out runs/a
   lvmrs certify … --out runs/a --resume              go on where it stopped
   lvmrs analyze runs/a                               certified accuracy and average radius
+  lvmrs report runs/a -o report.html                 a page to open and to send
 
-Commands: demo, certify, predict, recertify, merge, analyze, radius. Each has --help, with examples."""
+Commands: demo, certify, predict, recertify, merge, import, analyze, compare,
+plot, report, radius.
+Each has --help, with examples."""
 
 app = typer.Typer(
     add_completion=False,
@@ -61,6 +66,10 @@ app.command()(predict)
 app.command()(recertify)
 app.command()(merge)
 app.command()(analyze)
+app.command()(compare)
+app.command("import")(import_)
+app.command()(plot)
+app.command()(report)
 app.command()(radius)
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from lvmrs import analysis
-from lvmrs._decimals import rounded_down
+from lvmrs._decimals import percent, rounded_down
 from lvmrs.cli import options
 from lvmrs.cli.progress import duration, watching
-from lvmrs.cli.tables import percent
 from lvmrs.cli.words import command_line, shard, tell
 from lvmrs.errors import RunError
 from lvmrs.runs import Manifest, Run, RunWriter, Selection
@@ -142,12 +141,12 @@ def _tell_cost(smoothed: SmoothedClassifier, dataset: Dataset, index: int, input
 def summary(run: Run, *, as_json: bool) -> None:
     """The result in one line; and where it is."""
     results = analysis.results_of(run)
-    average = analysis.average_certified_radius(results)
+    average = analysis.average_certified_radius(results).value
     (accuracy,) = analysis.certified_accuracy(results, [0.0])
     if as_json:
         shown = {
             "run": str(run.directory),
-            "inputs": len(results.radius),
+            "inputs": len(results),
             "missing": results.missing,
             "certified accuracy": accuracy,
             "average certified radius": average,
@@ -155,7 +154,7 @@ def summary(run: Run, *, as_json: bool) -> None:
         print(json.dumps(shown))
     else:
         print(
-            f"{run.directory}: {len(results.radius)} inputs, certified accuracy {percent(accuracy)} %, "
+            f"{run.directory}: {len(results)} inputs, certified accuracy {percent(accuracy)} %, "
             f"average certified radius {rounded_down(average)}"
         )
     if results.missing:

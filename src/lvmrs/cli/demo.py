@@ -12,6 +12,7 @@ from lvmrs import analysis
 from lvmrs.cli import options
 from lvmrs.cli.analyze import table
 from lvmrs.cli.progress import watching
+from lvmrs.cli.show import pictures
 from lvmrs.cli.words import tell
 
 __all__ = ["demo_command"]
@@ -33,6 +34,7 @@ def demo_command(
       lvmrs demo --out runs/demo
     """
     from lvmrs import demo
+    from lvmrs.report import write_report
 
     place = _new_directory() if out is None else out
     place.mkdir(parents=True, exist_ok=True)
@@ -43,14 +45,16 @@ def demo_command(
         lvm, cohen = demo.certify_both(place, weights, show)
     results = [analysis.results_of(run) for run in (cohen, lvm)]
     if as_json:
-        averages = {result.name: analysis.average_certified_radius(result) for result in results}
+        averages = {result.name: analysis.average_certified_radius(result).value for result in results}
         print(json.dumps(averages))
         return
     print(
         f"certified accuracy in %, {demo.INPUTS} digits, σ = {demo.SIGMA:g}, α = {demo.ALPHA:g}, "
         f"n0 = {demo.N0}, n = {demo.N}\n{table(results, _RADII)}"
     )
-    tell(f"look closer: lvmrs analyze {cohen.directory} {lvm.directory} --radii 0:2:0.1")
+    page = place / "report.html"
+    write_report([cohen, lvm], page, radii=_RADII, picture=pictures(lvm, None))
+    tell(f"open {page} in a browser; or look closer: lvmrs analyze {cohen.directory} {lvm.directory} --radii 0:2:0.1")
 
 
 def _new_directory() -> Path:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from lvmrs._decimals import percent
 from lvmrs.cli import options
-from lvmrs.cli.tables import percent
 from lvmrs.cli.words import tell
 from lvmrs.runs import Selection
 

@@ -10,7 +10,6 @@ import typer
 
 from lvmrs._decimals import rounded_down
 from lvmrs.cli import options
-from lvmrs.cli.tables import aligned
 
 __all__ = ["radius"]
 
@@ -51,8 +50,5 @@ def radius(
     if as_json:
         print(json.dumps({name: max(0.0, float(value)) for name, (value, _) in found.items()}))
     else:
-        print(
-            aligned(
-                [[f"{name:4}  {rounded_down(max(0.0, float(value)))}  {how}"] for name, (value, how) in found.items()]
-            )
-        )
+        for name, (value, how) in found.items():
+            print(f"{name:4}  {rounded_down(max(0.0, float(value)))}  {how}")

@@ -7,15 +7,22 @@ writer out.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
+import html
 import os
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
+from lvmrs._extras import optional
 from lvmrs.errors import RunError
 from lvmrs.runs.disk import append_line, disk_errors, write_whole
 from lvmrs.runs.manifest import Manifest
 from lvmrs.runs.rows import COLUMNS, HEADER, Row
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["Run", "RunWriter"]
 
@@ -34,6 +41,20 @@ class Run:
     def __repr__(self) -> str:
         """One line."""
         return f"<Run {self.directory}: {len(self.rows())} of {len(self.manifest.selection.indices)} inputs>"
+
+    def _repr_html_(self) -> str:
+        settings = self.manifest.settings
+        names = ("model", "sigma", "alpha", "n0", "n", "seed")
+        shown = {name: settings.get(name) for name in names} | {"method": settings["method"]["planner"]}
+        shown |= {"inputs": f"{len(self.rows())} of {len(self.manifest.selection.indices)}"}
+        cells = "".join(f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>" for name, value in shown.items())
+        return f"<table><caption>{html.escape(str(self.directory))}</caption>{cells}</table>"
+
+    def frame(self) -> pandas.DataFrame:
+        """The rows as a pandas DataFrame."""
+        library = optional("pandas", extra="pandas", error=RunError)
+        frame: pandas.DataFrame = library.DataFrame([dataclasses.asdict(row) for row in self.rows()], columns=COLUMNS)
+        return frame
 
     @property
     def file(self) -> Path:

@@ -1,0 +1,136 @@
+"""Two runs on the same inputs, side by side: where one certifies and the other does not."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from lvmrs._decimals import percent
+from lvmrs.analysis.metrics import Estimate, average_certified_radius, mean_interval
+from lvmrs.analysis.results import Results
+from lvmrs.errors import RunError
+
+__all__ = ["Comparison", "Pair", "compare", "differences"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """At one radius: how many inputs both certify rightly, only the first, only the second, or neither."""
+
+    radius: float
+    both: int
+    only_first: int
+    only_second: int
+    neither: int
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided exact test that neither wins more often where they differ (McNemar 1947)."""
+        fewer, differ = min(self.only_first, self.only_second), self.only_first + self.only_second
+        return min(1.0, 2 * float(special.bdtr(fewer, differ, 0.5))) if differ else 1.0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two runs have in common, and how they differ there."""
+
+    first: str
+    second: str
+    inputs: int
+    pairs: list[Pair]
+    average_first: Estimate
+    average_second: Estimate
+    average_difference: Estimate
+    """Second minus first, over the inputs that both have, paired."""
+    warnings: list[str]
+
+    def rows(self) -> list[list[str]]:
+        """A table, its head first."""
+        head = ["radius", self.first, self.second, "only first", "only second", "p"]
+        return [head] + [
+            [
+                f"{pair.radius:g}",
+                percent((pair.both + pair.only_first) / self.inputs),
+                percent((pair.both + pair.only_second) / self.inputs),
+                str(pair.only_first),
+                str(pair.only_second),
+                f"{pair.p_value:.2g}",
+            ]
+            for pair in self.pairs
+        ]
+
+    def _repr_html_(self) -> str:
+        head, *rows = ([html.escape(cell) for cell in row] for row in self.rows())
+        lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+        warned = "".join(f"<p><b>Caution:</b> {html.escape(text)}</p>" for text in self.warnings)
+        change = self.average_difference
+        return (
+            f"{warned}<table><tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>"
+            f"{''.join(f'<tr>{line}</tr>' for line in lines)}</table><p>{self.inputs} inputs; average certified radius "
+            f"{self.average_first.value:.4f} and {self.average_second.value:.4f}, difference {change.value:+.4f} "
+            f"({change.low:+.4f} to {change.high:+.4f})</p>"
+        )
+
+
+def compare(first: Results, second: Results, radii: Sequence[float], *, confidence: float = 0.95) -> Comparison:
+    """Compare on the inputs that both have; what makes that doubtful is among the warnings."""
+    common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
+    if not len(common):
+        raise RunError(f"{first.name} and {second.name} have no input in common; there is nothing to compare")
+    one, other = _only(first, at_first), _only(second, at_second)
+    return Comparison(
+        first.name,
+        second.name,
+        len(common),
+        [_pair(one, other, radius) for radius in radii],
+        average_certified_radius(one, confidence=confidence),
+        average_certified_radius(other, confidence=confidence),
+        mean_interval(np.where(other.correct, other.radius, 0.0) - np.where(one.correct, one.radius, 0.0), confidence),
+        differences(first, second),
+    )
+
+
+def _only(results: Results, places: NDArray[np.intp]) -> Results:
+    return Results(
+        results.name, results.idx[places], results.label[places], results.predict[places], results.radius[places]
+    )
+
+
+def _pair(one: Results, other: Results, radius: float) -> Pair:
+    first, second = (run.correct & (run.radius >= radius) for run in (one, other))
+    return Pair(
+        radius,
+        int((first & second).sum()),
+        int((first & ~second).sum()),
+        int((~first & second).sum()),
+        int((~first & ~second).sum()),
+    )
+
+
+def differences(first: Results, second: Results) -> list[str]:
+    """Why two results are not of the same thing, in words; nothing if no reason is known."""
+    found = []
+    common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
+    if not np.array_equal(first.label[at_first], second.label[at_second]):
+        found.append("the labels of the same inputs differ: these are other data, or another order")
+    elif _both("data", first, second, differ=True):
+        found.append("the hashes of their data differ: other data, or another split or size")
+    if len(common) < max(len(first), len(second)):
+        found.append(
+            f"the subsets differ: {len(first)} and {len(second)} inputs, {len(common)} in common; those are compared"
+        )
+    for name, title in (("alpha", "risks α"), ("sigma", "noises σ"), ("n", "numbers of samples n")):
+        if _both(name, first, second, differ=True):
+            found.append(f"the {title} differ: {first.settings[name]:g} and {second.settings[name]:g}")
+    found += [f"{run.name} is not finished: {run.missing} inputs are missing" for run in (first, second) if run.missing]
+    return found
+
+
+def _both(name: str, first: Results, second: Results, *, differ: bool) -> bool:
+    known = first.settings.get(name) is not None and second.settings.get(name) is not None
+    return known and (first.settings[name] != second.settings[name]) == differ

@@ -1,0 +1,104 @@
+"""Certified accuracy and its relatives, each with a confidence interval for the finite test set.
+
+The test inputs are taken for a sample of the distribution they come from: shares have exact intervals (Clopper and
+Pearson 1934), the average certified radius one by Student's t. These are about the test set; that each certificate may
+be wrong with probability α is another matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from lvmrs.analysis.results import Results
+from lvmrs.errors import InvalidArgumentError, RunError
+
+__all__ = [
+    "Estimate",
+    "abstention",
+    "average_certified_radius",
+    "best_over_runs",
+    "certified_accuracy",
+    "certified_accuracy_intervals",
+    "clean_accuracy",
+    "mean_interval",
+    "share_interval",
+]
+
+
+class Estimate(NamedTuple):
+    """A number, and an interval that holds the true one with the confidence that was asked for."""
+
+    value: float
+    low: float
+    high: float
+
+
+def certified_accuracy(results: Results, radii: Sequence[float]) -> list[float]:
+    """For each radius, the share of all inputs whose answer is correct with a radius of at least that."""
+    return [count / len(results) for count in _counts(results, radii)]
+
+
+def certified_accuracy_intervals(
+    results: Results, radii: Sequence[float], *, confidence: float = 0.95
+) -> list[Estimate]:
+    """Certified accuracy, each with its own interval: at one radius, not at all of them together."""
+    return [share_interval(count, len(results), confidence) for count in _counts(results, radii)]
+
+
+def _counts(results: Results, radii: Sequence[float]) -> list[int]:
+    certified = np.sort(results.radius[results.correct])
+    return (len(certified) - np.searchsorted(certified, np.asarray(radii, dtype=float), side="left")).tolist()  # type: ignore[no-any-return]
+
+
+def clean_accuracy(results: Results, *, confidence: float = 0.95) -> Estimate:
+    """How often the smoothed classifier answers, and rightly."""
+    return share_interval(int(results.correct.sum()), len(results), confidence)
+
+
+def abstention(results: Results, *, confidence: float = 0.95) -> Estimate:
+    """How often nothing could be certified."""
+    return share_interval(int((results.predict == -1).sum()), len(results), confidence)
+
+
+def average_certified_radius(results: Results, *, confidence: float = 0.95) -> Estimate:
+    """The mean radius over all inputs, counting nothing for those that are wrong or abstain (Zhai et al. 2020)."""
+    return mean_interval(np.where(results.correct, results.radius, 0.0), confidence)
+
+
+def best_over_runs(runs: Sequence[Results], radii: Sequence[float]) -> list[tuple[float, Results]]:
+    """At each radius the largest certified accuracy, and whose it is: the upper envelope, as papers show it over σ.
+
+    The best is chosen on the inputs it is shown for, so there is no interval for it.
+    """
+    if not runs:
+        raise RunError("no runs were given; there is nothing to take the best of")
+    shares = np.array([certified_accuracy(run, radii) for run in runs])
+    return [(float(shares[k, j]), runs[k]) for j, k in enumerate(shares.argmax(axis=0))]
+
+
+def share_interval(count: int, total: int, confidence: float = 0.95) -> Estimate:
+    """A share with its exact interval."""
+    tail = _tail(confidence)
+    low = float(special.betaincinv(count, total - count + 1, tail)) if count else 0.0
+    high = float(special.betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
+    return Estimate(count / total, low, high)
+
+
+def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Estimate:
+    """A mean with Student's interval; of one value nothing is known but that value."""
+    mean, n = float(values.mean()), len(values)
+    if n < 2 or not np.isfinite(mean):
+        return Estimate(mean, -np.inf, np.inf)
+    width = float(special.stdtrit(n - 1, 1 - _tail(confidence)) * values.std(ddof=1) / np.sqrt(n))
+    return Estimate(mean, mean - width, mean + width)
+
+
+def _tail(confidence: float) -> float:
+    if not 0 < confidence < 1:
+        raise InvalidArgumentError(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    return (1 - confidence) / 2

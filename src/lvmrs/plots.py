@@ -1,0 +1,95 @@
+"""Figures of runs, with matplotlib: curves, radii, what was chosen for each input, variance against margin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lvmrs import analysis
+from lvmrs._extras import optional
+from lvmrs.analysis import Results
+from lvmrs.errors import RunError
+from lvmrs.runs import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["choices", "curves", "radii", "variance"]
+
+# Okabe and Ito's colours, which people with colour-blindness can tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MAPS = {"hardmax": "#0072B2", "softmax": "#D55E00", "sparsemax": "#009E73"}
+
+
+def _figure(x: str, y: str) -> tuple[Figure, Any]:
+    figure = optional("matplotlib.figure", extra="plots", error=RunError).Figure(
+        figsize=(5.5, 3.6), layout="constrained"
+    )
+    axes = figure.subplots()
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
+    """Certified accuracy against the radius, with a band of pointwise intervals for the finite test set."""
+    figure, axes = _figure("radius", "certified accuracy (%)")
+    top = max([1e-9, *(float(run.radius[np.isfinite(run.radius)].max(initial=0.0)) for run in runs)])
+    grid = np.linspace(0, 1.02 * top, 400)
+    for k, run in enumerate(runs):
+        shares = 100 * np.array(analysis.certified_accuracy_intervals(run, grid.tolist(), confidence=confidence))
+        colour = COLOURS[k % len(COLOURS)]
+        axes.plot(grid, shares[:, 0], color=colour, label=run.name)
+        axes.fill_between(grid, shares[:, 1], shares[:, 2], color=colour, alpha=0.15, linewidth=0)
+    axes.set_ylim(0, 100)
+    axes.set_xlim(0, 1.02 * top)
+    axes.legend(frameon=False)
+    return figure
+
+
+def radii(runs: Sequence[Results]) -> Figure:
+    """How the radii of right answers are spread."""
+    figure, axes = _figure("certified radius", "inputs")
+    kept = [run.radius[run.correct & np.isfinite(run.radius)] for run in runs]
+    edges = np.histogram_bin_edges(np.concatenate([[0.0], *kept]), bins=30)
+    for k, (run, values) in enumerate(zip(runs, kept, strict=True)):
+        axes.hist(values, bins=edges, histtype="stepfilled", alpha=0.4, color=COLOURS[k % len(COLOURS)], label=run.name)
+    axes.legend(frameon=False)
+    return figure
+
+
+def choices(run: Run) -> Figure:
+    """Which map and temperature were chosen for each input, against its radius."""
+    figure, axes = _figure("certified radius", "temperature")
+    for name, colour in _MAPS.items():
+        rows = [row for row in run.rows() if row.map == name]
+        if rows:
+            marker = "_" if name == "hardmax" else "o"  # hardmax has no temperature
+            axes.scatter(
+                [row.radius for row in rows], [row.temperature for row in rows], s=14, color=colour, alpha=0.6,
+                marker=marker, linewidths=1, label=f"{name} ({len(rows)})",
+            )  # fmt: skip
+    if not axes.collections:
+        raise RunError(f"{run.directory} does not say which map was chosen for an input; there is nothing to show")
+    axes.set_yscale("log")
+    axes.legend(frameon=False)
+    return figure
+
+
+def variance(run: Run) -> Figure:
+    """Variance of the top class's score against its margin, with the map that was chosen: the tradeoff of LVM-RS.
+
+    Computed from kept scores, on the sample that certified.
+    """
+    from lvmrs.work import score_statistics
+
+    figure, axes = _figure("margin of the mean scores", "variance of the top score")
+    for name, colour in _MAPS.items():
+        points = [(margin, spread) for map_, margin, spread in score_statistics(run) if map_ == name]
+        if points:
+            axes.scatter(*zip(*points, strict=True), s=14, color=colour, alpha=0.6, label=f"{name} ({len(points)})")
+    axes.legend(frameon=False)
+    return figure
