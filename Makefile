@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format bench bounds clean
+.PHONY: help demo test test-programs test-slow check format bench bounds clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,10 +24,13 @@ demo: $(VENV)/.installed-digits  ## set up, train on digits, certify in two ways
 test: $(VENV)/.installed-test  ## set up and run the tests
 	$(BIN)/python -m pytest -n auto
 
+test-programs: $(VENV)/.installed-test $(VENV)/.installed-browser  ## tests with chromium, chromedriver and pdflatex, which must be there
+	$(BIN)/python -m pytest -m programs
+
 test-slow: $(VENV)/.installed-test  ## the tests that take minutes
 	$(BIN)/python -m pytest -n auto -m slow
 
-check: $(VENV)/.installed-test $(VENV)/.installed-check $(VENV)/.installed-bench  ## lint, format, types and the import rule
+check: $(VENV)/.installed-test $(VENV)/.installed-check $(VENV)/.installed-bench $(VENV)/.installed-browser  ## lint, format, types and the import rule
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

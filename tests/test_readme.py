@@ -30,7 +30,7 @@ def test_python_examples_print_what_is_shown() -> None:
 
 def masked(text: str) -> str:
     """Without the numbers that depend on how a network was trained, and the width of columns that follows them."""
-    return re.sub(r" +", " ", re.sub(r"\d+\.\d+", "#", text))
+    return re.sub(r" +", " ", re.sub(r"[+-]?\b\d+(\.\d+)?\b", "#", text))
 
 
 def test_commands_print_what_is_shown(tmp_path: Path) -> None:

@@ -88,8 +88,8 @@ def test_certify_then_analyze(lvmrs: Command) -> None:
     assert len(told) == 3  # no progress where nobody looks
     code, table, _ = lvmrs("analyze a --radii 0,0.5")
     assert code == 0
-    assert re.fullmatch(r"run  inputs +0 +0.5 +ACR\na +6 +\d+\.\d +\d+\.\d +0\.\d{4}\n", table)
-    average = table.split()[-1]
+    assert re.fullmatch(r"run  inputs +clean +0 +0.5 +ACR +abstains\na +6( +\d+\.\d){3} +0\.\d{4} +\d+\.\d\n", table)
+    average = table.split()[-2]
     assert f"average certified radius {average}\n" in out
 
 
@@ -130,6 +130,56 @@ def test_recertify_and_merge(lvmrs: Command) -> None:
     code, out, _ = lvmrs("merge s2 s1 --out whole")
     assert code == 0
     assert [(r.idx, r.radius) for r in runs.Run("whole").rows()] == [(r.idx, r.radius) for r in runs.Run("a").rows()]
+
+
+def test_import_plot_and_report(lvmrs: Command) -> None:
+    rows = [
+        "idx\tlabel\tpredict\tradius\tcorrect\ttime",
+        *(f"{20 * k}\t1\t{k % 2}\t0.{k}\t1\t0:00:01" for k in range(8)),
+    ]
+    Path("other.tsv").write_text("\n".join(rows) + "\n")
+    code, out, _ = lvmrs("import other.tsv --sigma 0.25 --alpha 0.001 --method SmoothAdv --out a")
+    assert (code, out) == (0, "a: 8 inputs, certified accuracy 50.0 %, average certified radius 0.2000\n")
+    run = runs.Run("a")
+    assert list(run.manifest.selection.indices) == list(range(0, 160, 20))
+    assert (
+        lvmrs("analyze a")[1].splitlines()[1].split()[1:] == lvmrs("analyze other.tsv")[1].splitlines()[1].split()[1:]
+    )
+    for kind in ("curves", "radii"):
+        assert lvmrs(f"plot a other.tsv --kind {kind} -o {kind}.png") == (0, "", f"wrote {kind}.png\n")
+        assert Path(f"{kind}.png").read_bytes().startswith(b"\x89PNG")
+    code, _, err = lvmrs("plot a --kind choices -o c.png")
+    assert (code, err) == (1, "lvmrs: a does not say which map was chosen for an input; there is nothing to show\n")
+    assert lvmrs("report a") == (0, "", "wrote report.html (0.0 MB)\n")
+    page = Path("report.html").read_text()
+    assert "Taken from another project" in page
+    assert "SmoothAdv" in page
+
+
+def test_a_report_without_its_data_has_no_pictures(lvmrs: Command) -> None:
+    lvmrs("certify DIGITS QUICK --out a")
+    assert lvmrs("report a")[0] == 0
+    assert "data:image/png" in Path("report.html").read_text()
+    manifest = json.loads(Path("a/manifest.json").read_text())
+    manifest["about"]["data"] = "npz:gone.npz"
+    Path("a/manifest.json").write_text(json.dumps(manifest))
+    code, _, err = lvmrs("report a")
+    assert code == 0
+    assert "no pictures: npz:gone.npz: gone.npz does not exist" in err
+    assert "data:image/png" not in Path("report.html").read_text()
+    assert "data:image/png" in (lvmrs("report a --data digits") and Path("report.html").read_text())
+    manifest["settings"]["data"] = "another hash"
+    Path("a/manifest.json").write_text(json.dumps(manifest))
+    assert "no pictures: digits is not the data that the run was made with" in lvmrs("report a --data digits")[2]
+
+
+def test_a_run_shows_itself_and_is_a_frame(lvmrs: Command) -> None:
+    lvmrs("certify DIGITS QUICK --out a")
+    run = runs.Run("a")
+    frame = run.frame()
+    assert list(frame.columns) == list(runs.COLUMNS)
+    assert frame["radius"].tolist() == [row.radius for row in run.rows()]
+    assert "<th>inputs</th><td>6 of 6</td>" in run._repr_html_()
 
 
 def test_an_unfinished_run_says_so(lvmrs: Command) -> None:
@@ -198,9 +248,17 @@ MISTAKES = {
     "predict DIGITS --data npz:nowhere.npz": (1, "nowhere.npz does not exist"),
     "recertify nowhere --out b": (1, "nowhere is not a run: there is no such directory"),
     "merge nowhere --out b": (1, "nowhere is not a run"),
-    "analyze nowhere": (1, "nowhere is not a run"),
+    "analyze nowhere": (1, "nowhere does not exist; give a run directory or a TSV file"),
     "analyze . --radii 1:0:1": (2, "radii must be FIRST:LAST:STEP"),
     "analyze . --radii -1": (2, "radii must be numbers from 0"),
+    "analyze a.tsv --format xml": (2, "format must be one of table, markdown, latex, csv, json"),
+    "compare nowhere there": (1, "nowhere does not exist"),
+    "import nowhere --sigma 1 --out a": (1, "nowhere does not exist"),
+    "plot nowhere -o a.gif": (2, "out must end with .png, .svg, .pdf"),
+    "plot nowhere -o a.png --kind pie": (2, "kind must be one of curves, radii, choices, variance"),
+    "plot nowhere there -o a.png --kind choices": (2, "kind choices shows one run, and 2 were given"),
+    "plot nowhere -o a.png": (1, "nowhere does not exist"),
+    "report nowhere": (1, "nowhere is not a run"),
     "radius 1.5 --sigma 1": (2, "p_a must"),
     "radius 0.5 --sigma 0": (2, "sigma must be positive"),
     "radius 0.9 --sigma 1 --lipschitz -2": (2, "lipschitz must be positive"),

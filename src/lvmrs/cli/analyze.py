@@ -159,7 +159,7 @@ def _long_rows(results: list[Results], radii: list[float], confidence: float) ->
             ("abstention", "", analysis.abstention(result, confidence=confidence)),
         ]
         rows += [
-            [result.name, str(len(result)), name, radius, *(repr(float(number)) for number in value)]
+            [result.name, str(len(result)), name, radius, *(repr(round(float(number), 9)) for number in value)]
             for name, radius, value in measures
         ]
     return rows
@@ -168,6 +168,8 @@ def _long_rows(results: list[Results], radii: list[float], confidence: float) ->
 def _summary(result: Results, radii: list[float], confidence: float) -> dict[str, Any]:
     certified = analysis.certified_accuracy_intervals(result, radii, confidence=confidence)
     average = analysis.average_certified_radius(result, confidence=confidence)
+    clean = analysis.clean_accuracy(result, confidence=confidence)
+    abstains = analysis.abstention(result, confidence=confidence)
     return {
         "run": result.name,
         "inputs": len(result),
@@ -175,17 +177,19 @@ def _summary(result: Results, radii: list[float], confidence: float) -> dict[str
         "confidence": confidence,
         "radii": radii,
         "certified accuracy": [share.value for share in certified],
-        "certified accuracy interval": [[share.low, share.high] for share in certified],
+        "certified accuracy interval": [_finite(share) for share in certified],
         "average certified radius": average.value,
         "average certified radius interval": _finite(average),
-        "clean accuracy": analysis.clean_accuracy(result, confidence=confidence)._asdict(),
-        "abstention": analysis.abstention(result, confidence=confidence)._asdict(),
+        "clean accuracy": clean.value,
+        "clean accuracy interval": _finite(clean),
+        "abstention": abstains.value,
+        "abstention interval": _finite(abstains),
     }
 
 
 def _finite(value: Estimate) -> list[float] | None:
-    """JSON has no infinity."""
-    return [value.low, value.high] if math.isfinite(value.low) else None
+    """The interval, if there is one: JSON has no infinity."""
+    return [round(value.low, 9), round(value.high, 9)] if math.isfinite(value.low) else None
 
 
 def _comparison(found: analysis.Comparison) -> dict[str, Any]:

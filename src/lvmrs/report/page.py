@@ -116,7 +116,7 @@ def _guarantee(run: Run) -> str:
     return (
         f"Each certificate is right with probability at least 1 − {settings['alpha']:g} over its sampling: no point "
         "closer than the radius (in the Euclidean distance of pixels in [0, 1]) changes the answer of the classifier "
-        f"smoothed with Gaussian noise of σ = {settings['sigma']:g}, with its simplex map {chosen}. Choices were made on "
+        f"smoothed with Gaussian noise of σ = {settings['sigma']:g}, with its map {chosen}. Choices were made on "
         f"{settings['n0']} samples, and proved on {settings['n']} others."
     )
 

@@ -1,0 +1,219 @@
+"""The report in a real browser: headless Chromium."""
+
+import io
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from lvmrs.cli import main
+from lvmrs.report import write_report
+from lvmrs.report.pictures import picture
+from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
+
+pytestmark = pytest.mark.programs
+RADII = [0.0, 0.5, 1.0]
+CLASSES = ["cat", 'the "quoted" one', "<b>bold</b>", "</script><script>alert(1)</script>", "it's"]
+
+
+def synthetic(path: Path, count: int, seed: int = 0, *, certified: bool = True, **settings: object) -> Run:
+    """A run with made-up rows: nothing is proved here, only shown."""
+    rng = np.random.default_rng(seed)
+    manifest = Manifest(
+        {"model": "m", "method": {"planner": "LVM"}, "sigma": 0.5, "alpha": 0.001, "n0": 100, "n": 1000, **settings},
+        Selection(count),
+        None,
+        about={"data": None, "classes": CLASSES},
+    )
+    with RunWriter.begin(path, manifest) as writer:
+        for index in range(count):
+            label = int(rng.integers(0, 5))
+            predict = (label if rng.random() < 0.7 else int(rng.integers(-1, 5))) if certified else -1
+            radius = float(rng.random() * 1.5) if predict >= 0 else 0.0
+            temperature = float(10 ** rng.uniform(-2, 1))
+            map_ = ["hardmax", "softmax", "sparsemax"][index % 3]
+            row = Row(
+                index, label, predict, radius, int(label == predict), 0.1, 0.9, 0.05, max(predict, 0), map_,
+                temperature, 1.0, "betting", "r2", 0.0005, "*", "0.0005",
+            )  # fmt: skip
+            writer.append(row)
+    return writer.run
+
+
+def noise(side: int, channels: int) -> Callable[[int], str | None]:
+    def of(index: int) -> str | None:
+        x: NDArray[np.float32] = np.random.default_rng(index).random((channels, side, side), dtype=np.float32)
+        return picture(x)
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    made = Browser()
+    yield made
+    made.driver.quit()
+
+
+class Browser:
+    """Chromium, with what a test asks of it."""
+
+    def __init__(self) -> None:
+        from selenium import webdriver
+        from selenium.webdriver.chrome.service import Service
+
+        chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+        assert chromium, "chromium is missing; on Debian: apt-get install chromium chromium-driver"
+        assert driver, "chromedriver is missing; on Debian: apt-get install chromium-driver"
+        options = webdriver.ChromeOptions()
+        options.binary_location = chromium
+        for flag in ("headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking"):
+            options.add_argument(f"--{flag}")
+        options.add_argument("--window-size=1100,1600")
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver: Any = webdriver.Chrome(options=options, service=Service(driver))
+
+    def open(self, page: Path, scheme: str = "light") -> None:
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        self.driver.get(page.resolve().as_uri())
+        assert self.driver.get_log("browser") == []
+
+    def run(self, script: str) -> object:
+        return self.driver.execute_script(f"return {script}")
+
+    def texts(self, column: int) -> list[str]:
+        """What a column of the inputs shows."""
+        found = self.run(
+            f"[...document.querySelectorAll('#inputs tbody tr')].map(r => r.children[{column}].textContent)"
+        )
+        assert isinstance(found, list)
+        return found
+
+    def screenshot(self, file: Path | None = None) -> NDArray[np.uint8]:
+        data = self.driver.get_screenshot_as_png()
+        if file is not None:
+            file.write_bytes(data)
+        return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+    def click(self, selector: str) -> None:
+        self.driver.find_element("css selector", selector).click()
+        assert self.driver.get_log("browser") == []
+
+
+def not_blank(pixels: NDArray[np.uint8]) -> bool:
+    return len(np.unique(pixels.reshape(-1, 3), axis=0)) > 50
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_curves_hover_and_toggles(browser: Browser, tmp_path: Path, count: int) -> None:
+    runs = [synthetic(tmp_path / f"run-{k}", 40, k) for k in range(count)]
+    write_report(runs, tmp_path / "r.html", radii=RADII, picture=noise(8, 1))
+    browser.open(tmp_path / "r.html")
+    assert browser.run("document.querySelectorAll('#chart .curve').length") == count
+    assert browser.run("document.querySelectorAll('#summary tbody tr').length") == count
+    assert browser.run("document.getElementById('tip').hidden") is True
+    from selenium.webdriver import ActionChains
+
+    chart = browser.driver.find_element("css selector", "#chart svg")
+    ActionChains(browser.driver).move_to_element(chart).perform()
+    assert browser.run("document.getElementById('tip').hidden") is False
+    tip = str(browser.run("document.getElementById('tip').textContent"))
+    assert tip.startswith("radius 0.")
+    assert all(run.directory.name in tip for run in runs)
+    browser.click("#legend input")
+    assert browser.run("document.querySelectorAll('#chart .curve').length") == count - 1
+    browser.click("#legend input")
+    assert browser.run("document.querySelectorAll('#chart .curve').length") == count
+
+
+def test_inputs_sort_and_search(browser: Browser, tmp_path: Path) -> None:
+    run = synthetic(tmp_path / "run", 60)
+    write_report([run], tmp_path / "r.html", radii=RADII, picture=noise(8, 1))
+    browser.open(tmp_path / "r.html")
+    shown = [float(text) for text in browser.texts(4)]
+    assert shown == sorted(shown, reverse=True)  # the largest radius first
+    assert shown[0] <= max(row.radius for row in run.rows())  # rounded down
+    browser.click("#inputs th:nth-child(5)")
+    assert [float(text) for text in browser.texts(4)] == sorted(shown)
+    browser.click("#inputs th:nth-child(2)")
+    assert [int(text) for text in browser.texts(1)] == list(range(60))
+    search = browser.driver.find_element("css selector", "#search")
+    search.send_keys("softmax cat")
+    found = browser.texts(5)
+    assert set(found) == {"softmax"}
+    assert all("cat" in pair for pair in zip(browser.texts(2), browser.texts(3), strict=True))
+    assert browser.run("document.getElementById('count').textContent") == f"{len(found)} of 60 inputs"
+
+
+def test_names_are_shown_as_they_are_and_run_nothing(browser: Browser, tmp_path: Path) -> None:
+    run = synthetic(tmp_path / "<i>run</i>", 60)
+    write_report([run], tmp_path / "r.html", radii=RADII)
+    browser.open(tmp_path / "r.html")
+    assert set(browser.texts(2)) == set(CLASSES)
+    assert browser.run("document.querySelectorAll('#inputs b, #settings i').length") == 0
+    assert str(browser.run("document.querySelector('#settings h3').textContent")).endswith("<i>run</i>")
+
+
+def test_nothing_certified_and_an_unfinished_run(browser: Browser, tmp_path: Path) -> None:
+    run = synthetic(tmp_path / "run", 10, certified=False)
+    text = run.file.read_text().splitlines(keepends=True)
+    run.file.write_text("".join(text[:-2]))
+    write_report([Run(tmp_path / "run")], tmp_path / "r.html", radii=RADII, picture=noise(8, 1))
+    browser.open(tmp_path / "r.html")
+    assert set(browser.texts(3)) == {"abstains"}
+    assert "is not finished: 2 inputs are missing" in str(
+        browser.run("document.getElementById('cautions').textContent")
+    )
+    assert not_blank(browser.screenshot())
+
+
+def test_runs_that_differ_are_shown_with_the_reason(browser: Browser, tmp_path: Path) -> None:
+    runs = [synthetic(tmp_path / "a", 20), synthetic(tmp_path / "b", 20, alpha=0.01)]
+    write_report(runs, tmp_path / "r.html", radii=RADII)
+    browser.open(tmp_path / "r.html")
+    assert "the risks α differ: 0.001 and 0.01" in str(browser.run("document.getElementById('cautions').textContent"))
+
+
+@pytest.mark.parametrize(("side", "channels"), [(8, 1), (32, 3), (224, 3)])
+def test_500_inputs_are_a_small_file_light_and_dark(browser: Browser, tmp_path: Path, side: int, channels: int) -> None:
+    run = synthetic(tmp_path / "run", 500)
+    page = tmp_path / "r.html"
+    write_report([run], page, radii=RADII, picture=noise(side, channels))
+    assert page.stat().st_size < 3_000_000  # even of noise, which does not compress
+    light, dark = (self_shot(browser, page, scheme) for scheme in ("light", "dark"))
+    assert not_blank(light)
+    assert not_blank(dark)
+    assert light[5, 5].mean() > 200 > 60 > dark[5, 5].mean()
+    assert browser.run("[...document.images].every(image => image.complete && image.naturalWidth > 0)") is True
+    assert browser.run("document.images.length") == 500
+    browser.click("#theme")
+    assert browser.screenshot()[5, 5].mean() > 200
+
+
+def self_shot(browser: Browser, page: Path, scheme: str) -> NDArray[np.uint8]:
+    browser.open(page, scheme)
+    return browser.screenshot()
+
+
+def test_the_command_writes_a_page_with_pictures_of_the_data(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = (
+        "certify --model python:lvmrs.demo:network --data digits --sigma 0.5 --n0 50 --n 100 --max 5 --batch 50 --out a"
+    )
+    for words in (line, "report a -o page.html"):
+        with pytest.raises(SystemExit) as end:
+            main(words.split())
+        assert not end.value.code
+    assert "wrote page.html (0.0 MB)" in capsys.readouterr().err
+    browser.open(tmp_path / "page.html")
+    assert browser.run("document.images.length") == 5
+    assert json.loads(str(browser.run("document.getElementById('content').textContent")))["classes"][3] == "3"

@@ -1,0 +1,71 @@
+"""Figures: that they show what they should, in every format."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lvmrs import analysis, plots
+from lvmrs.errors import RunError
+from lvmrs.planners import Cohen
+from lvmrs.runs import Run
+from lvmrs.work import score_statistics
+from tests.runs.helpers import INPUTS, fill
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return fill(tmp_path_factory.mktemp("plots") / "run", keep=True)
+
+
+def test_curves_go_through_the_certified_accuracy(run: Run) -> None:
+    result = analysis.results_of(run)
+    axes: Any = plots.curves([result, result]).axes[0]
+    _, y = axes.lines[0].get_data()
+    assert len(axes.lines) == 2
+    assert y[0] == pytest.approx(100 * analysis.certified_accuracy(result, [0.0])[0])
+    assert list(y) == sorted(y, reverse=True)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [result.name] * 2
+
+
+def test_histograms_count_right_answers(run: Run) -> None:
+    result = analysis.results_of(run)
+    axes: Any = plots.radii([result]).axes[0]
+    assert axes.get_legend() is not None
+    assert max(axes.patches[0].get_xy()[:, 1]) <= result.correct.sum()
+
+
+def test_choices_and_variance_have_a_point_for_each_input(run: Run) -> None:
+    for figure in (plots.choices(run), plots.variance(run)):
+        axes: Any = figure.axes[0]
+        points = sum(np.shape(part.get_offsets())[0] for part in axes.collections)
+        assert points == INPUTS
+    for _, margin, spread in score_statistics(run):
+        assert -1 <= margin <= 1
+        assert 0 <= spread <= 0.2501
+
+
+def test_the_margin_and_variance_of_votes(tmp_path: Path) -> None:
+    votes = fill(tmp_path / "a", keep=True, planner=Cohen())
+    for name, margin, spread in score_statistics(votes):
+        assert name == "hardmax"
+        top = (1 + margin) / 2  # at least, with two classes or more
+        assert spread <= 0.25 * 300 / 299 + 1e-12
+        assert 0 <= top <= 1
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_every_format_is_written(run: Run, tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"a.{suffix}"
+    plots.curves([analysis.results_of(run)]).savefig(file)
+    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
+    assert file.read_bytes().startswith(start)
+    if suffix == "png":
+        assert len(Image.open(file).convert("L").getcolors(1 << 16) or []) > 10
+
+
+def test_variance_needs_scores(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"has no scores-certification\.npy"):
+        plots.variance(fill(tmp_path / "a"))
