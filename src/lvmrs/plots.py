@@ -37,7 +37,7 @@ def _figure(x: str, y: str) -> tuple[Figure, Any]:
 def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
     """Certified accuracy against the radius, with a band of pointwise intervals for the finite test set."""
     figure, axes = _figure("radius", "certified accuracy (%)")
-    top = max([1e-9, *(float(run.radius[np.isfinite(run.radius)].max(initial=0.0)) for run in runs)])
+    top = max([0.0, *(float(run.radius[np.isfinite(run.radius)].max(initial=0.0)) for run in runs)]) or 1.0
     grid = np.linspace(0, 1.02 * top, 400)
     for k, run in enumerate(runs):
         shares = 100 * np.array(analysis.certified_accuracy_intervals(run, grid.tolist(), confidence=confidence))

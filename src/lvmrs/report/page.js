@@ -23,7 +23,8 @@ const className = (k) => (k === -1 ? "abstains" : content.classes && content.cla
 
 // The curves: the share of inputs with at least that radius, a step function given at its steps.
 const box = { width: 900, height: 380, left: 48, right: 12, top: 10, bottom: 42 };
-const widest = Math.max(1e-9, ...content.runs.map((run) => run.curve[run.curve.length - 1][0])) * 1.03;
+const largest = Math.max(...content.runs.map((run) => run.curve[run.curve.length - 1][0]));
+const widest = (largest || 1) * 1.03; // an axis, even where nothing is certified
 const x = (radius) => box.left + (radius / widest) * (box.width - box.left - box.right);
 const y = (share) => box.top + (1 - share) * (box.height - box.top - box.bottom);
 
