@@ -34,6 +34,8 @@ _BLOCK, _BLOCK_ELSEWHERE = 1 << 15, 1 << 22
 _STORE = 1 << 20
 # Numbers below which handing work to other threads costs more than it saves.
 _WORTH_THREADS = 1 << 17
+# Seconds that a batch must take before larger ones are not tried any more.
+_LONG = 0.02
 # Each stage has this many blocks of its own among the 2³² seeds that the CPU generator tells apart.
 _BLOCKS_PER_STAGE = 1 << 28
 
@@ -246,7 +248,11 @@ def in_portions(batches: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
 
 
 def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seconds: float = 0.3) -> Sampler:
-    """The sampler of the batch size at which this model is fastest here: doubled while that pays."""
+    """The sampler of the batch size at which this model is fastest here: doubled while that may pay.
+
+    On a busy machine two threads can be slower than one for a while, so small batches that are over in no time are never
+    taken for the best before larger ones were tried.
+    """
     _checks.whole("most", most, least=1)
     best, best_rate, size = sampler(1), 0.0, 1
     while size <= most:
@@ -254,7 +260,7 @@ def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seco
         rate = _rate(candidate, x, seconds)
         if rate > best_rate:
             best, best_rate = candidate, rate
-        elif size >= 4 * best.batch:
+        elif size >= 4 * best.batch and size / rate > _LONG:
             break
         if size / rate > 4 * seconds:  # one batch already takes long: larger ones would not be measured in time
             break
