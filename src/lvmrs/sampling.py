@@ -250,7 +250,7 @@ def in_portions(batches: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
 def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seconds: float = 0.3) -> Sampler:
     """The sampler of the batch size at which this model is fastest here: doubled while that may pay.
 
-    On a busy machine two threads can be slower than one for a while, so small batches that are over in no time are never
+    On a busy machine two threads can be slower than one for a while: small batches that are over in no time are not
     taken for the best before larger ones were tried.
     """
     _checks.whole("most", most, least=1)
