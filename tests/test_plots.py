@@ -27,7 +27,7 @@ def test_curves_go_through_the_certified_accuracy(run: Run) -> None:
     assert len(axes.lines) == 2
     assert y[0] == pytest.approx(100 * analysis.certified_accuracy(result, [0.0])[0])
     assert list(y) == sorted(y, reverse=True)
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [result.name] * 2
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [f" {result.name}"] * 2
 
 
 def test_histograms_count_right_answers(run: Run) -> None:

@@ -1,9 +1,9 @@
 """Numbers for people: what is printed never claims more than was proved."""
 
 import math
-from decimal import ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-__all__ = ["percent", "rounded_down"]
+__all__ = ["outward", "percent", "rounded_down"]
 
 
 def rounded_down(value: float, digits: int = 4) -> str:
@@ -15,5 +15,15 @@ def rounded_down(value: float, digits: int = 4) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of inputs in %, with one digit; 22.15 is 22.2, as one rounds by hand."""
-    return str((100 * Decimal(repr(float(share)))).quantize(Decimal("0.1"), ROUND_HALF_UP))
+    """A share of inputs in %, with one digit; what is not all is never shown as 100."""
+    shown = 100 * Decimal(f"{share:.3f}")
+    return f"{min(shown, Decimal('99.9')) if share < 1 else shown:.1f}"
+
+
+def outward(low: float, high: float, digits: int = 4) -> str:
+    """An interval, rounded so that it loses nothing."""
+    if not math.isfinite(high):
+        return "no interval"
+    step = Decimal(1).scaleb(-digits)
+    ends = (Decimal(low).quantize(step, ROUND_FLOOR), Decimal(high).quantize(step, ROUND_CEILING))
+    return ("{:f} to {:f}" if low < 0 else "{:f}–{:f}").format(*ends)

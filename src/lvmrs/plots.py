@@ -34,6 +34,11 @@ def _figure(x: str, y: str) -> tuple[Figure, Any]:
     return figure, axes
 
 
+def _label(name: str) -> str:
+    """A name as it is: matplotlib would take $ for mathematics, and leave out what begins with an underscore."""
+    return " " + name.replace("$", r"\$")
+
+
 def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
     """Certified accuracy against the radius, with a band of pointwise intervals for the finite test set."""
     figure, axes = _figure("radius", "certified accuracy (%)")
@@ -42,7 +47,7 @@ def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
     for k, run in enumerate(runs):
         shares = 100 * np.array(analysis.certified_accuracy_intervals(run, grid.tolist(), confidence=confidence))
         colour = COLOURS[k % len(COLOURS)]
-        axes.plot(grid, shares[:, 0], color=colour, label=run.name)
+        axes.plot(grid, shares[:, 0], color=colour, label=_label(run.name))
         axes.fill_between(grid, shares[:, 1], shares[:, 2], color=colour, alpha=0.15, linewidth=0)
     axes.set_ylim(0, 100)
     axes.set_xlim(0, 1.02 * top)
@@ -56,7 +61,14 @@ def radii(runs: Sequence[Results]) -> Figure:
     kept = [run.radius[run.correct & np.isfinite(run.radius)] for run in runs]
     edges = np.histogram_bin_edges(np.concatenate([[0.0], *kept]), bins=30)
     for k, (run, values) in enumerate(zip(runs, kept, strict=True)):
-        axes.hist(values, bins=edges, histtype="stepfilled", alpha=0.4, color=COLOURS[k % len(COLOURS)], label=run.name)
+        axes.hist(
+            values,
+            bins=edges,
+            histtype="stepfilled",
+            alpha=0.4,
+            color=COLOURS[k % len(COLOURS)],
+            label=_label(run.name),
+        )
     axes.legend(frameon=False)
     return figure
 

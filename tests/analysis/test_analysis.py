@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lvmrs import analysis
+from lvmrs._decimals import outward, percent
 from lvmrs.analysis import Results
 from lvmrs.analysis.metrics import mean_interval, share_interval
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
@@ -54,6 +55,7 @@ def test_intervals_of_means_against_scipy() -> None:
     found = mean_interval(values, 0.9)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
     assert mean_interval(values[:1]).low == -np.inf
+    assert mean_interval(np.zeros(9)).high == np.inf
 
 
 def test_intervals_hold_as_often_as_they_say() -> None:
@@ -69,6 +71,19 @@ def test_intervals_hold_as_often_as_they_say() -> None:
     # Student's interval is exact for normal values only: a quarter more is allowed for.
     assert stats.binomtest(missed, repeats, 0.0625, alternative="greater").pvalue > 1e-3
     assert missed > 0.02 * repeats  # nor is it idle
+
+
+@pytest.mark.parametrize(("n", "share"), [(100, 0.02), (500, 0.01), (500, 0.02), (80, 0.6)])
+def test_the_average_radius_of_few_certified_inputs(n: int, share: float) -> None:
+    """Where few inputs have a radius, Student's interval alone would miss up to a quarter of the time."""
+    rng = np.random.default_rng(2)
+    repeats, missed = 1000, 0
+    for _ in range(repeats):
+        radius = np.where(rng.random(n) < share, rng.random(n), 0.0)
+        run = Results("r", np.arange(n), np.zeros(n, int), np.where(radius > 0, 0, -1), radius)
+        found = analysis.average_certified_radius(run)
+        missed += not found.low <= share / 2 <= found.high
+    assert stats.binomtest(missed, repeats, 0.0625, alternative="greater").pvalue > 1e-3
 
 
 def test_the_best_over_runs_is_the_upper_envelope() -> None:
@@ -166,16 +181,33 @@ def test_extra_columns_in_any_order(tmp_path: Path) -> None:
     assert found.correct.tolist() == [True, False]
 
 
-def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
-    assert len(analysis.read(write(tmp_path / "a.tsv", HEAD + "0\t1\t1\t0.5\t1\t1\n1\t1\t1\t0."))) == 1
+def test_a_last_line_needs_no_end_in_files_of_others(tmp_path: Path) -> None:
+    rows = "0\t1\t1\t0.5\t1\t1\n1\t1\t0\t0.7\t1\t1"
+    for name, text in (("a.tsv", HEAD + rows), ("b.tsv", "\ufeff" + (HEAD + rows).replace("\n", "\r\n") + "\r\n\r\n")):
+        assert analysis.read(write(tmp_path / name, text)).radius.tolist() == [0.5, 0.7]
+
+
+def test_an_abstention_is_never_right(tmp_path: Path) -> None:
+    found = analysis.read(write(tmp_path / "a.tsv", HEAD + "0\t-1\t-1\t0.0\t1\t1\n1\t1\t1\t0.7\t1\t1\n"))
+    assert found.correct.tolist() == [False, True]
+
+
+def test_the_published_accuracies_come_out_to_the_last_digit() -> None:
+    assert [percent(share) for share in (0.5015, 0.2215, 0.9996, 1.0, 0.0)] == ["50.1", "22.2", "99.9", "100.0", "0.0"]
+    assert outward(0.12341, 0.12341) == "0.1234–0.1235"
 
 
 BAD = {
     "header only": (HEAD, "has no rows, only a header"),
     "no header": ("0\t1\t1\t0.5\t1\t1\n", "column idx is missing; the first line must name the columns"),
-    "empty": ("", "column idx is missing"),
+    "empty": ("", "is empty; expected a line with the names of the columns"),
+    "header without end": (HEAD.strip(), "has no rows, only a header"),
+    "infinite": (HEAD + "3\t1\t1\tinf\t1\t1\n", "the radius of input 3 is inf, and must be a finite number from 0"),
+    "negative": (HEAD + "3\t1\t1\t-0.5\t1\t1\n", "the radius of input 3 is -0.5"),
+    "infinite label": (HEAD + "3\tinf\t1\t0.5\t1\t1\n", "column label must hold whole numbers"),
+    "index below 0": (HEAD + "-3\t1\t1\t0.5\t1\t1\n", "index -3 is below 0"),
     "missing column": ("idx\tlabel\tpredict\tcorrect\n0\t1\t1\t1\n", "column radius is missing"),
-    "NaN": (HEAD + "3\t1\t1\tnan\t1\t1\n", "the radius of input 3 is NaN"),
+    "NaN": (HEAD + "3\t1\t1\tnan\t1\t1\n", "the radius of input 3 is nan"),
     "twice": (HEAD + "3\t1\t1\t0.5\t1\t1\n" * 2, "input 3 has two rows; remove one of them"),
     "mixed": ("sigma\t" + HEAD + "0.5\t1\t1\t1\t.1\t1\t1\n0.25\t2\t1\t1\t.1\t1\t1\n", "mixes sigma 0.25 and 0.5"),
     "words": (HEAD + "zero\t1\t1\t0.5\t1\t1\n", "is damaged: could not convert string 'zero'"),

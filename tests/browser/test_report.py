@@ -168,6 +168,7 @@ def test_nothing_certified_and_an_unfinished_run(browser: Browser, tmp_path: Pat
     write_report([Run(tmp_path / "run")], tmp_path / "r.html", radii=RADII, picture=noise(8, 1))
     browser.open(tmp_path / "r.html")
     assert set(browser.texts(3)) == {"abstains"}
+    assert browser.run("document.querySelectorAll('#chart .band').length") == 1
     assert "is not finished: 2 inputs are missing" in str(
         browser.run("document.getElementById('cautions').textContent")
     )
@@ -178,6 +179,7 @@ def test_runs_that_differ_are_shown_with_the_reason(browser: Browser, tmp_path: 
     runs = [synthetic(tmp_path / "a", 20), synthetic(tmp_path / "b", 20, alpha=0.01)]
     write_report(runs, tmp_path / "r.html", radii=RADII)
     browser.open(tmp_path / "r.html")
+    assert browser.texts(3)
     assert "the risks α differ: 0.001 and 0.01" in str(browser.run("document.getElementById('cautions').textContent"))
 
 

@@ -150,10 +150,26 @@ def test_import_plot_and_report(lvmrs: Command) -> None:
         assert Path(f"{kind}.png").read_bytes().startswith(b"\x89PNG")
     code, _, err = lvmrs("plot a --kind choices -o c.png")
     assert (code, err) == (1, "lvmrs: a does not say which map was chosen for an input; there is nothing to show\n")
+    code, _, err = lvmrs("report other.tsv")
+    assert (code, err) == (1, "lvmrs: other.tsv is a file, not a run; make a run of it with lvmrs import\n")
+    for line in ("report a -o .", "plot a -o /proc/nothing/a.png", "report a -o /proc/nothing.html"):
+        code, _, err = lvmrs(line)
+        assert code == 1
+        assert "cannot be written to" in err
+    assert "inputs must be a whole number of at least 1" in lvmrs("report a --inputs 0")[2]
     assert lvmrs("report a") == (0, "", "wrote report.html (0.0 MB)\n")
     page = Path("report.html").read_text()
     assert "Taken from another project" in page
     assert "SmoothAdv" in page
+
+
+def test_import_of_scattered_inputs_is_a_finished_run(lvmrs: Command) -> None:
+    Path("$_odd.tsv").write_text("idx\tlabel\tpredict\tradius\n7\t1\t1\t0.5\n12\t1\t1\t0.25\n")
+    assert lvmrs("import $_odd.tsv --sigma 0.5 --data digits --out a")[0] == 0
+    assert runs.Run("a").complete
+    assert lvmrs("report a")[0] == 0
+    assert "data:image/png" not in Path("report.html").read_text()  # the labels are not those of digits
+    assert lvmrs("plot $_odd.tsv a -o a.svg")[0] == 0
 
 
 def test_a_report_without_its_data_has_no_pictures(lvmrs: Command) -> None:
@@ -259,6 +275,10 @@ MISTAKES = {
     "plot nowhere there -o a.png --kind choices": (2, "kind choices shows one run, and 2 were given"),
     "plot nowhere -o a.png": (1, "nowhere does not exist"),
     "report nowhere": (1, "nowhere is not a run"),
+    "import nowhere --sigma -1 --out a": (2, "sigma must be positive and finite"),
+    "import nowhere --sigma 1 --alpha 7 --out a": (2, "alpha must lie strictly between 0 and 1"),
+    "import nowhere --sigma 1 --n -3 --out a": (2, "n must be a whole number of at least 1"),
+    "import . --sigma 1 --out a": (2, ". is a run already"),
     "radius 1.5 --sigma 1": (2, "p_a must"),
     "radius 0.5 --sigma 0": (2, "sigma must be positive"),
     "radius 0.9 --sigma 1 --lipschitz -2": (2, "lipschitz must be positive"),

@@ -100,7 +100,7 @@ def full_after_rows(out: Path, size: int) -> None:
 
 def test_other_settings_are_refused_with_the_difference(tmp_path: Path) -> None:
     fill(tmp_path / "a")
-    with pytest.raises(RunError, match="holds a run already; add --resume"):
+    with pytest.raises(RunError, match="holds a run already; resume it"):
         fill(tmp_path / "a")
     with pytest.raises(RunError, match=r"is not resumed with these: alpha: 0.01, now 0.05; seed: 0, now 7"):
         fill(tmp_path / "a", resume=True, alpha=0.05, seed=7)
@@ -252,7 +252,7 @@ def test_recertifying_an_unfinished_run_certifies_what_is_there(tmp_path: Path) 
 def test_what_cannot_be_recertified(tmp_path: Path) -> None:
     kept, without = fill(tmp_path / "a", keep=True), fill(tmp_path / "b")
     cases: list[tuple[Run, dict[str, object], str]] = [
-        (without, {}, "has no scores-selection.npy; run lvmrs certify with --keep-scores"),
+        (without, {}, "has no scores-selection.npy; only runs made with --keep-scores"),
         (kept, {"n": 301}, "n = 301 is more than the 300 scores that were kept"),
         (kept, {"n0": 51}, "n0 = 51 is more than the 50 scores that were kept"),
         (kept, {"alpha": 1.5}, "alpha must lie strictly between 0 and 1"),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from lvmrs._decimals import percent
+from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs.analysis.metrics import Estimate, average_certified_radius, mean_interval
 from lvmrs.analysis.results import Results
 from lvmrs.errors import RunError
@@ -48,6 +48,7 @@ class Comparison:
     average_difference: Estimate
     """Second minus first, over the inputs that both have, paired."""
     warnings: list[str]
+    unfinished: bool = False
 
     def rows(self) -> list[list[str]]:
         """A table, its head first."""
@@ -72,8 +73,8 @@ class Comparison:
         return (
             f"{warned}<table><tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>"
             f"{''.join(f'<tr>{line}</tr>' for line in lines)}</table><p>{self.inputs} inputs; average certified radius "
-            f"{self.average_first.value:.4f} and {self.average_second.value:.4f}, difference {change.value:+.4f} "
-            f"({change.low:+.4f} to {change.high:+.4f})</p>"
+            f"{rounded_down(self.average_first.value)} and {rounded_down(self.average_second.value)}, "
+            f"difference {change.value:+.4f} ({outward(change.low, change.high)})</p>"
         )
 
 
@@ -92,6 +93,7 @@ def compare(first: Results, second: Results, radii: Sequence[float], *, confiden
         average_certified_radius(other, confidence=confidence),
         mean_interval(np.where(other.correct, other.radius, 0.0) - np.where(one.correct, one.radius, 0.0), confidence),
         differences(first, second),
+        bool(first.missing or second.missing),
     )
 
 

@@ -1,8 +1,9 @@
 """Certified accuracy and its relatives, each with a confidence interval for the finite test set.
 
 The test inputs are taken for a sample of the distribution they come from: shares have exact intervals (Clopper and
-Pearson 1934), the average certified radius one by Student's t. These are about the test set; that each certificate may
-be wrong with probability α is another matter.
+Pearson 1934). The average certified radius has Student's interval, widened by that of the share of inputs that have a
+radius at all: where these are few, Student's alone would be too narrow. Intervals are about the test set; that each
+certificate may be wrong with probability α is another matter.
 """
 
 from __future__ import annotations
@@ -67,7 +68,13 @@ def abstention(results: Results, *, confidence: float = 0.95) -> Estimate:
 
 def average_certified_radius(results: Results, *, confidence: float = 0.95) -> Estimate:
     """The mean radius over all inputs, counting nothing for those that are wrong or abstain (Zhai et al. 2020)."""
-    return mean_interval(np.where(results.correct, results.radius, 0.0), confidence)
+    radii = np.where(results.correct, results.radius, 0.0)
+    positive = int((radii > 0).sum())
+    if not positive:
+        return Estimate(0.0, 0.0, np.inf)
+    student, share = mean_interval(radii, confidence), share_interval(positive, len(radii), confidence)
+    among = float(radii.sum()) / positive
+    return Estimate(student.value, max(0.0, min(student.low, among * share.low)), max(student.high, among * share.high))
 
 
 def best_over_runs(runs: Sequence[Results], radii: Sequence[float]) -> list[tuple[float, Results]]:
@@ -90,9 +97,9 @@ def share_interval(count: int, total: int, confidence: float = 0.95) -> Estimate
 
 
 def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Estimate:
-    """A mean with Student's interval; of one value nothing is known but that value."""
+    """A mean with Student's interval; of values that are all the same nothing is known but that value."""
     mean, n = float(values.mean()), len(values)
-    if n < 2 or not np.isfinite(mean):
+    if n < 2 or not values.std():
         return Estimate(mean, -np.inf, np.inf)
     width = float(special.stdtrit(n - 1, 1 - _tail(confidence)) * values.std(ddof=1) / np.sqrt(n))
     return Estimate(mean, mean - width, mean + width)

@@ -38,9 +38,9 @@ class Results:
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Where the answer is the label."""
-        equal: NDArray[np.bool_] = self.predict == self.label
-        return equal
+        """Where the answer is the label; an abstention is never right."""
+        right: NDArray[np.bool_] = (self.predict == self.label) & (self.predict != -1)
+        return right
 
     def __len__(self) -> int:
         """How many inputs."""
@@ -67,48 +67,49 @@ def results_of(run: Run) -> Results:
     manifest = run.manifest
     if not run.file.exists():
         raise RunError(f"{run.directory} has no rows yet; there is nothing to analyse")
-    found = _of_file(run.file, str(run.directory))
+    found = _of_file(run.file, str(run.directory), torn=True)
     strangers = np.setdiff1d(found.idx, np.asarray(manifest.selection.indices))
     if len(strangers):
         raise RunError(f"{run.file}: input {strangers[0]} does not belong to this run; it is from another")
     missing = len(manifest.selection.indices) - len(found)
-    return Results(
-        found.name,
-        found.idx,
-        found.label,
-        found.predict,
-        found.radius,
-        missing,
-        {**manifest.about, **manifest.settings},
-    )
+    settings = {**manifest.about, **manifest.settings}
+    if settings.get("method", {}).get("procedure") == "deterministic":
+        settings |= {"alpha": 0.0, "n": 0}  # nothing is sampled, nothing is risked
+    return Results(found.name, found.idx, found.label, found.predict, found.radius, missing, settings)
 
 
-def _of_file(path: Path, name: str) -> Results:
+def _of_file(path: Path, name: str, *, torn: bool = False) -> Results:
     columns = _columns(path)
-    places = [columns.index(column) for column in _NEEDED]
-    values = _values(path, places)
+    wanted = (*_NEEDED, "sigma") if "sigma" in columns else _NEEDED
+    values = _values(path, [columns.index(column) for column in wanted], torn=torn)
     if not len(values):
         raise RunError(f"{path} has no rows, only a header; there is nothing to analyse")
     idx, label, predict = (_whole(path, column, values[:, k]) for k, column in enumerate(_NEEDED[:3]))
     radius = values[:, 3]
-    if len(bad := np.flatnonzero(np.isnan(radius))):
-        raise RunError(f"{path}: the radius of input {idx[bad[0]]} is NaN; remove the row, or certify the input again")
-    if len(idx) != len(np.unique(idx)):
-        twice = int(np.sort(idx)[:-1][np.diff(np.sort(idx)) == 0][0])
-        raise RunError(f"{path}: input {twice} has two rows; remove one of them")
-    if "sigma" in columns:
-        noises = np.unique(_values(path, [columns.index("sigma")]))
-        if len(noises) > 1:
-            raise RunError(f"{path} mixes sigma {noises[0]:g} and {noises[1]:g}; split it into a file for each")
+    if len(bad := np.flatnonzero(~((radius >= 0) & np.isfinite(radius)))):
+        raise RunError(
+            f"{path}: the radius of input {idx[bad[0]]} is {radius[bad[0]]:g}, and must be a finite number from 0; "
+            "remove the row, or certify the input again"
+        )
+    if (idx < 0).any():
+        raise RunError(f"{path}: index {idx.min()} is below 0; inputs are numbered from 0")
+    order = np.sort(idx)
+    if len(twice := order[:-1][np.diff(order) == 0]):
+        raise RunError(f"{path}: input {twice[0]} has two rows; remove one of them")
+    if len(noises := np.unique(values[:, 4:])) > 1:
+        raise RunError(f"{path} mixes sigma {noises[0]:g} and {noises[1]:g}; split it into a file for each")
     return Results(name, idx, label, predict, radius)
 
 
 def _columns(path: Path) -> list[str]:
     try:
-        with path.open(encoding="utf-8") as file:
-            columns = file.readline().rstrip("\r\n").split("\t")
+        with path.open(encoding="utf-8-sig") as file:
+            head = file.readline()
     except UnicodeDecodeError as error:
         raise RunError(f"{path} is not a text file: {error}") from error
+    if not head.strip():
+        raise RunError(f"{path} is empty; expected a line with the names of the columns, then a line for each input")
+    columns = [column.strip() for column in head.rstrip("\r\n").split("\t")]
     missing = [column for column in _NEEDED if column not in columns]
     if missing:
         raise RunError(
@@ -118,15 +119,17 @@ def _columns(path: Path) -> list[str]:
     return columns
 
 
-def _values(path: Path, places: list[int]) -> NDArray[np.float64]:
-    """These columns of all whole lines: a last line without its end may be torn."""
-    with path.open("rb") as file:
-        file.seek(-1, 2)
-        torn = file.read(1) != b"\n"
+def _values(path: Path, places: list[int], *, torn: bool) -> NDArray[np.float64]:
+    """These columns of all lines; with ``torn``, a last line without its end is one that was being written."""
     rows = None
     if torn:
         with path.open("rb") as file:
-            rows = sum(1 for _ in file) - 2
+            file.seek(-1, 2)
+            if file.read(1) != b"\n":
+                file.seek(0)
+                rows = sum(1 for _ in file) - 2
+    if rows is not None and rows <= 0:
+        return np.empty((0, len(places)))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about there being no rows, which is said better above
@@ -145,6 +148,6 @@ def _values(path: Path, places: list[int]) -> NDArray[np.float64]:
 
 
 def _whole(path: Path, column: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
-    if not np.array_equal(values, np.round(values)):
+    if not np.isfinite(values).all() or not np.array_equal(values, np.round(values)):
         raise RunError(f"{path}: column {column} must hold whole numbers")
     return values.astype(np.int64)

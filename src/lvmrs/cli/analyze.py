@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from lvmrs import analysis
-from lvmrs._decimals import percent, rounded_down
+from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs.analysis import Estimate, Results
 from lvmrs.analysis.tables import FORMATS, formatted
 from lvmrs.cli import options
@@ -52,9 +52,10 @@ def analyze(
     wanted, form = parse_radii(radii), _form(form, as_json=as_json)
     results = [analysis.read(path) for path in runs]
     if form == "json":
-        print(json.dumps([_summary(result, wanted, confidence) for result in results]))
+        shown = [_summary(result, wanted, confidence) for result in results]
+        print(json.dumps(shown + ([_best(results, wanted)] if envelope else [])))
     elif form == "csv":
-        print(formatted(_long_rows(results, wanted, confidence), "csv"))
+        print(formatted(_long_rows(results, wanted, confidence, envelope=envelope), "csv"))
     else:
         print(formatted(_rows(results, wanted, confidence, intervals=intervals, envelope=envelope), form))
     for result in results:
@@ -87,15 +88,18 @@ def compare(
         tell(f"caution: {warning}")
     change = found.average_difference
     if form == "json":
-        print(json.dumps(_comparison(found)))
-        return
-    print(formatted(found.rows(), form))
-    if form == "table":
+        print(json.dumps(_comparison(found, confidence)))
+    else:
+        print(formatted(found.rows(), form))
+    if form in ("table", "markdown", "latex"):
+        before = {"table": "", "markdown": "\n", "latex": "% "}[form]
         print(
-            f"{found.inputs} inputs; ACR {rounded_down(found.average_first.value)} and "
+            f"{before}{found.inputs} inputs; ACR {rounded_down(found.average_first.value)} and "
             f"{rounded_down(found.average_second.value)}, difference {change.value:+.4f} "
-            f"({change.low:+.4f} to {change.high:+.4f} at {confidence:g})"
+            f"({outward(change.low, change.high)} at {confidence:g})"
         )
+    if found.unfinished:
+        raise typer.Exit(INCOMPLETE)
 
 
 def _form(form: str, *, as_json: bool) -> str:
@@ -135,15 +139,25 @@ def _rows(
 
 def _percent(share: Estimate, *, intervals: bool) -> str:
     shown = percent(share.value)
-    return f"{shown} ({percent(share.low)}–{percent(share.high)})" if intervals else shown
+    return f"{shown} ({outward(100 * share.low, 100 * share.high, 1)})" if intervals else shown
 
 
 def _radius(value: Estimate, *, intervals: bool) -> str:
     shown = rounded_down(value.value)
-    return f"{shown} ({rounded_down(value.low)}–{rounded_down(value.high)})" if intervals else shown
+    return f"{shown} ({outward(value.low, value.high)})" if intervals else shown
 
 
-def _long_rows(results: list[Results], radii: list[float], confidence: float) -> list[list[str]]:
+def _best(results: list[Results], radii: list[float]) -> dict[str, Any]:
+    best = analysis.best_over_runs(results, radii)
+    return {
+        "run": "best at each radius",
+        "radii": radii,
+        "certified accuracy": [share for share, _ in best],
+        "whose": [run.name for _, run in best],
+    }
+
+
+def _long_rows(results: list[Results], radii: list[float], confidence: float, *, envelope: bool) -> list[list[str]]:
     """One number a row, with its interval: what other programs read best."""
     rows = [["run", "inputs", "measure", "radius", "value", "low", "high"]]
     for result in results:
@@ -159,8 +173,14 @@ def _long_rows(results: list[Results], radii: list[float], confidence: float) ->
             ("abstention", "", analysis.abstention(result, confidence=confidence)),
         ]
         rows += [
-            [result.name, str(len(result)), name, radius, *(repr(round(float(number), 9)) for number in value)]
+            [result.name, str(len(result)), name, radius, repr(value.value), *_ends(value)]
             for name, radius, value in measures
+        ]
+    if envelope:
+        best = zip(radii, analysis.best_over_runs(results, radii), strict=True)
+        rows += [
+            ["best at each radius", "", "certified accuracy", f"{radius:g}", repr(share), "", ""]
+            for radius, (share, _) in best
         ]
     return rows
 
@@ -187,19 +207,26 @@ def _summary(result: Results, radii: list[float], confidence: float) -> dict[str
     }
 
 
+def _ends(value: Estimate) -> list[str]:
+    interval = _finite(value)
+    return ["", ""] if interval is None else [repr(end) for end in interval]
+
+
 def _finite(value: Estimate) -> list[float] | None:
     """The interval, if there is one: JSON has no infinity."""
-    return [round(value.low, 9), round(value.high, 9)] if math.isfinite(value.low) else None
+    return [round(value.low, 9), round(value.high, 9)] if math.isfinite(value.high) else None
 
 
-def _comparison(found: analysis.Comparison) -> dict[str, Any]:
+def _comparison(found: analysis.Comparison, confidence: float) -> dict[str, Any]:
     names = ("radius", "both", "only_first", "only_second", "neither", "p_value")
     return {
         "first": found.first,
         "second": found.second,
         "inputs": found.inputs,
         "radii": [{name: getattr(pair, name) for name in names} for pair in found.pairs],
+        "confidence": confidence,
         "average certified radius": [found.average_first.value, found.average_second.value],
+        "average certified radius interval": [_finite(found.average_first), _finite(found.average_second)],
         "difference": found.average_difference.value,
         "difference interval": _finite(found.average_difference),
         "warnings": found.warnings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def _on(model: Model, device: str) -> Model:
     return model.to(_device(device))
 
 
-def check_selection(dataset: Dataset, indices: range) -> None:
+def check_selection(dataset: Dataset, indices: Sequence[int]) -> None:
     """Refuse an empty selection."""
     if not len(indices):
         raise DataError(f"{dataset.name}: no inputs are selected; check --max, --skip and --shard")

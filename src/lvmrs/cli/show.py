@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -10,7 +12,7 @@ import typer
 from lvmrs import analysis
 from lvmrs.cli.analyze import Confidence, Radii, parse_radii
 from lvmrs.cli.words import tell
-from lvmrs.errors import DataError, InvalidArgumentError, ModelError
+from lvmrs.errors import DataError, InvalidArgumentError, ModelError, RunError
 from lvmrs.runs import Run
 
 if TYPE_CHECKING:
@@ -49,9 +51,12 @@ def plot(
         figure = plots.choices(Run(runs[0])) if kind == "choices" else plots.variance(Run(runs[0]))
     else:
         results = [analysis.read(path) for path in runs]
+        for result in results:
+            if result.missing:
+                tell(f"caution: {result.name} is not finished: {result.missing} inputs are missing")
         figure = plots.curves(results, confidence=confidence) if kind == "curves" else plots.radii(results)
-    _writable(out)
-    figure.savefig(out, dpi=160)
+    with _writing(out):
+        figure.savefig(out, dpi=160)
     tell(f"wrote {out}")
 
 
@@ -78,16 +83,20 @@ def report(
     from lvmrs.report import write_report
 
     opened = [Run(path) for path in runs]
-    _writable(out)
-    write_report(
-        opened, out, radii=parse_radii(radii), picture=pictures(opened[0], data), most=most, confidence=confidence
-    )
+    if most < 1:
+        raise InvalidArgumentError(f"inputs must be a whole number of at least 1, got {most}")
+    wanted, picture = parse_radii(radii), pictures(opened[0], data)
+    with _writing(out):
+        write_report(opened, out, radii=wanted, picture=picture, most=most, confidence=confidence)
     tell(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
-def _writable(out: Path) -> None:
-    if not out.parent.is_dir():
-        raise InvalidArgumentError(f"out: the directory {out.parent} does not exist")
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{out} cannot be written to ({error.strerror}); choose another --out") from error
 
 
 def pictures(run: Run, name: str | None) -> Callable[[int], str | None]:
@@ -110,4 +119,12 @@ def pictures(run: Run, name: str | None) -> Callable[[int], str | None]:
     if known is not None and dataset.fingerprint() != known:
         tell(f"no pictures: {wanted} is not the data that the run was made with")
         return lambda index: None
-    return lambda index: picture(dataset[index][0].numpy())
+    labels = {row.idx: row.label for row in run.rows()}
+
+    def shown(index: int) -> str | None:
+        if index >= len(dataset):
+            return None
+        x, label = dataset[index]
+        return picture(x.numpy()) if label == labels.get(index) else None  # else these are other data
+
+    return shown

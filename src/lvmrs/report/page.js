@@ -23,8 +23,7 @@ const className = (k) => (k === -1 ? "abstains" : content.classes && content.cla
 
 // The curves: the share of inputs with at least that radius, a step function given at its steps.
 const box = { width: 900, height: 380, left: 48, right: 12, top: 10, bottom: 42 };
-const largest = Math.max(...content.runs.map((run) => run.curve[run.curve.length - 1][0]));
-const widest = (largest || 1) * 1.03; // an axis, even where nothing is certified
+const widest = Math.max(...content.runs.map((run) => run.curve[run.curve.length - 1][0]));
 const x = (radius) => box.left + (radius / widest) * (box.width - box.left - box.right);
 const y = (share) => box.top + (1 - share) * (box.height - box.top - box.bottom);
 
@@ -32,7 +31,7 @@ function steps(curve, k) {
   // The value at a radius holds back to the step before it.
   let path = "", last = 0;
   for (const point of curve) { path += `${path ? "L" : "M"}${x(last)},${y(point[k])}L${x(point[0])},${y(point[k])}`; last = point[0]; }
-  return k === 1 ? `${path}L${x(last)},${y(0)}L${x(widest)},${y(0)}` : path;
+  return path;
 }
 function niceStep(range) {
   const raw = range / 8, power = 10 ** Math.floor(Math.log10(raw));
@@ -74,7 +73,7 @@ function hover(event) {
   const radius = ((along - box.left) / (box.width - box.left - box.right)) * widest;
   if (radius < 0 || radius > widest) { tip.hidden = true; cursor.setAttribute("visibility", "hidden"); return; }
   cursor.setAttribute("x1", along); cursor.setAttribute("x2", along); cursor.setAttribute("visibility", "visible");
-  tip.replaceChildren(make("b", { textContent: `radius ${radius.toFixed(3)}` }));
+  tip.replaceChildren(make("b", { textContent: `radius ${(Math.floor(1000 * radius) / 1000).toFixed(3)}` }));
   content.runs.forEach((run, k) => {
     if (hidden.has(k)) return;
     const line = make("div", { textContent: `${(100 * accuracyAt(run, radius)).toFixed(1)} %  ${run.name}` });
@@ -100,9 +99,9 @@ function drawSummary() {
   const radii = content.runs[0].radii;
   const head = ["run", "inputs", "clean", ...radii.map((r) => `≥ ${r}`), "average radius", "abstains"];
   const rows = content.runs.map((run) => make("tr", {},
-    make("td", { textContent: run.name }), make("td", { textContent: run.inputs }), make("td", { textContent: run.clean }),
-    ...run.accuracy.map(([value, low, high]) => make("td", { textContent: value }, make("small", { textContent: `${low}–${high}` }))),
-    make("td", { textContent: run.average }), make("td", { textContent: run.abstains })));
+    make("td", { textContent: run.name }), make("td", { textContent: run.inputs }),
+    ...[run.clean, ...run.accuracy, run.average, run.abstains].map(([value, interval]) =>
+      make("td", { textContent: value }, make("small", { textContent: interval })))));
   find("#summary").append(make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { textContent: text })))), make("tbody", {}, ...rows));
 }
 function drawSettings() {
@@ -115,7 +114,7 @@ function drawSettings() {
 
 // The inputs, sorted by radius at first.
 const columns = [
-  ["", null], ["index", (input) => input.idx], ["label", (input) => className(input.label)],
+  ["", null], ["index", (input) => input.idx], ["label", (input, row) => (row ? className(row.label) : "")],
   ["prediction", (input, row) => (row ? className(row.predict) : "")],
   ["radius", (input, row) => (!row ? -2 : row.radius === null ? Infinity : row.radius)],
   ["map", (input, row) => (row ? row.map : "")], ["temperature", (input, row) => (row && row.temperature ? Number(row.temperature) : 0)],
@@ -124,18 +123,19 @@ const columns = [
 const LEFT = new Set(["", "label", "prediction", "map", "bound"]);
 let order = { column: 4, down: true };
 
-function inputRow(input, row) {
+const isRight = (row) => row.predict !== -1 && row.predict === row.label;
+function inputRow(input, row, pictured) {
   const cell = (text, style = "") => make("td", { textContent: text, className: style });
   const image = make("td");
-  if (input.picture) image.append(make("img", { src: input.picture, alt: `input ${input.idx}`, className: input.picture.startsWith("data:image/jpeg") ? "photo" : "" }));
-  if (!row) return make("tr", {}, image, cell(input.idx), cell(className(input.label), "left"), cell("no row", "left"), ...Array.from({ length: 4 }, () => cell("")));
-  const verdict = row.predict === -1 ? "" : row.predict === input.label ? "right" : "wrong";
-  return make("tr", {}, image, cell(input.idx), cell(className(input.label), "left"), cell(className(row.predict), `left ${verdict}`),
+  if (input.picture && pictured) image.append(make("img", { src: input.picture, alt: `input ${input.idx}`, className: input.picture.startsWith("data:image/jpeg") ? "photo" : "" }));
+  if (!row) return make("tr", {}, image, cell(input.idx), cell("no row", "left"), ...Array.from({ length: 5 }, () => cell("")));
+  const verdict = row.predict === -1 ? "" : isRight(row) ? "right" : "wrong";
+  return make("tr", {}, image, cell(input.idx), cell(className(row.label), "left"), cell(className(row.predict), `left ${verdict}`),
     cell(row.shown), cell(row.map, "left"), cell(row.temperature ?? ""), cell(row.bound, "left"));
 }
 function words(input, row) {
-  const verdict = !row ? "" : row.predict === -1 ? "abstains" : row.predict === input.label ? "right" : "wrong";
-  return [input.idx, className(input.label), row ? className(row.predict) : "", row ? row.map : "", row ? row.bound : "", verdict].join(" ").toLowerCase();
+  const verdict = !row ? "" : row.predict === -1 ? "abstains" : isRight(row) ? "right" : "wrong";
+  return [input.idx, row ? className(row.label) : "", row ? className(row.predict) : "", row ? row.map : "", row ? row.bound : "", verdict].join(" ").toLowerCase();
 }
 function drawInputs() {
   const run = content.runs[Number(find("#which").value)];
@@ -151,7 +151,7 @@ function drawInputs() {
     if (columns[k][1]) head.addEventListener("click", () => { order = { column: k, down: order.column === k ? !order.down : false }; drawInputs(); });
     return head;
   })));
-  find("#inputs tbody").replaceChildren(...shown.map(([, input, row]) => inputRow(input, row)));
+  find("#inputs tbody").replaceChildren(...shown.map(([, input, row]) => inputRow(input, row, run.pictured)));
   const more = content.unlisted ? `; ${content.unlisted} more are not listed here` : "";
   find("#count").textContent = `${shown.length} of ${content.inputs.length} inputs${more}`;
 }

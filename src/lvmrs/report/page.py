@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lvmrs import analysis
-from lvmrs._decimals import percent, rounded_down
+from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs.analysis import Results
 from lvmrs.runs import Row, Run
 
@@ -21,7 +22,6 @@ __all__ = ["write_report"]
 
 Picture = Callable[[int], str | None]
 _POINTS = 500
-_SETTINGS = ("model", "data", "split", "sigma", "alpha", "n0", "n", "seed", "lipschitz", "device")
 
 
 def write_report(
@@ -35,17 +35,21 @@ def write_report(
 ) -> None:
     """Write the page. ``picture`` gives the picture of an input by its index; ``most`` inputs are listed."""
     results = [analysis.results_of(run) for run in runs]
-    listed = sorted({row.idx for run in runs for row in run.rows()})[:most]
     classes = next((run.manifest.about.get("classes") for run in runs if run.manifest.about.get("classes")), None)
-    labels = {row.idx: row.label for run in runs for row in run.rows()}
+    every = {row.idx for run in runs for row in run.rows()}
+    listed = sorted(every)[:most]
+    pictured = runs[0].manifest.settings.get("data")  # whose pictures these are
     content = {
         "version": version("lvmrs"),
         "confidence": confidence,
         "classes": classes,
-        "inputs": [{"idx": index, "label": labels[index], "picture": picture(index)} for index in listed],
-        "unlisted": len(labels) - len(listed),
+        "inputs": [{"idx": index, "picture": picture(index)} for index in listed],
+        "unlisted": len(every) - len(listed),
         "cautions": _cautions(results),
-        "runs": [_run(run, result, radii, set(listed), confidence) for run, result in zip(runs, results, strict=True)],
+        "runs": [
+            _run(run, result, radii, set(listed), confidence, pictured)
+            for run, result in zip(runs, results, strict=True)
+        ],
     }
     parts = files("lvmrs.report")
     page = parts.joinpath("page.html").read_text(encoding="utf-8")
@@ -64,39 +68,70 @@ def _cautions(results: Sequence[Results]) -> list[str]:
     found = [
         f"{result.name} is not finished: {result.missing} inputs are missing" for result in results if result.missing
     ]
-    for other in results[1:]:
-        for reason in analysis.differences(results[0], other):
+    for one, other in itertools.combinations(results, 2):
+        for reason in analysis.differences(one, other):
             if "is not finished" not in reason:
-                found.append(f"{results[0].name} and {other.name}: {reason}")
+                found.append(f"{one.name} and {other.name}: {reason}")
     return found
 
 
-def _run(run: Run, result: Results, radii: Sequence[float], listed: set[int], confidence: float) -> dict[str, Any]:
-    settings = {**run.manifest.settings, "data": run.manifest.about.get("data")}
-    shown = {name: settings[name] for name in _SETTINGS if settings.get(name) is not None}
+def _run(
+    run: Run, result: Results, radii: Sequence[float], listed: set[int], confidence: float, pictured: object
+) -> dict[str, Any]:
     average = analysis.average_certified_radius(result, confidence=confidence)
+    clean = analysis.clean_accuracy(result, confidence=confidence)
+    abstains = analysis.abstention(result, confidence=confidence)
     return {
         "name": result.name,
-        "settings": {name: str(value) for name, value in shown.items()} | {"method": settings["method"]["planner"]},
+        "settings": _settings(run),
+        "pictured": run.manifest.settings.get("data") == pictured,
         "guarantee": _guarantee(run),
         "inputs": len(result),
         "curve": _curve(result, confidence),
         "radii": [f"{radius:g}" for radius in radii],
         "accuracy": [
-            [percent(share.value), percent(share.low), percent(share.high)]
-            for share in analysis.certified_accuracy_intervals(result, radii, confidence=confidence)
+            _shown(share) for share in analysis.certified_accuracy_intervals(result, radii, confidence=confidence)
         ],
-        "clean": percent(analysis.clean_accuracy(result).value),
-        "abstains": percent(analysis.abstention(result).value),
-        "average": rounded_down(average.value),
+        "clean": _shown(clean),
+        "abstains": _shown(abstains),
+        "average": [rounded_down(average.value), outward(average.low, average.high)],
         "rows": {row.idx: _row(row) for row in run.rows() if row.idx in listed},
     }
+
+
+def _shown(share: analysis.Estimate) -> list[str]:
+    return [percent(share.value), outward(100 * share.low, 100 * share.high, 1)]
+
+
+def _settings(run: Run) -> dict[str, str]:
+    """All that decides the rows, each in a line; of hashes the beginning."""
+    settings = run.manifest.settings
+    method = dict(settings["method"])
+    rest = {name: value for name, value in settings.items() if name not in ("method", "data", "weights")}
+    if method.get("procedure") == "deterministic":
+        rest = {name: value for name, value in rest.items() if name not in ("alpha", "n0", "n", "seed", "sigma")}
+    shown = {
+        "data": run.manifest.about.get("data"),
+        "hash of the data": (settings.get("data") or "")[:12],
+        "hash of the weights": (settings.get("weights") or "")[:12],
+        "method": method.pop("planner"),
+        **rest,
+        **method,
+    }
+    return {name: _words(value) for name, value in shown.items() if value not in (None, "", [])}
+
+
+def _words(value: object) -> str:
+    if isinstance(value, list) and len(value) > 5 and all(isinstance(part, float) for part in value):
+        return f"{len(value)} values from {value[0]:g} to {value[-1]:g}"
+    return "; ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _row(row: Row) -> dict[str, Any]:
     finite = math.isfinite(row.radius)
     temperature = None if row.map in ("hardmax", "unknown") else f"{row.temperature:.3g}"
     return {
+        "label": row.label,
         "predict": row.predict,
         "radius": row.radius if finite else None,
         "shown": rounded_down(row.radius) if finite else "∞",
@@ -109,15 +144,20 @@ def _row(row: Row) -> dict[str, Any]:
 def _guarantee(run: Run) -> str:
     settings = run.manifest.settings
     if settings["method"].get("procedure") == "deterministic":
-        return "Each certificate is certain: no point closer than the radius changes the classifier's answer."
+        return (
+            f"If {settings['lipschitz']:g} is a Lipschitz constant of the logits for pixels in [0, 1], each "
+            "certificate is certain: no point closer than the radius changes the answer of the classifier itself."
+        )
     if "imported" in run.manifest.about:
         return "Taken from another project's file: what is guaranteed is what that project says."
+    constant = settings.get("lipschitz")
+    known = "" if constant is None else f" That relies on {constant:g} being a Lipschitz constant of the logits."
     chosen = "chosen for each input" if settings["method"]["planner"] in ("LVM", "Paper") else "the same for all inputs"
     return (
         f"Each certificate is right with probability at least 1 − {settings['alpha']:g} over its sampling: no point "
         "closer than the radius (in the Euclidean distance of pixels in [0, 1]) changes the answer of the classifier "
         f"smoothed with Gaussian noise of σ = {settings['sigma']:g}, with its map {chosen}. Choices were made on "
-        f"{settings['n0']} samples, and proved on {settings['n']} others."
+        f"{settings['n0']} samples, and proved on {settings['n']} others.{known}"
     )
 
 
@@ -127,8 +167,9 @@ def _curve(result: Results, confidence: float) -> list[list[float]]:
     grid = np.unique(np.concatenate([[0.0], finite]))
     if len(grid) > _POINTS:
         grid = np.linspace(0, grid[-1], _POINTS)
+    grid = np.append(grid, 1.03 * (grid[-1] or 1.0))  # beyond the last radius, where nothing is certified
     shares = analysis.certified_accuracy_intervals(result, grid.tolist(), confidence=confidence)
     return [
-        [round(float(radius), 6), *(round(value, 5) for value in share)]
+        [math.floor(1e6 * float(radius)) / 1e6, *(round(value, 5) for value in share)]
         for radius, share in zip(grid, shares, strict=True)
     ]

@@ -34,6 +34,8 @@ class Run:
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory).expanduser()
+        if self.directory.is_file():
+            raise RunError(f"{self.directory} is a file, not a run; make a run of it with lvmrs import")
         if not self.directory.is_dir():
             raise RunError(f"{self.directory} is not a run: there is no such directory")
         self.manifest = Manifest.read(self.directory / _MANIFEST)
@@ -142,7 +144,7 @@ class RunWriter:
                 write_whole(path / _MANIFEST, manifest.to_json())
             return
         if not resume:
-            raise RunError(f"{path} holds a run already; add --resume to go on with it, or choose another --out")
+            raise RunError(f"{path} holds a run already; resume it, or choose another --out")
         if changed := Manifest.read(path / _MANIFEST).difference(manifest):
             raise RunError(f"{path} was begun with other settings, and is not resumed with these: {'; '.join(changed)}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ class Selection:
     max: int | None = None
     shard: int = 1
     shards: int = 1
+    only: list[int] | None = None
+    """If given, just these: for results of other projects."""
 
     def __post_init__(self) -> None:
         for name in ("skip", "shards", "shard", "max"):
@@ -35,8 +38,10 @@ class Selection:
             raise InvalidArgumentError(f"shard {self.shard} of {self.shards} does not exist; they are numbered from 1")
 
     @property
-    def indices(self) -> range:
+    def indices(self) -> Sequence[int]:
         """The indices in the data set, in the order in which they are certified."""
+        if self.only is not None:
+            return self.only
         stop = self.size if self.max is None else min(self.size, self.max)
         return range(0, stop, self.skip)[self.shard - 1 :: self.shards]
 

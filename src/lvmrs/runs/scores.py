@@ -82,7 +82,7 @@ def read_scores(directory: Path, stage: Stage) -> NDArray[Any]:
     """All scores of one stage, memory-mapped: (inputs, samples, classes)."""
     path = _path(directory, stage)
     if not path.exists():
-        raise RunError(f"{directory} has no {path.name}; run lvmrs certify with --keep-scores to be able to recertify")
+        raise RunError(f"{directory} has no {path.name}; only runs made with --keep-scores have their scores")
     try:
         return npy.open_memmap(path, mode="r")
     except ValueError as error:
