@@ -1,5 +1,6 @@
 """Objects of the user's own Python code, by name."""
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -9,7 +10,7 @@ from typing import Any
 
 from lvmrs.errors import LvmrsError
 
-__all__ = ["called", "imported"]
+__all__ = ["called", "imported", "source_hash"]
 
 
 def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
@@ -19,8 +20,9 @@ def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
         raise error(f"{name}: write python:MODULE:FUNCTION, such as python:nets:resnet or python:nets.py:resnet")
     try:
         loaded = _from_file(Path(module)) if module.endswith(".py") else _from_module(module)
-    except (ImportError, OSError, SyntaxError) as missing:
-        raise error(f"{name}: {module} cannot be imported: {missing}") from missing
+    except Exception as failure:  # whatever the user's code raises
+        reason = str(failure).partition("\n")[0]
+        raise error(f"{name}: {module} cannot be imported ({type(failure).__name__}: {reason})") from failure
     if not hasattr(loaded, attribute):
         raise error(f"{name}: there is no {attribute} in {module}")
     return getattr(loaded, attribute)
@@ -35,6 +37,15 @@ def called(name: str, function: Callable[..., Any], *arguments: object, error: t
         raise error(f"{name}: the function failed with {type(failure).__name__}: {reason}") from failure
 
 
+def source_hash(rest: str) -> str | None:
+    """SHA-256 of the file that ``MODULE:NAME`` is in; what that imports in turn is not seen."""
+    module = rest.rpartition(":")[0]
+    found = None if module.endswith(".py") else importlib.util.find_spec(module)
+    origin = module if module.endswith(".py") else found.origin if found is not None else None
+    path = Path(origin).expanduser() if origin else None
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path is not None and path.is_file() else None
+
+
 def _from_module(module: str) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
@@ -46,6 +57,9 @@ def _from_file(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(path.stem, path.expanduser())
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
+    beside = str(path.expanduser().resolve().parent)  # where it looks for modules of its own
+    if beside not in sys.path:
+        sys.path.insert(0, beside)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
     spec.loader.exec_module(module)

@@ -11,7 +11,7 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.planners import LVM, Cohen, Fixed, Lipschitz, Paper, Planner
 from lvmrs.planners.lipschitz import Procedure
 
-__all__ = ["METHODS", "description", "planner"]
+__all__ = ["METHODS", "described", "description", "planner"]
 
 _PLANNERS: dict[str, Callable[..., Planner]] = {
     "lvm": LVM,
@@ -47,3 +47,15 @@ def description(planner: Planner) -> dict[str, Any]:
     fields: dict[str, Any] = dataclasses.asdict(planner) if dataclasses.is_dataclass(planner) else {}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
     return {"planner": type(planner).__name__, **plain}
+
+
+def described(fields: dict[str, Any]) -> Planner:
+    """The planner that a manifest describes."""
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    name = settings.pop("planner")
+    makers: dict[str, Callable[..., Planner]] = {
+        maker.__name__: maker for maker in (LVM, Cohen, Paper, Fixed, Lipschitz)
+    }
+    if name not in makers:
+        raise InvalidArgumentError(f"method {name} is not one of ours; choose one with --method")
+    return makers[name](**settings)

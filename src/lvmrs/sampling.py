@@ -34,8 +34,8 @@ _BLOCK, _BLOCK_ELSEWHERE = 1 << 15, 1 << 22
 _STORE = 1 << 20
 # Numbers below which handing work to other threads costs more than it saves.
 _WORTH_THREADS = 1 << 17
-# Seconds that a batch must take before larger ones are not tried any more.
-_LONG = 0.02
+# The smallest batch size at which the search for the best one may end.
+_LARGE = 256
 # Each stage has this many blocks of its own among the 2³² seeds that the CPU generator tells apart.
 _BLOCKS_PER_STAGE = 1 << 28
 
@@ -250,8 +250,7 @@ def in_portions(batches: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
 def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seconds: float = 0.3) -> Sampler:
     """The sampler of the batch size at which this model is fastest here: doubled while that may pay.
 
-    On a busy machine two threads can be slower than one for a while: small batches that are over in no time are not
-    taken for the best before larger ones were tried.
+    On a busy machine small batches can be slow for a while, so larger ones are tried before one is taken for the best.
     """
     _checks.whole("most", most, least=1)
     best, best_rate, size = sampler(1), 0.0, 1
@@ -260,7 +259,7 @@ def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seco
         rate = _rate(candidate, x, seconds)
         if rate > best_rate:
             best, best_rate = candidate, rate
-        elif size >= 4 * best.batch and size / rate > _LONG:
+        elif size >= max(4 * best.batch, _LARGE):
             break
         if size / rate > 4 * seconds:  # one batch already takes long: larger ones would not be measured in time
             break
@@ -272,6 +271,10 @@ def _rate(sampler: Sampler, x: Tensor, seconds: float) -> float:
     """Samples per second, after one batch to warm up; synchronised where work is queued."""
     inputs = x.expand(sampler.batch, *x.shape).contiguous(memory_format=sampler.memory_format)
     sampler.forward(inputs)
+    return max(_rate_once(sampler, inputs, seconds / 8) for _ in range(2))
+
+
+def _rate_once(sampler: Sampler, inputs: Tensor, seconds: float) -> float:
     done, start = 0, time.perf_counter()
     while True:
         logits = sampler.forward(inputs)
@@ -279,5 +282,5 @@ def _rate(sampler: Sampler, x: Tensor, seconds: float) -> float:
             logits.sum().item()
         done += sampler.batch
         elapsed = time.perf_counter() - start
-        if elapsed > seconds / 4:
+        if elapsed > seconds:
             return done / elapsed

@@ -61,6 +61,7 @@ class SmoothedClassifier:
         if autocast is not None and not isinstance(autocast, torch.dtype):
             raise InvalidArgumentError(f"autocast must be a torch.dtype such as torch.bfloat16, got {autocast!r}")
         self.autocast = autocast
+        self.compiled = bool(compile)
         self._run: Model = torch.compile(model) if compile else model
         self._samplers: dict[tuple[Any, ...], Sampler] = {}
 
@@ -108,6 +109,11 @@ class SmoothedClassifier:
     def kind_of_device(self) -> str:
         """cpu, cuda and so on: noise is the same bit for bit on devices of one kind."""
         return self._device(torch.empty(0)).type
+
+    def fix_batch(self, batch: int | None) -> None:
+        """From now on, run inputs of every kind in batches of this size; None is for measuring."""
+        self.batch = batch
+        self._samplers.clear()
 
     def batch_for(self, x: Tensor) -> int:
         """The batch size that inputs like this one are run in: as given, or measured once."""

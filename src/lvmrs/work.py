@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs import _checks, simplex
-from lvmrs.data import Dataset
-from lvmrs.errors import DataError, InvalidArgumentError, RunError
+from lvmrs.data import Dataset, taken
+from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, RunError
 from lvmrs.methods import description
-from lvmrs.models import Loaded
+from lvmrs.models import Loaded, Preprocessed
 from lvmrs.plan import Terms
 from lvmrs.planners import Lipschitz, Planner
+from lvmrs.prove import Certificate
 from lvmrs.runs import Manifest, Row, Run, RunWriter
 from lvmrs.runs.scores import ScoresWriter, read_scores
 from lvmrs.sampling import Stage, Stream
@@ -47,6 +48,13 @@ def about(command: str, **more: Any) -> dict[str, Any]:
     }
 
 
+def _normalisation(loaded: Loaded) -> dict[str, list[float]] | None:
+    model = loaded.model
+    if not isinstance(model, Preprocessed):
+        return None
+    return {"mean": model.mean.flatten().tolist(), "std": model.std.flatten().tolist()}
+
+
 def about_data(data: Dataset) -> dict[str, Any]:
     """Where the inputs are, and what their classes are called."""
     return {"data": data.name, "classes": None if data.classes is None else list(data.classes)}
@@ -69,7 +77,10 @@ def settings_of(
     return {
         "model": loaded.name,
         "weights": loaded.fingerprint,
+        "code": loaded.code,
         "model assumed": list(loaded.assumed),
+        "normalisation": _normalisation(loaded),
+        "compiled": smoothed.compiled,
         "lipschitz": smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None,
         "split": data.split,
         "data": data.fingerprint(),
@@ -93,25 +104,17 @@ def certify(
 ) -> None:
     """Certify every input that the run still waits for, each row on the disk before the next is begun."""
     manifest = writer.run.manifest
+    smoothed.fix_batch(manifest.batch)  # the last digits of a network may depend on it
     settings = manifest.settings
     indices = manifest.selection.indices
     keeper = _keeper(writer)
     try:
         for index in writer.pending:
-            x, label = data[index]
+            x, label = taken(data, index)
             if keeper is not None:
                 keeper.begin(indices.index(index))
             start = time.perf_counter()
-            certificate = smoothed.certify(
-                x,
-                planner,
-                n0=settings["n0"],
-                n=settings["n"],
-                alpha=settings["alpha"],
-                seed=settings["seed"],
-                index=index,
-                watch=None if keeper is None else keeper.add,
-            )
+            certificate = _certificate(smoothed, x, planner, index, settings, keeper)
             if keeper is not None:
                 keeper.flush()
             if not 0 <= label < certificate.plan.classes:
@@ -124,6 +127,26 @@ def certify(
     finally:
         if keeper is not None:
             keeper.close()
+
+
+def _certificate(
+    smoothed: SmoothedClassifier,
+    x: Tensor,
+    planner: Planner,
+    index: int,
+    settings: dict[str, Any],
+    keeper: ScoresWriter | None,
+) -> Certificate:
+    numbers = {name: settings[name] for name in ("n0", "n", "alpha", "seed")}
+    try:
+        return smoothed.certify(x, planner, index=index, watch=None if keeper is None else keeper.add, **numbers)
+    except ModelError as error:
+        raise ModelError(f"input {index}: {error}") from error
+    except LvmrsError:
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"input {index}: the model fails with {type(error).__name__}: {reason}") from error
 
 
 def _keeper(writer: RunWriter) -> ScoresWriter | None:
@@ -156,12 +179,14 @@ def recertify(
     if isinstance(planner, Lipschitz) and old.settings["lipschitz"] is None:
         raise InvalidArgumentError("the run was made without a Lipschitz constant, which this method needs")
     settings = {**old.settings, "alpha": terms.alpha, "n0": n0, "n": terms.n, "method": description(planner)}
-    origin = {"scores_of": str(source.directory), "data": old.about.get("data")}
+    origin = {"scores_of": str(source.directory), **_names(old)}
     manifest = Manifest(settings, old.selection, old.batch, about=about(command, **origin))
     selection, certification = (read_scores(source.directory, stage) for stage in ("selection", "certification"))
     indices = old.selection.indices
-    with RunWriter.begin(out, manifest) as writer:
+    with RunWriter.begin(out, manifest, resume=True) as writer:  # made of the same scores, so what is there is right
         for old_row in source.rows():
+            if old_row.idx in writer.done:
+                continue
             position = indices.index(old_row.idx)
             start = time.perf_counter()
             certificate = plan_and_prove(
@@ -177,6 +202,10 @@ def recertify(
             writer.append(row)
             on_row(row)
         return writer.run
+
+
+def _names(manifest: Manifest) -> dict[str, Any]:
+    return {name: manifest.about.get(name) for name in ("data", "classes")}
 
 
 def _terms(old: Manifest, alpha: float | None, n0: int | None, n: int | None) -> tuple[Terms, int]:
@@ -208,10 +237,10 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
         whole,
         batches[0] if len(batches) == 1 else None,
         first.keeps_scores,
-        about=about(command, shards=[str(run.directory) for run in shards], batches=batches, data=first.about["data"]),
+        about=about(command, shards=[str(run.directory) for run in shards], batches=batches, **_names(first)),
     )
     rows = sorted(((row, run) for run in shards for row in run.rows()), key=lambda pair: pair[0].idx)
-    with RunWriter.begin(out, manifest) as writer:
+    with RunWriter.begin(out, manifest, resume=True) as writer:
         if (keeper := _keeper(writer)) is not None:
             for position, (row, run) in enumerate(rows):
                 keeper.begin(position)
@@ -219,7 +248,8 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
             keeper.flush()
             keeper.close()
         for row, _ in rows:
-            writer.append(row)
+            if row.idx not in writer.done:
+                writer.append(row)
         return writer.run
 
 

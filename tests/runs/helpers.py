@@ -22,7 +22,7 @@ DATA = Arrays("tiny", "test", np.random.default_rng(0).random((INPUTS, 12)), np.
 
 def manifest_of(planner: Planner, selection: Selection, *, keep: bool = False, **changed: Any) -> Manifest:
     numbers = {"alpha": 0.01, "n0": 50, "n": 300, "seed": 0, **changed}
-    loaded = Loaded(RowByRow(), "python:tests.models:RowByRow", "unknown", ())
+    loaded = Loaded(RowByRow(), "python:tests.models:RowByRow", "unknown", None, ())
     settings = work.settings_of(loaded, DATA, SmoothedClassifier(RowByRow(), 0.5, 3.0), planner, **numbers)
     return Manifest(settings, selection, 64, keep, work.about("test", **work.about_data(DATA)))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 
 import typer
 
 from lvmrs.cli.analyze import analyze, compare
-from lvmrs.cli.certify import certify
+from lvmrs.cli.certify import INCOMPLETE, certify
 from lvmrs.cli.demo import demo_command
 from lvmrs.cli.import_ import import_
 from lvmrs.cli.predict import predict
@@ -33,6 +34,8 @@ Start here:
 Commands: demo, certify, predict, recertify, merge, import, analyze, compare,
 plot, report, radius.
 Each has --help, with examples."""
+
+_INTERRUPTED = 130  # what typer exits with after Control-C
 
 app = typer.Typer(
     add_completion=False,
@@ -75,8 +78,16 @@ app.command()(radius)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a mistake gets one sentence, and exit code 2 if it is in the command line, 1 elsewhere."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without σ shows a question mark
     try:
         app(args=None if arguments is None else list(arguments), prog_name="lvmrs")
     except LvmrsError as error:
         print(f"lvmrs: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InvalidArgumentError) else 1)
+    except SystemExit as end:
+        if end.code != _INTERRUPTED:
+            raise
+        print("lvmrs: stopped; what was written is safe", file=sys.stderr)
+        sys.exit(INCOMPLETE)

@@ -14,7 +14,7 @@ from lvmrs._decimals import percent, rounded_down
 from lvmrs.cli import options
 from lvmrs.cli.progress import duration, watching
 from lvmrs.cli.words import command_line, shard, tell
-from lvmrs.errors import RunError
+from lvmrs.errors import DataError, InvalidArgumentError, RunError
 from lvmrs.runs import Manifest, Run, RunWriter, Selection
 
 if TYPE_CHECKING:
@@ -81,17 +81,21 @@ def certify(
     """
     from lvmrs import methods, work  # torch takes seconds to import: only those who use it wait
     from lvmrs.cli.request import Request, check_selection
+    from lvmrs.data import taken
 
     planner = methods.planner(method, bound=bound, map=map, temperature=temperature, mass=mass)
     number, count = shard(shard_)
+    out = out.expanduser()
     batch = _batch(out, batch, resume=resume)
+    if keep_scores and method == "lipschitz-deterministic":
+        raise InvalidArgumentError("keep-scores: the deterministic method samples nothing; leave it out")
     request = Request(
         model, weights, mean, std, data, split, image_size, sigma, device, autocast, compile, lipschitz
     )  # fmt: skip
     loaded, dataset, smoothed = request.load(batch)
     selection = Selection(len(dataset), skip, max, number, count)
-    check_selection(dataset, selection.indices)
-    first = dataset[selection.indices[0]][0]
+    check_selection(dataset, selection)
+    first, _ = taken(dataset, selection.indices[0])
     settings = work.settings_of(loaded, dataset, smoothed, planner, alpha=alpha, n0=n0, n=n, seed=seed)
     about = work.about(command_line(), **work.about_data(dataset))
     manifest = Manifest(settings, selection, smoothed.batch_for(first), keep_scores, about)
@@ -99,6 +103,9 @@ def certify(
         waiting, each = len(writer.pending), 1 if method == "lipschitz-deterministic" else n0 + n
         if waiting:
             classes = _tell_cost(smoothed, dataset, writer.pending[0], waiting, each)
+            largest = dataset.largest_label()
+            if largest is not None and largest >= classes:
+                raise DataError(f"{dataset.name} has label {largest}, but the model knows {classes} classes")
             if keep_scores:
                 size = len(selection.indices) * each * classes * 4
                 tell(f"scores {size / 1e9:.3g} GB on disk, for all inputs")

@@ -14,6 +14,7 @@ from lvmrs.cli.analyze import table
 from lvmrs.cli.progress import watching
 from lvmrs.cli.show import pictures
 from lvmrs.cli.words import tell
+from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["demo_command"]
 
@@ -37,8 +38,10 @@ def demo_command(
     from lvmrs.report import write_report
 
     place = _new_directory() if out is None else out
-    place.mkdir(parents=True, exist_ok=True)
     weights = place / "digits.safetensors"
+    if place == Path() or place.is_file() or weights.exists():
+        raise InvalidArgumentError(f"out: {str(place)!r} must be a new directory for the demo")
+    place.mkdir(parents=True, exist_ok=True)
     accuracy = demo.train(weights, sigma=demo.SIGMA)
     tell(f"trained on digits with noise σ = {demo.SIGMA:g}: right on {accuracy:.1%} of noisy test digits")
     with watching(demo.INPUTS, demo.N0 + demo.N) as show:

@@ -40,6 +40,7 @@ def predict(
       lvmrs predict --model onnx:net.onnx --data npz:test.npz --sigma 0.25 --n 10000 > answers.tsv
     """
     from lvmrs.cli.request import Request, check_selection
+    from lvmrs.data import taken
     from lvmrs.plan import Terms
     from lvmrs.prove import ABSTAIN
 
@@ -47,13 +48,14 @@ def predict(
         model, weights, mean, std, data, split, image_size, sigma, device
     ).load(batch)  # fmt: skip
     Terms(sigma, alpha, n)  # refuses numbers that cannot be used before anything is printed
-    indices = Selection(len(dataset), skip, max).indices
-    check_selection(dataset, indices)
+    selection = Selection(len(dataset), skip, max)
+    check_selection(dataset, selection)
+    indices = selection.indices
     right = abstained = 0
     if not as_json:
         print("idx\tlabel\tpredict\tcorrect")
     for index in indices:
-        x, label = dataset[index]
+        x, label = taken(dataset, index)
         answer = smoothed.predict(x, n=n, alpha=alpha, seed=seed, index=index)
         row = {"idx": index, "label": label, "predict": answer, "correct": int(answer == label)}
         print(json.dumps(row) if as_json else "\t".join(map(str, row.values())), flush=True)

@@ -48,7 +48,11 @@ def radius(
         ramp = radii.ramp(p_a, rival, sigma=sigma, lipschitz=lipschitz, mass=mass)
         found["ramp"] = (ramp, "noise and Lipschitz constant together")
     if as_json:
-        print(json.dumps({name: max(0.0, float(value)) for name, (value, _) in found.items()}))
+        print(
+            json.dumps(
+                {name: max(0.0, float(value)) if math.isfinite(value) else None for name, (value, _) in found.items()}
+            )
+        )
     else:
         for name, (value, how) in found.items():
             print(f"{name:4}  {rounded_down(max(0.0, float(value)))}  {how}")

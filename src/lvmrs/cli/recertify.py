@@ -19,7 +19,9 @@ __all__ = ["merge", "recertify"]
 def recertify(
     run: Annotated[Path, typer.Argument(help="A run that was made with --keep-scores.")],
     out: options.Out,
-    method: options.Method = "lvm",
+    method: Annotated[
+        Optional[str], typer.Option("--method", help="How to plan; else as RUN did, or lvm where a choice is given.")
+    ] = None,
     bound: options.Bound = None,
     map: options.Map = None,  # noqa: A002
     temperature: options.Temperature = None,
@@ -42,7 +44,11 @@ def recertify(
     from lvmrs import methods, work
 
     source = Run(run)
-    planner = methods.planner(method, bound=bound, map=map, temperature=temperature, mass=mass)
+    choices = {"bound": bound, "map": map, "temperature": temperature, "mass": mass}
+    if method is None and not any(value is not None for value in choices.values()):
+        planner = methods.described(source.manifest.settings["method"])
+    else:
+        planner = methods.planner(method or "lvm", **choices)
     samples = source.manifest.settings["n0"] + source.manifest.settings["n"]
     with watching(len(source.rows()), samples) as show:
         made = work.recertify(source, out, planner, alpha=alpha, n0=n0, n=n, command=command_line(), on_row=show)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,6 +12,7 @@ from lvmrs import models
 from lvmrs.cli.words import numbers, tell
 from lvmrs.data import Dataset, load
 from lvmrs.errors import DataError, InvalidArgumentError
+from lvmrs.runs import Selection
 from lvmrs.sampling import Model
 from lvmrs.smooth import SmoothedClassifier
 
@@ -71,7 +71,10 @@ def _on(model: Model, device: str) -> Model:
     return model.to(_device(device))
 
 
-def check_selection(dataset: Dataset, indices: Sequence[int]) -> None:
-    """Refuse an empty selection."""
-    if not len(indices):
-        raise DataError(f"{dataset.name}: no inputs are selected; check --max, --skip and --shard")
+def check_selection(dataset: Dataset, selection: Selection) -> None:
+    """Refuse shards or a selection with nothing in it."""
+    whole = replace(selection, shard=1, shards=1)
+    if not len(whole.indices):
+        raise DataError(f"{dataset.name}: no inputs are selected; check --max and --skip")
+    if selection.shards > len(whole.indices):
+        raise DataError(f"{dataset.name}: {selection.shards} shards for {len(whole.indices)} inputs; take fewer")

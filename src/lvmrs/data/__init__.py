@@ -18,17 +18,19 @@ import numpy as np
 
 from lvmrs._python import called, imported
 from lvmrs.data.arrays import Arrays, cifar10, digits, npz
-from lvmrs.data.base import Dataset
+from lvmrs.data.base import Dataset, taken
 from lvmrs.data.folder import ImageFolder
 from lvmrs.data.hub import HubDataset
 from lvmrs.errors import DataError
 
-__all__ = ["Arrays", "Dataset", "ImageFolder", "load"]
+__all__ = ["Arrays", "Dataset", "ImageFolder", "load", "taken"]
 
 
 def load(name: str, *, split: str = "test", size: int | None = None) -> Dataset:
     """The data set of that name. ``size`` scales and crops images from files to squares of that many pixels."""
     kind, _, rest = name.partition(":")
+    if size is not None and size < 1:
+        raise DataError(f"image size must be a whole number of at least 1, got {size}")
     if kind in _SIZED:
         return _SIZED[kind](name, rest, split, size)
     if size is not None:
@@ -44,6 +46,7 @@ def _python(name: str, rest: str, split: str) -> Dataset:
     if callable(made) and not isinstance(made, Dataset):
         made = called(name, made, split, error=DataError)
     if isinstance(made, Dataset):
+        made.name, made.split = getattr(made, "name", name), getattr(made, "split", split)
         return made
     if isinstance(made, tuple) and len(made) == 2:
         return Arrays(name, split, *(np.asarray(part) for part in made))

@@ -60,6 +60,10 @@ class Arrays(Dataset):
         x = torch.from_numpy(np.array(self.inputs[index], dtype=np.float32))
         return (x / 255 if self.inputs.dtype == np.uint8 else x), int(self.labels[index])
 
+    def largest_label(self) -> int:
+        """The largest label."""
+        return int(self.labels.max())
+
     def fingerprint(self) -> str:
         """A hash of shape, type, values and labels."""
         digest = hashlib.sha256(f"{self.inputs.shape} {self.inputs.dtype}".encode())
@@ -149,7 +153,7 @@ def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None
                     f"and the file holds {held}"
                 )
             inputs, labels = (archive[key] for key in names)
-    except (zipfile.BadZipFile, ValueError, EOFError, AttributeError) as error:
+    except (zipfile.BadZipFile, ValueError, EOFError, AttributeError, TypeError, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{name}: {path} is not an .npz archive of plain arrays: {reason}") from error
     assumed: tuple[str, ...] = ()

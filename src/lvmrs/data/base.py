@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from numbers import Integral
 
+import torch
 from torch import Tensor
 
-__all__ = ["Dataset"]
+from lvmrs.errors import DataError
+
+__all__ = ["Dataset", "taken"]
 
 
 class Dataset(ABC):
@@ -32,6 +36,25 @@ class Dataset(ABC):
     def fingerprint(self) -> str:
         """A hash that changes when the data do."""
 
+    def largest_label(self) -> int | None:
+        """The largest label, where it can be told without reading every input."""
+        return None
+
     def __repr__(self) -> str:
         """One line."""
         return f"<{self.name}, {self.split}: {len(self)} inputs>"
+
+
+def taken(data: Dataset, index: int) -> tuple[Tensor, int]:
+    """One input and its label, refused if it is not a tensor of numbers in [0, 1] with a class number."""
+    x, label = data[index]
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise DataError(f"{data.name}: input {index} is {kind}; expected a floating-point tensor in [0, 1]")
+    if not (torch.isfinite(x).all() and float(x.min()) >= 0 and float(x.max()) <= 1):
+        raise DataError(f"{data.name}: input {index} has values outside [0, 1]; scale it, as sigma is in these units")
+    if isinstance(label, Tensor) and label.numel() == 1:
+        label = label.item()
+    if not isinstance(label, Integral) or label < 0:
+        raise DataError(f"{data.name}: input {index} has label {label!r}; expected a class number from 0")
+    return x, int(label)

@@ -15,6 +15,8 @@ from lvmrs.errors import DataError
 
 __all__ = ["ImageFolder", "pixels"]
 
+_GREY, _COLOURED = ("1", "L"), ("RGB", "RGBA", "P", "PA", "LA", "CMYK", "YCbCr", "HSV", "LAB")
+
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"}
 
 
@@ -30,7 +32,7 @@ class ImageFolder(Dataset):
             raise DataError(f"{name}: {rest or 'the path'} is not a folder; write imagefolder:PATH")
         self.name, self.split, self.size = name, split, size
         self.root = path / split if (path / split).is_dir() else path
-        folders = sorted(entry.name for entry in self.root.iterdir() if entry.is_dir())
+        folders = sorted(entry.name for entry in self.root.iterdir() if entry.is_dir() and _has_images(entry))
         numbered = bool(folders) and all(folder.isdecimal() for folder in folders)
         label_of = {folder: int(folder) if numbered else k for k, folder in enumerate(folders)}
         self.files = [
@@ -43,6 +45,7 @@ class ImageFolder(Dataset):
             raise DataError(f"{name}: no images in the folders of {self.root}; expected {self.root}/CLASS/IMAGE.png")
         self.classes = None if numbered else tuple(folders)
         self.assumed = ("folder names are the class numbers",) if numbered else ()
+        self.grey = all(self._mode(file) in _GREY for file, _ in self.files[:20])
 
     def __len__(self) -> int:
         """How many inputs."""
@@ -54,9 +57,20 @@ class ImageFolder(Dataset):
         image = optional("PIL.Image", extra="images", error=DataError)
         try:
             with image.open(file) as opened:
-                return pixels(opened, self.size), label
-        except OSError as error:
+                return pixels(opened, self.size, grey=self.grey), label
+        except (OSError, DataError) as error:
             raise DataError(f"{self.name}: {file} cannot be read as an image: {error}") from error
+
+    def _mode(self, file: Path) -> str:
+        try:
+            with optional("PIL.Image", extra="images", error=DataError).open(file) as opened:
+                return str(opened.mode)
+        except OSError:  # said when the image is asked for
+            return ""
+
+    def largest_label(self) -> int:
+        """The largest label."""
+        return max(label for _, label in self.files)
 
     def fingerprint(self) -> str:
         """A hash of the files' names, labels, sizes and the size asked for."""
@@ -66,9 +80,20 @@ class ImageFolder(Dataset):
         return digest.hexdigest()
 
 
-def pixels(image: "PIL.Image.Image", size: int | None) -> Tensor:  # type: ignore[name-defined]  # noqa: F821, UP037
-    """Channels × height × width in [0, 1]; with a size, the shorter side is scaled to it and the middle cut out."""
-    image = image.convert("L" if image.mode in ("1", "L") else "RGB")
+def _has_images(folder: Path) -> bool:
+    return not folder.name.startswith(".") and any(file.suffix.lower() in _SUFFIXES for file in folder.iterdir())
+
+
+def pixels(image: "PIL.Image.Image", size: int | None, *, grey: bool) -> Tensor:  # type: ignore[name-defined]  # noqa: F821, UP037
+    """Channels × height × width in [0, 1]; with a size, the shorter side is scaled to it and the middle cut out.
+
+    All images of a data set have the same channels: three, unless it is ``grey``.
+    """
+    if image.mode not in (*_GREY, *_COLOURED):
+        raise DataError(f"its pixels are of kind {image.mode}, not of 8 bits; convert it")
+    if grey and image.mode not in _GREY:
+        raise DataError("it is coloured, and the first images of the data set are grey; make them all of one kind")
+    image = image.convert("L" if grey else "RGB")
     if size is not None:
         scale = size / min(image.size)
         width, height = (max(size, round(side * scale)) for side in image.size)

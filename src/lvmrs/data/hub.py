@@ -31,6 +31,7 @@ class HubDataset(Dataset):
             raise DataError(f"{name}: no image column or no class-label column among {', '.join(features)}")
         self.image, self.label = images[0], labels[0]
         self.classes = tuple(features[self.label].names)
+        self.grey = all(self.rows[k][self.image].mode in ("1", "L") for k in range(min(20, len(self.rows))))
         self.assumed = (f"images in column {self.image!r}, labels in column {self.label!r}",)
 
     def __len__(self) -> int:
@@ -40,7 +41,10 @@ class HubDataset(Dataset):
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         """One input and its label."""
         row = self.rows[index]
-        return pixels(row[self.image], self.size), int(row[self.label])
+        try:
+            return pixels(row[self.image], self.size, grey=self.grey), int(row[self.label])
+        except DataError as error:
+            raise DataError(f"{self.name}: image {index}: {error}") from error
 
     def fingerprint(self) -> str:
         """The library's own fingerprint, and the size asked for."""

@@ -31,10 +31,12 @@ def transformers(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
     library = optional("transformers", extra="hf", error=ModelError)
     library.utils.logging.disable_progress_bar()
     try:
-        model = library.AutoModelForImageClassification.from_pretrained(rest)
+        model, loading = library.AutoModelForImageClassification.from_pretrained(rest, output_loading_info=True)
         settings, _ = library.image_processing_utils.ImageProcessingMixin.get_image_processor_dict(rest)
     except (OSError, ValueError) as error:
         raise ModelError(f"{name}: cannot be loaded: {str(error).partition(chr(10))[0]}") from error
+    if missing := sorted(loading["missing_keys"]):
+        raise ModelError(f"{name}: weights are missing ({missing[0]} and so on), it is no trained image classifier")
     return _behind_processor(name, _Logits(model), model.config, settings)
 
 
@@ -49,7 +51,7 @@ def _behind_processor(
     mean, std = [0.0] * channels, [1.0] * channels
     if settings.get("do_normalize", True):
         mean, std = _values(settings, "image_mean", name, channels), _values(settings, "image_std", name, channels)
-    size = _size(settings)
+    size = _size(settings) if settings.get("do_resize", True) else None
     mean, std = [value / scale for value in mean], [value / scale for value in std]
     assumed = [_normalisation(mean, std, "its image processor")]
     if size:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from lvmrs._python import called, imported
+from lvmrs._python import called, imported, source_hash
 from lvmrs.errors import ModelError
 from lvmrs.models import hub, programs
 from lvmrs.models.preprocessing import Preprocessed
@@ -27,6 +27,8 @@ class Loaded:
     name: str
     fingerprint: str
     """A hash of its weights."""
+    code: str | None
+    """A hash of the file of Python code that makes it, if there is one."""
     assumed: tuple[str, ...]
     """What was taken from what it ships with, or guessed, in words."""
 
@@ -46,8 +48,8 @@ def load(
         raise ModelError(f"{name}: a name is missing after the colon, as in {kind}:NAME")
     model, assumed = _KINDS[kind](name, rest)
     if weights is not None:
-        if not isinstance(model, nn.Module) or kind in _FILES:
-            raise ModelError(f"{name}: weights cannot be put into it; leave --weights out")
+        if not isinstance(model, nn.Module) or kind != "python":
+            raise ModelError(f"{name}: weights can be put into modules made by python: only; leave --weights out")
         load_weights(model, Path(weights).expanduser())
     fingerprint = digest_of_file(Path(rest).expanduser()) if kind in _FILES else _digest(model)
     if (mean is None) != (std is None):
@@ -59,7 +61,8 @@ def load(
         assumed = (*assumed, f"normalised with mean {_text(mean)} and std {_text(std)}, as given")
     elif not isinstance(model, Preprocessed):
         assumed = (*assumed, "it takes pixels in [0, 1] as they are")
-    return Loaded(model, name, fingerprint, assumed)
+    code = source_hash(rest) if kind == "python" else None
+    return Loaded(model, name, fingerprint, code, assumed)
 
 
 def _text(values: Sequence[float]) -> str:

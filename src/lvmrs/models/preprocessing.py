@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, ModelError
 
 __all__ = ["Preprocessed"]
 
@@ -47,6 +47,11 @@ class Preprocessed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The model's answer to pixels in [0, 1]."""
+        if x.shape[1:-2] != self.mean.shape[:1]:  # one channel would be copied to all without a word
+            raise ModelError(
+                f"the inputs have {x.shape[1] if x.dim() > 3 else 1} channels and the model's normalisation has "
+                f"{len(self.mean)}; give inputs of that many channels"
+            )
         if self.size is not None and x.shape[-2:] != self.size:
             x = functional.interpolate(x, size=self.size, mode="bilinear", antialias=True)
         return self.model((x - self.mean) / self.std)

@@ -16,6 +16,7 @@ from lvmrs.errors import ModelError
 
 __all__ = ["digest_of_file", "digest_of_module", "load_weights", "read_weights"]
 
+_COUNT = "num_batches_tracked"
 # Under which keys checkpoints keep their weights, next to "arch", "epoch" and the like.
 _INSIDE = ("state_dict", "model_state_dict", "model", "net")
 
@@ -54,10 +55,11 @@ def load_weights(module: nn.Module, path: Path) -> None:
     """Put the weights of a file into a module, all of them; keys may begin with what DataParallel puts before them."""
     given = read_weights(path)
     wanted = module.state_dict()
-    if set(given) != set(wanted):
-        stripped = {key.replace("module.", ""): value for key, value in given.items()}
-        given = stripped if len(stripped) == len(given) and set(stripped) == set(wanted) else given
-    problems = [f"{key} is missing" for key in wanted if key not in given]
+    stripped = {_plain(key): value for key, value in given.items()}
+    if len(set(stripped) & set(wanted)) > len(set(given) & set(wanted)):
+        given = stripped
+    # Checkpoints from before torch 0.4.1 do not count batches, which nothing in eval mode depends on.
+    problems = [f"{key} is missing" for key in wanted if key not in given and not key.endswith(_COUNT)]
     problems += [f"{key} is not in the model" for key in given if key not in wanted]
     problems += [
         f"{key} is {tuple(given[key].shape)} and should be {tuple(wanted[key].shape)}"
@@ -67,7 +69,12 @@ def load_weights(module: nn.Module, path: Path) -> None:
     if problems:
         more = f", and {len(problems) - 3} more" if len(problems) > 3 else ""
         raise ModelError(f"weights: {path} does not fit the model: {'; '.join(problems[:3])}{more}")
-    module.load_state_dict(given)
+    module.load_state_dict(given, strict=False)
+
+
+def _plain(key: str) -> str:
+    """Without what DataParallel and torch.compile put into names."""
+    return ".".join(part for part in key.split(".") if part not in ("module", "_orig_mod"))
 
 
 def digest_of_file(path: Path) -> str:

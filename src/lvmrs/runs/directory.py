@@ -85,7 +85,7 @@ class Run:
             return self.file.read_text(encoding="utf-8")
         except FileNotFoundError:
             return ""
-        except UnicodeDecodeError as error:
+        except (UnicodeDecodeError, OSError) as error:
             raise RunError(f"{self.file} is damaged: {error}") from error
 
     def _check(self, rows: list[Row]) -> None:
@@ -117,6 +117,8 @@ class RunWriter:
         A resumed run keeps its batch size, and so its manifest as it is.
         """
         path = Path(directory).expanduser()
+        if path == Path():
+            raise RunError("--out must name a directory of its own for the run")
         try:
             path.mkdir(parents=True, exist_ok=True)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)

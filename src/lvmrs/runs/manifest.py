@@ -14,6 +14,7 @@ from lvmrs.errors import InvalidArgumentError, RunError
 __all__ = ["FORMAT", "Manifest", "Selection"]
 
 FORMAT = 1
+_NEEDED = ("model", "method", "sigma", "alpha", "n0", "n", "split")
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,9 @@ class Manifest:
                 f"{file} has format {found!r}, and this version of lvmrs reads format {FORMAT}; read it with the "
                 "version that wrote it"
             )
+        lacking = [name for name in _NEEDED if name not in stored.get("settings", {})]
+        if lacking:
+            raise RunError(f"{file} is damaged: its settings have no {lacking[0]}")
         try:
             return cls(**{**stored, "selection": Selection(**stored["selection"])})
         except (TypeError, KeyError, InvalidArgumentError) as error:

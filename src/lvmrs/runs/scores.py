@@ -61,8 +61,9 @@ class ScoresWriter:
 
     def close(self) -> None:
         """Give the files back."""
-        for file in self.files.values():
-            file.close()
+        with disk_errors(self.directory):
+            for file in self.files.values():
+                file.close()
 
     def _opened(self, stage: Stage, array: NDArray[Any]) -> BinaryIO:
         if stage not in self.files:
