@@ -201,3 +201,66 @@ def test_bad_data_get_one_clear_sentence(tmp_path: Path) -> None:
         data.load("digits", split="val")
     with pytest.raises(DataError, match="a size can be asked for with imagefolder and hf only"):
         data.load("digits", size=4)
+
+
+def test_all_images_of_a_folder_have_the_same_channels(tmp_path: Path) -> None:
+    images(tmp_path, ("a", "b"))
+    Image.new("L", (10, 6), 51).save(tmp_path / "b" / "grey.png")
+    mixed = data.load(f"imagefolder:{tmp_path}")
+    assert {mixed[i][0].shape[0] for i in range(len(mixed))} == {3}  # one channel would share its noise among three
+    for name in ("a.png", "b.png"):
+        Image.new("L", (10, 6), 51).save(tmp_path / "a" / name)
+        Image.new("L", (10, 6), 51).save(tmp_path / "b" / name)
+    Image.new("L", (10, 6), 51).save(tmp_path / "b" / "grey.png")
+    assert data.load(f"imagefolder:{tmp_path}")[0][0].shape == (1, 6, 10)
+
+
+def test_hidden_and_empty_folders_are_no_classes(tmp_path: Path) -> None:
+    images(tmp_path, ("2", "10"))
+    for name in (".ipynb_checkpoints", "readme"):
+        (tmp_path / name).mkdir()
+    found = data.load(f"imagefolder:{tmp_path}")
+    assert [found[i][1] for i in range(4)] == [2, 2, 10, 10]
+    assert found.largest_label() == 10
+
+
+def test_images_of_more_than_8_bits_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8) * 1000).save(tmp_path / "a" / "x.png")
+    with pytest.raises(DataError, match=r"x\.png cannot be read as an image: its pixels are of kind I;16"):
+        data.load(f"imagefolder:{tmp_path}")[0]
+
+
+class Own(data.Dataset):
+    """A data set of somebody else."""
+
+    name, split = "own", "test"
+
+    def __init__(self, x: Any, label: Any) -> None:
+        self.x, self.label = x, label
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Any:
+        return self.x, self.label
+
+    def fingerprint(self) -> str:
+        return "own"
+
+
+def test_inputs_of_ones_own_data_are_checked() -> None:
+    x, label = data.taken(Own(torch.full((3,), 0.5), torch.tensor(1)), 0)
+    assert (x.shape, label) == ((3,), 1)
+    assert type(label) is int
+    for bad, sentence in (
+        (Own(torch.full((3,), 5.0), 1), "input 0 has values outside [0, 1]"),
+        (Own(torch.full((3,), float("nan")), 1), "input 0 has values outside [0, 1]"),
+        (Own(np.zeros(3), 1), "input 0 is ndarray; expected a floating-point tensor"),
+        (Own(torch.zeros(3, dtype=torch.uint8), 1), "input 0 is torch.uint8"),
+        (Own(torch.zeros(3), "cat"), "input 0 has label 'cat'"),
+        (Own(torch.zeros(3), -1), "input 0 has label -1"),
+    ):
+        with pytest.raises(DataError) as caught:
+            data.taken(bad, 0)
+        assert sentence in str(caught.value)

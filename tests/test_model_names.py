@@ -20,7 +20,7 @@ from lvmrs import SmoothedClassifier, models
 from lvmrs.errors import LvmrsError, ModelError
 from lvmrs.models import Preprocessed
 from lvmrs.models.programs import InParts
-from lvmrs.models.weights import digest_of_module, read_weights
+from lvmrs.models.weights import digest_of_module, load_weights, read_weights
 
 X = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 NAME = "python:lvmrs.demo:network"
@@ -276,3 +276,45 @@ def test_models_that_cannot_be_loaded_get_one_clear_sentence(tmp_path: Path) -> 
         with pytest.raises(ModelError) as caught_weights:
             models.load(NAME, weights=tmp_path / weights)
         assert sentence in str(caught_weights.value)
+
+
+def test_old_and_wrapped_checkpoints_fit(tmp_path: Path) -> None:
+    module = nn.ModuleDict({"submodule": nn.BatchNorm1d(3), "last": nn.Linear(3, 2)})
+    state = module.state_dict()
+    old = {f"module.{key}": value for key, value in state.items() if not key.endswith("num_batches_tracked")}
+    compiled = {f"_orig_mod.{key}": value for key, value in state.items()}
+    for name, stored in (("old", old), ("compiled", compiled)):
+        torch.save(stored, tmp_path / name)
+        fresh = nn.ModuleDict({"submodule": nn.BatchNorm1d(3), "last": nn.Linear(3, 2)})
+        load_weights(fresh, tmp_path / name)
+        assert digest_of_module(fresh) == digest_of_module(module)
+    old.pop("module.last.bias")
+    torch.save(old, tmp_path / "short")
+    with pytest.raises(ModelError, match=r"does not fit the model: last\.bias is missing$"):
+        load_weights(fresh, tmp_path / "short")
+
+
+def test_channels_must_be_those_of_the_normalisation() -> None:
+    model = Preprocessed(nn.Flatten(), [0.5] * 3, [0.5] * 3)
+    assert model(torch.rand(2, 3, 4, 4)).shape == (2, 48)
+    with pytest.raises(ModelError, match="the inputs have 1 channels and the model's normalisation has 3"):
+        model(torch.rand(2, 1, 4, 4))
+
+
+def test_a_network_without_its_classifier_is_refused(tmp_path: Path) -> None:
+    save_classifier(tmp_path)
+    state = safetensors.torch.load_file(tmp_path / "model.safetensors")
+    kept = {key: value for key, value in state.items() if not key.startswith("classifier")}
+    safetensors.torch.save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"weights are missing .* it is no trained image classifier"):
+        models.load(f"hf:{tmp_path}")
+
+
+def test_the_code_of_a_model_has_a_hash(tmp_path: Path) -> None:
+    file = tmp_path / "mine_with_code.py"
+    hashes = []
+    for text in ("import torch\nnet = torch.nn.Flatten()\n", "import torch\nnet = torch.nn.Flatten(2)\n"):
+        file.write_text(text)
+        hashes.append(models.load(f"python:{file}:net").code)
+    assert None not in hashes
+    assert hashes[0] != hashes[1]

@@ -123,6 +123,10 @@ def test_recertify_and_merge(lvmrs: Command) -> None:
     assert out.startswith("b: 6 inputs, certified accuracy ")
     assert runs.Run("b").manifest.settings["method"] == {"planner": "Cohen"}
     assert {row.bound for row in runs.Run("b").rows()} == {"clopper_pearson"}
+    lvmrs("recertify b --out d")  # has no scores
+    lvmrs("certify DIGITS QUICK --out e --keep-scores --method cohen")
+    lvmrs("recertify e --out f --alpha 0.01")
+    assert runs.Run("f").manifest.settings["method"] == {"planner": "Cohen"}  # as the run did
     lvmrs("recertify a --out c --bound bernstein --map softmax")
     assert {(row.bound, row.map) for row in runs.Run("c").rows()} == {("bernstein", "softmax")}
     for k in (1, 2):

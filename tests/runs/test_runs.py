@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from lvmrs import analysis, work
-from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
+from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, RunError
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
-from tests.runs.helpers import INPUTS, fill, in_child, lines, manifest_of
+from lvmrs.smooth import SmoothedClassifier
+from tests.models import RowByRow
+from tests.runs.helpers import DATA, INPUTS, fill, in_child, lines, manifest_of
 
 
 def test_a_run_is_a_manifest_and_rows(tmp_path: Path) -> None:
@@ -295,3 +298,42 @@ def test_shards_cover_everything_once() -> None:
         assert sorted(index for part in parts for index in part) == list(range(0, 17, 2))
     with pytest.raises(InvalidArgumentError, match="shard 4 of 3 does not exist"):
         Selection(10, shard=4, shards=3)
+
+
+def test_a_full_disk_while_keeping_scores(tmp_path: Path) -> None:
+    whole = fill(tmp_path / "whole", keep=True)
+
+    def limited() -> None:
+        size = (whole.directory / "scores-certification.npy").stat().st_size // 2
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        with pytest.raises(RunError, match="cannot be written to"):
+            fill(tmp_path / "a", keep=True)
+
+    assert in_child(limited) == 0
+    assert lines(fill(tmp_path / "a", keep=True, resume=True)) == lines(whole)
+
+
+def test_recertifying_again_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    source = fill(tmp_path / "a", keep=True)
+    made = work.recertify(source, tmp_path / "b", Cohen())
+    expected = lines(made)
+    made.file.write_bytes(made.file.read_bytes()[:-400])
+    assert lines(work.recertify(source, tmp_path / "b", Cohen())) == expected
+    with pytest.raises(RunError, match="was begun with other settings"):
+        work.recertify(source, tmp_path / "b", LVM())
+
+
+def test_a_model_that_fails_on_one_input_names_it(tmp_path: Path) -> None:
+    good = RowByRow()
+
+    def fails(x: Tensor) -> Tensor:
+        if len(x) == 64 and x[0, 0] > 0.9:
+            raise ValueError("no such day\nin the calendar")
+        return good(x)
+
+    manifest = manifest_of(LVM(), Selection(INPUTS))
+    with (
+        RunWriter.begin(tmp_path / "a", manifest) as writer,
+        pytest.raises(ModelError, match=r"input \d+: the model fails with ValueError: no such day$"),
+    ):
+        work.certify(writer, SmoothedClassifier(fails, 0.5, 3.0), DATA, LVM())
