@@ -26,7 +26,16 @@ def synthetic(path: Path, count: int, seed: int = 0, *, certified: bool = True, 
     """A run with made-up rows: nothing is proved here, only shown."""
     rng = np.random.default_rng(seed)
     manifest = Manifest(
-        {"model": "m", "method": {"planner": "LVM"}, "sigma": 0.5, "alpha": 0.001, "n0": 100, "n": 1000, **settings},
+        {
+            "model": "m",
+            "method": {"planner": "LVM"},
+            "sigma": 0.5,
+            "alpha": 0.001,
+            "n0": 100,
+            "n": 1000,
+            "split": "test",
+            **settings,
+        },
         Selection(count),
         None,
         about={"data": None, "classes": CLASSES},
