@@ -7,7 +7,11 @@ import math
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +170,7 @@ def recertify(
     n0: int | None = None,
     n: int | None = None,
     command: str = "",
+    processes: int = 1,
     on_row: OnRow = lambda row: None,
 ) -> Run:
     """A new run from the kept scores of another, with no network.
@@ -181,27 +186,39 @@ def recertify(
     settings = {**old.settings, "alpha": terms.alpha, "n0": n0, "n": terms.n, "method": description(planner)}
     origin = {"scores_of": str(source.directory), **_names(old)}
     manifest = Manifest(settings, old.selection, old.batch, about=about(command, **origin))
-    selection, certification = (read_scores(source.directory, stage) for stage in ("selection", "certification"))
-    indices = old.selection.indices
+    for stage in ("selection", "certification"):
+        read_scores(source.directory, stage)  # refuses a run without them, before a directory is made
     with RunWriter.begin(out, manifest, resume=True) as writer:  # made of the same scores, so what is there is right
-        for old_row in source.rows():
-            if old_row.idx in writer.done:
-                continue
-            position = indices.index(old_row.idx)
-            start = time.perf_counter()
-            certificate = plan_and_prove(
-                planner,
-                terms,
-                _batches(selection[position, :n0]),
-                _batches(certification[position, : terms.n]),
-                n0=n0,
-                seed=settings["seed"],
-                index=old_row.idx,
-            )
-            row = Row.of(old_row.idx, old_row.label, certificate, time.perf_counter() - start)
-            writer.append(row)
-            on_row(row)
+        waiting = [row for row in source.rows() if row.idx not in writer.done]
+        task = partial(_recertified, source.directory, old.selection.indices, planner, terms, n0, settings["seed"])
+        with _workers(processes) as each:
+            for row in each(task, waiting):
+                writer.append(row)
+                on_row(row)
         return writer.run
+
+
+@contextmanager
+def _workers(processes: int) -> Iterator[Callable[..., Iterator[Row]]]:
+    """A way to do a task for each row, in order: here, or in processes of their own."""
+    if processes <= 1:
+        yield map
+        return
+    # Not forked: torch's threads do not survive that.
+    with ProcessPoolExecutor(processes, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        yield pool.map
+
+
+def _recertified(
+    directory: Path, indices: Sequence[int], planner: Planner, terms: Terms, n0: int, seed: int, old: Row
+) -> Row:
+    position = indices.index(old.idx)
+    selection, certification = (read_scores(directory, stage)[position] for stage in ("selection", "certification"))
+    start = time.perf_counter()
+    certificate = plan_and_prove(
+        planner, terms, _batches(selection[:n0]), _batches(certification[: terms.n]), n0=n0, seed=seed, index=old.idx
+    )
+    return Row.of(old.idx, old.label, certificate, time.perf_counter() - start)
 
 
 def _names(manifest: Manifest) -> dict[str, Any]:

@@ -236,6 +236,8 @@ def test_recertifying_equals_certifying(tmp_path: Path) -> None:
     for name, planner in (("lvm", LVM()), ("cohen", Cohen()), ("paper", Paper()), ("ramp", Lipschitz("ramp"))):
         again = work.recertify(source, tmp_path / name, planner)
         assert lines(again) == lines(fill(tmp_path / f"{name}-fresh", planner=planner))
+    spread = work.recertify(source, tmp_path / "spread", LVM(), processes=2)
+    assert lines(spread) == lines(source)
     risky = work.recertify(source, tmp_path / "risky", LVM(), alpha=0.2)
     assert lines(risky) == lines(fill(tmp_path / "risky-fresh", alpha=0.2))
     fewer = work.recertify(source, tmp_path / "fewer", LVM(), n0=20, n=100)

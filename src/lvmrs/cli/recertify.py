@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -14,6 +15,9 @@ from lvmrs.cli.words import command_line
 from lvmrs.runs import Run
 
 __all__ = ["merge", "recertify"]
+
+# Inputs from which starting processes takes less time than they save.
+_WORTH_PROCESSES = 100
 
 
 def recertify(
@@ -49,9 +53,12 @@ def recertify(
         planner = methods.described(source.manifest.settings["method"])
     else:
         planner = methods.planner(method or "lvm", **choices)
+    processes = (os.cpu_count() or 1) if len(source.rows()) >= _WORTH_PROCESSES else 1
     samples = source.manifest.settings["n0"] + source.manifest.settings["n"]
     with watching(len(source.rows()), samples) as show:
-        made = work.recertify(source, out, planner, alpha=alpha, n0=n0, n=n, command=command_line(), on_row=show)
+        made = work.recertify(
+            source, out, planner, alpha=alpha, n0=n0, n=n, command=command_line(), processes=processes, on_row=show
+        )
     summary(made, as_json=as_json)
 
 
