@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, first_line
 
 __all__ = [
     "Floats",
@@ -155,7 +155,7 @@ def device(value: str | torch.device) -> torch.device | None:
         chosen = torch.device(value)
         torch.empty(0, device=chosen)
     except (RuntimeError, TypeError, AssertionError) as error:  # torch without CUDA asserts
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise InvalidArgumentError(
             f"device {value!r} cannot be used here ({reason}); give auto, cpu or cuda"
         ) from error

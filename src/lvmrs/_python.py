@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lvmrs.errors import LvmrsError
+from lvmrs.errors import LvmrsError, first_line
 
 __all__ = ["called", "imported", "source_hash"]
 
@@ -21,7 +21,7 @@ def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
     try:
         loaded = _from_file(Path(module)) if module.endswith(".py") else _from_module(module)
     except Exception as failure:  # whatever the user's code raises
-        reason = str(failure).partition("\n")[0]
+        reason = first_line(failure)
         raise error(f"{name}: {module} cannot be imported ({type(failure).__name__}: {reason})") from failure
     if not hasattr(loaded, attribute):
         raise error(f"{name}: there is no {attribute} in {module}")
@@ -33,7 +33,7 @@ def called(name: str, function: Callable[..., Any], *arguments: object, error: t
     try:
         return function(*arguments)
     except Exception as failure:
-        reason = str(failure).partition("\n")[0]
+        reason = first_line(failure)
         raise error(f"{name}: the function failed with {type(failure).__name__}: {reason}") from failure
 
 

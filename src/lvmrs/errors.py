@@ -1,6 +1,6 @@
 """The exceptions of lvmrs: one small tree, so that ``except LvmrsError`` catches all of ours and nothing else."""
 
-__all__ = ["DataError", "InvalidArgumentError", "LvmrsError", "ModelError", "ProofError", "RunError"]
+__all__ = ["DataError", "InvalidArgumentError", "LvmrsError", "ModelError", "ProofError", "RunError", "first_line"]
 
 
 class LvmrsError(Exception):
@@ -25,3 +25,8 @@ class RunError(LvmrsError):
 
 class ProofError(LvmrsError, ValueError):
     """The prover refuses a plan or its scores, since no certificate could be trusted; the message says why."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, in one line."""
+    return str(error).partition("\n")[0]

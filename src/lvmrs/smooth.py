@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from lvmrs import _checks
-from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError
+from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, first_line
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.fixed import Fixed, calibrated
@@ -218,7 +218,7 @@ class SmoothedClassifier:
         except LvmrsError:
             raise
         except Exception as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise ModelError(
                 f"the model fails on a batch of shape {tuple(inputs.shape)} ({x.dtype}): {reason}"
             ) from error

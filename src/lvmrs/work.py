@@ -22,7 +22,7 @@ from torch import Tensor
 
 from lvmrs import _checks, simplex
 from lvmrs.data import Dataset, taken
-from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, RunError
+from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, RunError, first_line
 from lvmrs.methods import description
 from lvmrs.models import Loaded, Preprocessed
 from lvmrs.plan import Terms
@@ -149,7 +149,7 @@ def _certificate(
     except LvmrsError:
         raise
     except Exception as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise ModelError(f"input {index}: the model fails with {type(error).__name__}: {reason}") from error
 
 

@@ -120,19 +120,19 @@ def differences(first: Results, second: Results) -> list[str]:
     common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
     if not np.array_equal(first.label[at_first], second.label[at_second]):
         found.append("the labels of the same inputs differ: these are other data, or another order")
-    elif _both("data", first, second, differ=True):
+    elif _differ("data", first, second):
         found.append("the hashes of their data differ: other data, or another split or size")
     if len(common) < max(len(first), len(second)):
         found.append(
             f"the subsets differ: {len(first)} and {len(second)} inputs, {len(common)} in common; those are compared"
         )
     for name, title in (("alpha", "risks α"), ("sigma", "noises σ"), ("n", "numbers of samples n")):
-        if _both(name, first, second, differ=True):
+        if _differ(name, first, second):
             found.append(f"the {title} differ: {first.settings[name]:g} and {second.settings[name]:g}")
     found += [f"{run.name} is not finished: {run.missing} inputs are missing" for run in (first, second) if run.missing]
     return found
 
 
-def _both(name: str, first: Results, second: Results, *, differ: bool) -> bool:
-    known = first.settings.get(name) is not None and second.settings.get(name) is not None
-    return known and (first.settings[name] != second.settings[name]) == differ
+def _differ(name: str, first: Results, second: Results) -> bool:
+    one, other = first.settings.get(name), second.settings.get(name)
+    return one is not None and other is not None and one != other

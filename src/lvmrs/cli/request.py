@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from lvmrs import models
+from lvmrs import _checks, models
 from lvmrs.cli.words import numbers, tell
 from lvmrs.data import Dataset, load
 from lvmrs.errors import DataError, InvalidArgumentError
@@ -67,8 +67,7 @@ def _device(name: str) -> str:
 def _on(model: Model, device: str) -> Model:
     if not isinstance(model, nn.Module):
         return model
-    SmoothedClassifier(model, 1.0, device=_device(device))  # refuses a device that cannot be used, in one sentence
-    return model.to(_device(device))
+    return model.to(_checks.device(_device(device)))
 
 
 def check_selection(dataset: Dataset, selection: Selection) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lvmrs._extras import optional
 from lvmrs.data.base import Dataset
-from lvmrs.errors import DataError
+from lvmrs.errors import DataError, first_line
 
 __all__ = ["Arrays", "cifar10", "digits", "npz"]
 
@@ -154,7 +154,7 @@ def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None
                 )
             inputs, labels = (archive[key] for key in names)
     except (zipfile.BadZipFile, ValueError, EOFError, AttributeError, TypeError, OSError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise DataError(f"{name}: {path} is not an .npz archive of plain arrays: {reason}") from error
     assumed: tuple[str, ...] = ()
     if inputs.ndim == 4 and inputs.shape[-1] in (1, 3) and inputs.shape[1] not in (1, 3):

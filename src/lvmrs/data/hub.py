@@ -10,7 +10,7 @@ from torch import Tensor
 from lvmrs._extras import optional
 from lvmrs.data.base import Dataset
 from lvmrs.data.folder import pixels
-from lvmrs.errors import DataError
+from lvmrs.errors import DataError, first_line
 
 __all__ = ["HubDataset"]
 
@@ -57,7 +57,7 @@ def _rows(datasets: Any, name: str, rest: str, split: str) -> Any:
     try:
         rows = datasets.load_from_disk(str(path)) if saved else datasets.load_dataset(rest, split=split)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise DataError(f"{name}: the data set cannot be loaded: {reason}") from error
     if isinstance(rows, dict):
         if split not in rows:

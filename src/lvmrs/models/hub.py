@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lvmrs._extras import optional
-from lvmrs.errors import ModelError
+from lvmrs.errors import ModelError, first_line
 from lvmrs.models.preprocessing import Preprocessed
 
 __all__ = ["timm", "torchvision", "transformers"]
@@ -34,7 +34,7 @@ def transformers(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
         model, loading = library.AutoModelForImageClassification.from_pretrained(rest, output_loading_info=True)
         settings, _ = library.image_processing_utils.ImageProcessingMixin.get_image_processor_dict(rest)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{name}: cannot be loaded: {str(error).partition(chr(10))[0]}") from error
+        raise ModelError(f"{name}: cannot be loaded: {first_line(error)}") from error
     if missing := sorted(loading["missing_keys"]):
         raise ModelError(f"{name}: weights are missing ({missing[0]} and so on), it is no trained image classifier")
     return _behind_processor(name, _Logits(model), model.config, settings)
@@ -88,7 +88,7 @@ def timm(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
     try:
         model = library.create_model(rest, pretrained=True)
     except (OSError, RuntimeError, ValueError) as error:
-        raise ModelError(f"{name}: cannot be loaded: {str(error).partition(chr(10))[0]}") from error
+        raise ModelError(f"{name}: cannot be loaded: {first_line(error)}") from error
     config = library.data.resolve_model_data_config(model)
     mean, std = list(config["mean"]), list(config["std"])
     return Preprocessed(model, mean, std), (_normalisation(mean, std, "timm's data configuration"),)
@@ -101,7 +101,7 @@ def torchvision(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
         weights = library.models.get_model_weights(rest).DEFAULT
         model = library.models.get_model(rest, weights=weights)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{name}: cannot be loaded: {str(error).partition(chr(10))[0]}") from error
+        raise ModelError(f"{name}: cannot be loaded: {first_line(error)}") from error
     preset = weights.transforms()
     mean, std = list(preset.mean), list(preset.std)
     return Preprocessed(model, mean, std), (_normalisation(mean, std, "the transforms of its weights"),)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lvmrs._extras import optional
-from lvmrs.errors import ModelError
+from lvmrs.errors import ModelError, first_line
 
 __all__ = ["InParts", "exported", "onnx"]
 
@@ -54,7 +54,7 @@ def onnx(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
     try:
         session = runtime.InferenceSession(str(path), options, providers=runtime.get_available_providers())
     except Exception as error:  # onnxruntime's exceptions have no common base of their own
-        raise ModelError(f"{name}: not a model that onnxruntime can run: {str(error).partition(chr(10))[0]}") from error
+        raise ModelError(f"{name}: not a model that onnxruntime can run: {first_line(error)}") from error
     inputs, outputs = session.get_inputs(), session.get_outputs()
     if len(inputs) != 1:
         held = ", ".join(value.name for value in inputs)
@@ -88,7 +88,7 @@ def exported(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
     try:
         program = torch.export.load(path)
     except Exception as error:  # torch raises whatever its archive reader meets
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise ModelError(f"{name}: not a program saved by torch.export.save: {reason}") from error
     taken = program.graph_signature.user_inputs
     if len(taken) != 1:

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from lvmrs.errors import ModelError
+from lvmrs.errors import ModelError, first_line
 
 __all__ = ["digest_of_file", "digest_of_module", "load_weights", "read_weights"]
 
@@ -30,7 +30,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             return safetensors.torch.load_file(path)
         stored = torch.load(path, map_location="cpu", weights_only=True)
     except (safetensors.SafetensorError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise ModelError(f"weights: {path} cannot be read: {str(error).partition(chr(10))[0]}") from error
+        raise ModelError(f"weights: {path} cannot be read: {first_line(error)}") from error
     except pickle.UnpicklingError as error:
         raise ModelError(
             f"weights: {path} is refused: it holds more than tensors, which could run code, or is no checkpoint; save "

@@ -116,7 +116,7 @@ function drawSettings() {
 const columns = [
   ["", null], ["index", (input) => input.idx], ["label", (input, row) => (row ? className(row.label) : "")],
   ["prediction", (input, row) => (row ? className(row.predict) : "")],
-  ["radius", (input, row) => (!row ? -2 : row.radius === null ? Infinity : row.radius)],
+  ["radius", (input, row) => (row ? row.radius : -2)],
   ["map", (input, row) => (row ? row.map : "")], ["temperature", (input, row) => (row && row.temperature ? Number(row.temperature) : 0)],
   ["bound", (input, row) => (row ? row.bound : "")],
 ];

@@ -36,7 +36,8 @@ def write_report(
     """Write the page. ``picture`` gives the picture of an input by its index; ``most`` inputs are listed."""
     results = [analysis.results_of(run) for run in runs]
     classes = next((run.manifest.about.get("classes") for run in runs if run.manifest.about.get("classes")), None)
-    every = {row.idx for run in runs for row in run.rows()}
+    rows = [run.rows() for run in runs]
+    every = {row.idx for part in rows for row in part}
     listed = sorted(every)[:most]
     pictured = runs[0].manifest.settings.get("data")  # whose pictures these are
     content = {
@@ -47,8 +48,12 @@ def write_report(
         "unlisted": len(every) - len(listed),
         "cautions": _cautions(results),
         "runs": [
-            _run(run, result, radii, set(listed), confidence, pictured)
-            for run, result in zip(runs, results, strict=True)
+            _run(run, result, radii, confidence)
+            | {
+                "pictured": run.manifest.settings.get("data") == pictured,
+                "rows": {row.idx: _row(row) for row in part if row.idx <= listed[-1]},
+            }
+            for run, result, part in zip(runs, results, rows, strict=True)
         ],
     }
     parts = files("lvmrs.report")
@@ -75,16 +80,13 @@ def _cautions(results: Sequence[Results]) -> list[str]:
     return found
 
 
-def _run(
-    run: Run, result: Results, radii: Sequence[float], listed: set[int], confidence: float, pictured: object
-) -> dict[str, Any]:
+def _run(run: Run, result: Results, radii: Sequence[float], confidence: float) -> dict[str, Any]:
     average = analysis.average_certified_radius(result, confidence=confidence)
     clean = analysis.clean_accuracy(result, confidence=confidence)
     abstains = analysis.abstention(result, confidence=confidence)
     return {
         "name": result.name,
         "settings": _settings(run),
-        "pictured": run.manifest.settings.get("data") == pictured,
         "guarantee": _guarantee(run),
         "inputs": len(result),
         "curve": _curve(result, confidence),
@@ -95,7 +97,6 @@ def _run(
         "clean": _shown(clean),
         "abstains": _shown(abstains),
         "average": [rounded_down(average.value), outward(average.low, average.high)],
-        "rows": {row.idx: _row(row) for row in run.rows() if row.idx in listed},
     }
 
 
@@ -128,13 +129,12 @@ def _words(value: object) -> str:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    finite = math.isfinite(row.radius)
     temperature = None if row.map in ("hardmax", "unknown") else f"{row.temperature:.3g}"
     return {
         "label": row.label,
         "predict": row.predict,
-        "radius": row.radius if finite else None,
-        "shown": rounded_down(row.radius) if finite else "∞",
+        "radius": row.radius,
+        "shown": rounded_down(row.radius),
         "map": row.map,
         "temperature": temperature,
         "bound": row.bound,
@@ -163,8 +163,7 @@ def _guarantee(run: Run) -> str:
 
 def _curve(result: Results, confidence: float) -> list[list[float]]:
     """Radius, certified accuracy and its interval, at so many radii that the steps are seen."""
-    finite = result.radius[result.correct & np.isfinite(result.radius)]
-    grid = np.unique(np.concatenate([[0.0], finite]))
+    grid = np.unique(np.concatenate([[0.0], result.radius[result.correct]]))
     if len(grid) > _POINTS:
         grid = np.linspace(0, grid[-1], _POINTS)
     grid = np.append(grid, 1.03 * (grid[-1] or 1.0))  # beyond the last radius, where nothing is certified
