@@ -23,7 +23,7 @@ from lvmrs.models.programs import InParts
 from lvmrs.models.weights import digest_of_module, load_weights, read_weights
 
 X = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-NAME = "python:lvmrs.demo:network"
+NAME = "python:lvmrs.models.small:small_cnn"
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -246,7 +246,7 @@ def test_models_that_cannot_be_loaded_get_one_clear_sentence(tmp_path: Path) -> 
     torch.save({"a": 3}, tmp_path / "numbers.pth")
     np.save(tmp_path / "array.npy", np.zeros(3))
     cases: dict[str, tuple[dict[str, Any], str]] = {
-        "resnet50": ({}, "no model of that name; it begins with one of python, timm, hf"),
+        "resnet50": ({}, "no model of that name; it begins with one of python, ready, trained, timm, hf"),
         "onnx:": ({}, "a name is missing after the colon"),
         "onnx:/nowhere.onnx": ({}, "/nowhere.onnx does not exist"),
         f"onnx:{tmp_path / 'text'}": ({}, "not a model that onnxruntime can run"),
@@ -259,8 +259,8 @@ def test_models_that_cannot_be_loaded_get_one_clear_sentence(tmp_path: Path) -> 
         "torchvision:resnet18": ({}, "pip install 'lvmrs[torchvision]'"),
         "python:math:pi": ({}, "it returned float; expected a module"),
         NAME: ({"weights": tmp_path / "numbers.pth"}, "is not a state dict"),
-        f"{NAME} ": ({}, "there is no network  in lvmrs.demo"),
-        "python:lvmrs.demo:small_cnn": ({"mean": [0.5]}, "mean and std go together"),
+        f"{NAME} ": ({}, "there is no small_cnn  in lvmrs.models.small"),
+        "python:lvmrs.models.small:fast_cnn": ({"mean": [0.5]}, "mean and std go together"),
         "python:lvmrs.models.small:small_cnn": ({"mean": [0.5], "std": [0.0]}, "std positive"),
     }
     for name, (options, sentence) in cases.items():

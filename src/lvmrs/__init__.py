@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         runs,
         sampling,
         simplex,
+        training,
         work,
     )
     from lvmrs.plan import Plan, Terms
@@ -56,6 +57,7 @@ __all__ = [
     "runs",
     "sampling",
     "simplex",
+    "training",
     "work",
 ]
 

@@ -24,7 +24,7 @@ from lvmrs import _checks, simplex
 from lvmrs.data import Dataset, taken
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, RunError, first_line
 from lvmrs.methods import description
-from lvmrs.models import Loaded, Preprocessed
+from lvmrs.models import Denoised, Loaded, Preprocessed
 from lvmrs.plan import Terms
 from lvmrs.planners import Lipschitz, Planner
 from lvmrs.prove import Certificate
@@ -53,7 +53,7 @@ def about(command: str, **more: Any) -> dict[str, Any]:
 
 
 def _normalisation(loaded: Loaded) -> dict[str, list[float]] | None:
-    model = loaded.model
+    model = loaded.model.classifier if isinstance(loaded.model, Denoised) else loaded.model
     if not isinstance(model, Preprocessed):
         return None
     return {"mean": model.mean.flatten().tolist(), "std": model.std.flatten().tolist()}
@@ -83,6 +83,7 @@ def settings_of(
         "weights": loaded.fingerprint,
         "code": loaded.code,
         "model assumed": list(loaded.assumed),
+        "denoiser": loaded.denoiser,
         "normalisation": _normalisation(loaded),
         "compiled": smoothed.compiled,
         "lipschitz": smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None,

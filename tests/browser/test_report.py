@@ -217,9 +217,7 @@ def test_the_command_writes_a_page_with_pictures_of_the_data(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    line = (
-        "certify --model python:lvmrs.demo:network --data digits --sigma 0.5 --n0 50 --n 100 --max 5 --batch 50 --out a"
-    )
+    line = "certify --model ready:small_cnn --data digits --sigma 0.5 --n0 50 --n 100 --max 5 --batch 50 --out a"
     for words in (line, "report a -o page.html"):
         with pytest.raises(SystemExit) as end:
             main(words.split())

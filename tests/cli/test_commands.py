@@ -16,7 +16,7 @@ from lvmrs.cli import main
 from lvmrs.cli.analyze import parse_radii
 from lvmrs.cli.progress import duration, watching
 
-DIGITS = "--model python:lvmrs.demo:network --data digits --sigma 0.5 --batch 100"
+DIGITS = "--model python:lvmrs.models.small:small_cnn --data digits --sigma 0.5 --batch 100"
 QUICK = "--n0 50 --n 200 --max 6"
 
 
@@ -82,7 +82,7 @@ def test_certify_then_analyze(lvmrs: Command) -> None:
     assert code == 0
     assert re.fullmatch(r"a: 6 inputs, certified accuracy \d+\.\d %, average certified radius 0\.\d{4}\n", out)
     told = err.splitlines()
-    assert told[0] == "model  python:lvmrs.demo:network; it takes pixels in [0, 1] as they are"
+    assert told[0] == "model  python:lvmrs.models.small:small_cnn; it takes pixels in [0, 1] as they are"
     assert told[1] == "data   digits; test, 360 inputs"
     assert re.fullmatch(r"cost   6 inputs × 250 samples at [\d,]+ samples/s: about 1 s", told[2])
     assert len(told) == 3  # no progress where nobody looks
@@ -266,7 +266,10 @@ MISTAKES = {
     "certify DIGITS --out a --mean x --std 1": (2, "mean must be numbers with commas between them"),
     "certify DIGITS --out a --split val": (1, "there is no split 'val'"),
     "certify DIGITS --out a --model python:lvmrs.nothing:x": (1, "lvmrs.nothing cannot be imported"),
-    "certify DIGITS --out a --model python:lvmrs.demo:_tensors": (1, "the function failed with TypeError: _tensors()"),
+    "certify DIGITS --out a --model python:lvmrs.models.norms:of_matrix": (
+        1,
+        "the function failed with TypeError: of_matrix()",
+    ),
     "predict DIGITS --n 1": (2, "n must be a whole number of at least 2"),
     "predict DIGITS --data npz:nowhere.npz": (1, "nowhere.npz does not exist"),
     "recertify nowhere --out b": (1, "nowhere is not a run: there is no such directory"),

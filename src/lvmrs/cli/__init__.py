@@ -12,10 +12,12 @@ from lvmrs.cli.analyze import analyze, compare
 from lvmrs.cli.certify import INCOMPLETE, certify
 from lvmrs.cli.demo import demo_command
 from lvmrs.cli.import_ import import_
+from lvmrs.cli.lipschitz import lipschitz
 from lvmrs.cli.predict import predict
 from lvmrs.cli.radius import radius
 from lvmrs.cli.recertify import merge, recertify
 from lvmrs.cli.show import plot, report
+from lvmrs.cli.train import train
 from lvmrs.errors import InvalidArgumentError, LvmrsError
 
 __all__ = ["app", "main"]
@@ -25,14 +27,16 @@ _GUIDE = """lvmrs proves how far an input can be moved before a classifier chang
 Start here:
   lvmrs demo                                         everything once, in a minute
   lvmrs radius 0.99 0.005 --sigma 0.5                a radius from two probabilities
-  lvmrs certify --model python:nets:resnet --weights w.safetensors \\
-      --data cifar10:cifar10.npz --sigma 0.5 --out runs/a
+  lvmrs train --model ready:fast_cnn --data cifar10:cifar10.npz --sigma 0.5 \\
+      --out nets/a.safetensors                       a network for noise of that strength
+  lvmrs certify --model trained:nets/a.safetensors --data cifar10:cifar10.npz \\
+      --sigma 0.5 --out runs/a
   lvmrs certify … --out runs/a --resume              go on where it stopped
   lvmrs analyze runs/a                               certified accuracy and average radius
   lvmrs report runs/a -o report.html                 a page to open and to send
 
-Commands: demo, certify, predict, recertify, merge, import, analyze, compare,
-plot, report, radius.
+Commands: demo, train, certify, predict, recertify, merge, import, analyze, compare,
+plot, report, lipschitz, radius.
 Each has --help, with examples."""
 
 _INTERRUPTED = 130  # what typer exits with after Control-C
@@ -64,6 +68,7 @@ def _guide(context: typer.Context, version: bool = typer.Option(False, "--versio
 
 
 app.command("demo")(demo_command)
+app.command()(train)
 app.command()(certify)
 app.command()(predict)
 app.command()(recertify)
@@ -73,6 +78,7 @@ app.command()(compare)
 app.command("import")(import_)
 app.command()(plot)
 app.command()(report)
+app.command()(lipschitz)
 app.command()(radius)
 
 

@@ -34,6 +34,7 @@ def certify(
     weights: options.Weights = None,
     mean: options.Mean = None,
     std: options.Std = None,
+    denoiser: options.Denoiser = None,
     split: options.Split = "test",
     image_size: options.ImageSize = None,
     method: options.Method = "lvm",
@@ -90,7 +91,7 @@ def certify(
     if keep_scores and method == "lipschitz-deterministic":
         raise InvalidArgumentError("keep-scores: the deterministic method samples nothing; leave it out")
     request = Request(
-        model, weights, mean, std, data, split, image_size, sigma, device, autocast, compile, lipschitz
+        model, weights, mean, std, denoiser, data, split, image_size, sigma, device, autocast, compile, lipschitz
     )  # fmt: skip
     loaded, dataset, smoothed = request.load(batch)
     selection = Selection(len(dataset), skip, max, number, count)

@@ -13,6 +13,7 @@ __all__ = [
     "Bound",
     "Compile",
     "Data",
+    "Denoiser",
     "Device",
     "ImageSize",
     "Json",
@@ -33,17 +34,22 @@ __all__ = [
     "Weights",
 ]  # fmt: skip
 
-_MODELS = "python:MODULE:FUNCTION, timm:NAME, hf:NAME, torchvision:NAME, onnx:FILE or export:FILE.pt2."
+_MODELS = (
+    "ready:NAME, trained:FILE, python:MODULE:FUNCTION, timm:NAME, hf:NAME, torchvision:NAME, onnx:FILE or "
+    "export:FILE.pt2."
+)
 _DATA = "digits, cifar10:PATH, imagefolder:PATH, npz:FILE, hf:NAME or python:MODULE:FUNCTION."
 
 Model = Annotated[str, typer.Option("--model", help=_MODELS)]
-Weights = Annotated[
-    Optional[Path], typer.Option("--weights", help="Weights for a python: model: safetensors, or a state dict.")
-]
+Weights = Annotated[Optional[Path], typer.Option("--weights", help="Weights for a ready: or python: model.")]
 Mean = Annotated[
     Optional[str], typer.Option("--mean", help="Normalise before the model: mean of each channel, as 0.49,0.48,0.45.")
 ]
 Std = Annotated[Optional[str], typer.Option("--std", help="Normalise before the model: deviation of each channel.")]
+Denoiser = Annotated[
+    Optional[str],
+    typer.Option("--denoiser", help="Put before the model: diffusers:FOLDER, trained:FILE or python:MODULE:FUNCTION."),
+]
 Data = Annotated[str, typer.Option("--data", help=_DATA)]
 Split = Annotated[str, typer.Option("--split", help="Which split of the data.")]
 ImageSize = Annotated[

@@ -19,6 +19,7 @@ def predict(
     weights: options.Weights = None,
     mean: options.Mean = None,
     std: options.Std = None,
+    denoiser: options.Denoiser = None,
     split: options.Split = "test",
     image_size: options.ImageSize = None,
     alpha: options.Alpha = 0.001,
@@ -45,7 +46,7 @@ def predict(
     from lvmrs.prove import ABSTAIN
 
     _, dataset, smoothed = Request(
-        model, weights, mean, std, data, split, image_size, sigma, device
+        model, weights, mean, std, denoiser, data, split, image_size, sigma, device
     ).load(batch)  # fmt: skip
     Terms(sigma, alpha, n)  # refuses numbers that cannot be used before anything is printed
     selection = Selection(len(dataset), skip, max)

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from lvmrs.runs import Row
 
-__all__ = ["duration", "watching"]
+__all__ = ["duration", "stepping", "watching"]
 
 
 @contextmanager
@@ -36,6 +36,16 @@ def watching(inputs: int, samples_each: int) -> Iterator[Callable[[Row], None]]:
             progress.update(task, advance=1, rate=rate, accuracy=f"certified accuracy {right / seen:.1%}")
 
         yield show
+
+
+@contextmanager
+def stepping(steps: int) -> Iterator[Callable[[], None]]:
+    """Shows steps done and the time left; nothing but for a terminal."""
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=steps)
+        yield lambda: progress.update(task, advance=1)
 
 
 def duration(seconds: float) -> str:

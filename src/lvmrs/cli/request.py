@@ -29,6 +29,7 @@ class Request:
     weights: Path | None
     mean: str | None
     std: str | None
+    denoiser: str | None
     data: str
     split: str
     image_size: int | None
@@ -42,7 +43,12 @@ class Request:
         """Everything by its name; what had to be assumed is told."""
         dataset = load(self.data, split=self.split, size=self.image_size)
         loaded = models.load(
-            self.model, weights=self.weights, mean=numbers("mean", self.mean), std=numbers("std", self.std)
+            self.model,
+            weights=self.weights,
+            mean=numbers("mean", self.mean),
+            std=numbers("std", self.std),
+            denoiser=self.denoiser,
+            sigma=_checks.single("sigma", _checks.positive("sigma", self.sigma)),
         )
         if self.autocast is not None and self.autocast not in _PRECISIONS:
             raise InvalidArgumentError(f"autocast must be bfloat16 or float16, got {self.autocast}")

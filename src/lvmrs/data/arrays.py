@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,8 +58,14 @@ class Arrays(Dataset):
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         """One input and its label."""
-        x = torch.from_numpy(np.array(self.inputs[index], dtype=np.float32))
-        return (x / 255 if self.inputs.dtype == np.uint8 else x), int(self.labels[index])
+        inputs, labels = self.many([index])
+        return inputs[0], int(labels[0])
+
+    def many(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Several inputs and their labels, each with a leading dimension."""
+        rows = np.asarray(indices)
+        x = torch.from_numpy(self.inputs[rows].astype(np.float32))
+        return (x / 255 if self.inputs.dtype == np.uint8 else x), torch.from_numpy(self.labels[rows])
 
     def largest_label(self) -> int:
         """The largest label."""

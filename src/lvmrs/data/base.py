@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from numbers import Integral
 
 import torch
@@ -32,6 +33,14 @@ class Dataset(ABC):
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         """One input and its label."""
 
+    def many(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Several inputs and their labels, each with a leading dimension."""
+        rows = [taken(self, index) for index in indices]
+        shapes = {tuple(x.shape) for x, _ in rows}
+        if len(shapes) > 1:
+            raise DataError(f"{self.name}: the inputs have several shapes ({_some(shapes)}); scale them to one size")
+        return torch.stack([x for x, _ in rows]), torch.tensor([label for _, label in rows])
+
     @abstractmethod
     def fingerprint(self) -> str:
         """A hash that changes when the data do."""
@@ -43,6 +52,10 @@ class Dataset(ABC):
     def __repr__(self) -> str:
         """One line."""
         return f"<{self.name}, {self.split}: {len(self)} inputs>"
+
+
+def _some(shapes: set[tuple[int, ...]]) -> str:
+    return ", ".join(str(shape) for shape in sorted(shapes)[:3])
 
 
 def taken(data: Dataset, index: int) -> tuple[Tensor, int]:

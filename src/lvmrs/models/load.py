@@ -11,8 +11,10 @@ from torch import nn
 
 from lvmrs._python import called, imported, source_hash
 from lvmrs.errors import ModelError
-from lvmrs.models import hub, programs
+from lvmrs.models import hub, programs, ready
+from lvmrs.models.denoised import Denoised, load_denoiser
 from lvmrs.models.preprocessing import Preprocessed
+from lvmrs.models.trained import trained
 from lvmrs.models.weights import digest_of_file, digest_of_module, load_weights
 from lvmrs.sampling import Model
 
@@ -31,6 +33,8 @@ class Loaded:
     """A hash of the file of Python code that makes it, if there is one."""
     assumed: tuple[str, ...]
     """What was taken from what it ships with, or guessed, in words."""
+    denoiser: str | None = None
+    """The name of the denoiser before it and a hash of that one's weights, if there is one."""
 
 
 def load(
@@ -39,8 +43,13 @@ def load(
     weights: str | Path | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    denoiser: str | None = None,
+    sigma: float = 0.0,
 ) -> Loaded:
-    """The model of that name. ``mean`` and ``std`` put a normalisation before one that does not bring its own."""
+    """The model of that name. ``mean`` and ``std`` put a normalisation before one that does not bring its own.
+
+    A ``denoiser`` (see ``load_denoiser``) for noise of deviation ``sigma`` is put before all of it.
+    """
     kind, _, rest = name.partition(":")
     if kind not in _KINDS:
         raise ModelError(f"{name}: no model of that name; it begins with one of {', '.join(_KINDS)}, as in onnx:FILE")
@@ -48,8 +57,8 @@ def load(
         raise ModelError(f"{name}: a name is missing after the colon, as in {kind}:NAME")
     model, assumed = _KINDS[kind](name, rest)
     if weights is not None:
-        if not isinstance(model, nn.Module) or kind != "python":
-            raise ModelError(f"{name}: weights can be put into modules made by python: only; leave --weights out")
+        if not isinstance(model, nn.Module) or kind not in ("python", "ready"):
+            raise ModelError(f"{name}: weights can be put into python: and ready: modules only; leave --weights out")
         load_weights(model, Path(weights).expanduser())
     fingerprint = digest_of_file(Path(rest).expanduser()) if kind in _FILES else _digest(model)
     if (mean is None) != (std is None):
@@ -62,7 +71,11 @@ def load(
     elif not isinstance(model, Preprocessed):
         assumed = (*assumed, "it takes pixels in [0, 1] as they are")
     code = source_hash(rest) if kind == "python" else None
-    return Loaded(model, name, fingerprint, code, assumed)
+    if denoiser is None:
+        return Loaded(model, name, fingerprint, code, assumed)
+    before, how = load_denoiser(denoiser, sigma)
+    told = f"denoised by {denoiser}: {how}"
+    return Loaded(Denoised(before, model), name, fingerprint, code, (*assumed, told), f"{denoiser} {_digest(before)}")
 
 
 def _text(values: Sequence[float]) -> str:
@@ -81,6 +94,10 @@ def _python(name: str, rest: str) -> tuple[Any, tuple[str, ...]]:
     return model, ()
 
 
+def _ready(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
+    return ready.build(rest), ()
+
+
 def _file(read: Callable[[str, Path], tuple[nn.Module, tuple[str, ...]]]) -> _Reader:
     def reader(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
         path = Path(rest).expanduser()
@@ -95,6 +112,8 @@ _Reader = Callable[[str, str], tuple[Any, tuple[str, ...]]]
 _FILES = ("onnx", "export")
 _KINDS: dict[str, _Reader] = {
     "python": _python,
+    "ready": _ready,
+    "trained": _file(trained),
     "timm": hub.timm,
     "hf": hub.transformers,
     "torchvision": hub.torchvision,

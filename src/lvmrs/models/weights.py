@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from lvmrs.errors import ModelError, first_line
 
-__all__ = ["digest_of_file", "digest_of_module", "load_weights", "read_weights"]
+__all__ = ["digest_of_file", "digest_of_module", "load_weights", "read_checkpoint", "read_weights"]
 
 _COUNT = "num_batches_tracked"
 # Under which keys checkpoints keep their weights, next to "arch", "epoch" and the like.
@@ -23,12 +24,17 @@ _INSIDE = ("state_dict", "model_state_dict", "model", "net")
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a .safetensors file, or of a state dict or checkpoint saved by torch."""
+    return _tensors(path, read_checkpoint(path))
+
+
+def read_checkpoint(path: Path) -> Any:
+    """All that a .safetensors file holds, or one saved by torch."""
     if not path.is_file():
         raise ModelError(f"weights: {path} does not exist; give a .safetensors file or a state dict")
     try:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
-        stored = torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
     except (safetensors.SafetensorError, RuntimeError, EOFError, ValueError, KeyError) as error:
         raise ModelError(f"weights: {path} cannot be read: {first_line(error)}") from error
     except pickle.UnpicklingError as error:
@@ -36,7 +42,6 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             f"weights: {path} is refused: it holds more than tensors, which could run code, or is no checkpoint; save "
             "model.state_dict() with safetensors.torch.save_file or torch.save"
         ) from error
-    return _tensors(path, stored)
 
 
 def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
@@ -52,12 +57,11 @@ def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
 
 
 def load_weights(module: nn.Module, path: Path) -> None:
-    """Put the weights of a file into a module, all of them; keys may begin with what DataParallel puts before them."""
+    """Put the weights of a file into a module, all of them, under whatever of the usual names they come."""
     given = read_weights(path)
     wanted = module.state_dict()
-    stripped = {_plain(key): value for key, value in given.items()}
-    if len(set(stripped) & set(wanted)) > len(set(given) & set(wanted)):
-        given = stripped
+    spellings = [{rename(key): value for key, value in given.items()} for rename in _SPELLINGS]
+    given = max(spellings, key=lambda spelling: len(set(spelling) & set(wanted)))
     # Checkpoints from before torch 0.4.1 do not count batches, which nothing in eval mode depends on.
     problems = [f"{key} is missing" for key in wanted if key not in given and not key.endswith(_COUNT)]
     problems += [f"{key} is not in the model" for key in given if key not in wanted]
@@ -75,6 +79,21 @@ def load_weights(module: nn.Module, path: Path) -> None:
 def _plain(key: str) -> str:
     """Without what DataParallel and torch.compile put into names."""
     return ".".join(part for part in key.split(".") if part not in ("module", "_orig_mod"))
+
+
+def _behind_normalisation(key: str) -> str:
+    """Of a network that was second in a Sequential, after a normalisation without weights (Cohen et al. 2019)."""
+    return _plain(key).removeprefix("1.")
+
+
+def _other_names(key: str) -> str:
+    """What other residual networks call the shortcut and the last layer."""
+    names = {"linear": "fc", "shortcut": "downsample"}
+    return ".".join(names.get(part, part) for part in _behind_normalisation(key).split("."))
+
+
+# Tried in this order; the first that fits best is taken.
+_SPELLINGS: tuple[Callable[[str], str], ...] = (str, _plain, _behind_normalisation, _other_names)
 
 
 def digest_of_file(path: Path) -> str:

@@ -1,0 +1,49 @@
+"""``lvmrs lipschitz``: how steep a network can be."""
+
+from __future__ import annotations
+
+import json
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Annotated
+
+import typer
+
+from lvmrs.cli import options
+from lvmrs.cli.words import numbers, tell
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = ["lipschitz"]
+
+
+def lipschitz(
+    model: options.Model,
+    shape: Annotated[str, typer.Option("--shape", help="Shape of an input: channels, height and width, as 3,32,32.")],
+    weights: options.Weights = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    as_json: options.Json = False,
+) -> None:
+    """Bound the Lipschitz constant of a network from above, for lvmrs certify --lipschitz.
+
+    It multiplies the norms of layers, and adds the branches of residual networks. It is sound and often large: that of
+    a sandwich network is chosen.
+
+    \b
+    Examples:
+      lvmrs lipschitz --model trained:net.safetensors --shape 1,8,8
+      lvmrs lipschitz --model ready:resnet20 --weights w.safetensors --shape 3,32,32
+    """
+    from torch import nn
+
+    from lvmrs import models
+
+    sides = numbers("shape", shape) or []
+    if not sides or any(side < 1 or side != int(side) for side in sides):
+        raise InvalidArgumentError(f"shape must be whole numbers with commas between them, got {shape!r}")
+    loaded = models.load(model, weights=weights, mean=numbers("mean", mean), std=numbers("std", std))
+    tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")
+    if not isinstance(loaded.model, nn.Module):
+        raise InvalidArgumentError(f"model: {model} is not a torch module, so its layers cannot be seen")
+    bound = models.lipschitz_bound(loaded.model, [int(side) for side in sides])
+    up = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(bound))
+    print(json.dumps({"model": model, "lipschitz": float(up)}) if as_json else f"{up:f}")

@@ -1,0 +1,240 @@
+"""``lvmrs train``: a base classifier or a denoiser, into a file that ``--model trained:FILE`` takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from lvmrs._decimals import percent
+from lvmrs.cli import options
+from lvmrs.cli.certify import INCOMPLETE
+from lvmrs.cli.progress import duration, stepping
+from lvmrs.cli.words import command_line, numbers, tell
+from lvmrs.errors import DataError, InvalidArgumentError, RunError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from lvmrs.data import Dataset
+    from lvmrs.training import Epoch, Objective
+
+__all__ = ["train"]
+
+_OBJECTIVES = ("gaussian", "smoothadv", "margin", "denoise")
+
+
+def train(
+    model: options.Model,
+    data: options.Data,
+    sigma: options.Sigma,
+    out: Annotated[Path, typer.Option("--out", help="File of weights that is made, NAME.safetensors.")],
+    objective: Annotated[
+        str, typer.Option("--objective", help="What to train for: gaussian, smoothadv, margin or denoise.")
+    ] = "gaussian",
+    weights: Annotated[Optional[Path], typer.Option("--weights", help="Weights to begin with.")] = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    split: Annotated[str, typer.Option("--split", help="The split of the data to train on.")] = "train",
+    test_split: Annotated[
+        str, typer.Option("--test-split", help="The split to measure on at the end, or none.")
+    ] = "test",
+    image_size: options.ImageSize = None,
+    epochs: Annotated[int, typer.Option("--epochs", help="How often to go through the data.")] = 20,
+    batch: Annotated[int, typer.Option("--batch", help="Inputs in a step.")] = 128,
+    lr: Annotated[float, typer.Option("--lr", help="The largest learning rate.")] = 0.005,
+    optimizer: Annotated[str, typer.Option("--optimizer", help="adam or sgd (with momentum 0.9).")] = "adam",
+    weight_decay: Annotated[float, typer.Option("--weight-decay", help="Decay of weights, not of biases.")] = 0.0,
+    schedule: Annotated[str, typer.Option("--schedule", help="Learning rate: one-cycle or cosine.")] = "one-cycle",
+    augment: Annotated[
+        str, typer.Option("--augment", help="none, shift (by up to an eighth of the side), or shift-mirror.")
+    ] = "none",
+    epsilon: Annotated[float, typer.Option("--epsilon", help="smoothadv: how far the attack moves an input.")] = 0.5,
+    steps: Annotated[int, typer.Option("--steps", help="smoothadv: steps of the attack.")] = 2,
+    samples: Annotated[int, typer.Option("--samples", help="smoothadv: noisy copies of an input.")] = 2,
+    margin: Annotated[
+        float, typer.Option("--margin", help="margin: by how far, in distance, the right class is to win.")
+    ] = 1.0,
+    autocast: options.Autocast = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of weights, order and noise.")] = 0,
+    workers: Annotated[int, typer.Option("--workers", help="Processes that read the data.")] = 0,
+    device: options.Device = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from OUT.checkpoint, made with the same settings.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Train a classifier to be right under noise, or a denoiser: OUT is a file for --model trained:OUT.
+
+    After each epoch OUT.checkpoint is replaced: a training that was stopped goes on with --resume, and ends as it would
+    have ended.
+
+    \b
+    Examples:
+      lvmrs train --model ready:small_cnn --data digits --sigma 0.5 --epochs 40 --out digits.safetensors
+      lvmrs train --model ready:fast_cnn --data cifar10:c.npz --sigma 0.5 --augment shift-mirror --out c.safetensors
+      lvmrs train --model ready:sandwich_small,gamma=5 --data digits --sigma 0.4 --objective margin --out s.safetensors
+      lvmrs train --model ready:resnet8 --data digits --sigma 0.5 --objective smoothadv --epsilon 1 --out a.safetensors
+    """
+    from lvmrs import training
+    from lvmrs.data import load
+    from lvmrs.models import trained
+
+    out = out.expanduser()
+    saved = out.with_name(out.name + ".checkpoint")
+    _check_place(out, saved, resume=resume)
+    aim = _objective(objective, sigma, epsilon=epsilon, steps=steps, samples=samples, margin=margin)
+    settings = training.Settings(
+        epochs, batch, lr, optimizer, weight_decay, schedule, augment, autocast, seed
+    )  # fmt: skip
+    source = load(data, split=split, size=image_size)
+    test = None if test_split == "none" else load(data, split=test_split, size=image_size)
+    network, name = _network(model, source, weights, numbers("mean", mean), numbers("std", std), seed)
+    _check_fit(network, source, aim)
+    parameters = sum(p.numel() for p in network.parameters())
+    tell(f"model  {name}; {parameters:,} parameters")
+    tell(f"data   {'; '.join((source.name, f'{source.split}, {len(source)} inputs', *source.assumed))}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    origin = f"{name} on {source.fingerprint()}"
+    try:
+        with stepping(epochs * max(1, len(source) // batch)) as step:
+            history = training.train(
+                network,
+                source,
+                aim,
+                settings,
+                saved=saved,
+                resume=resume,
+                origin=origin,
+                device=device,
+                workers=workers,
+                on_epoch=_tell_epoch(epochs),
+                on_step=step,
+            )
+    except KeyboardInterrupt:
+        again = command_line(*(() if resume else ("--resume",)))
+        tell(f"stopped; {'go on with:' if saved.exists() else 'no epoch was finished, begin again with:'}\n{again}")
+        raise typer.Exit(INCOMPLETE) from None
+    measured = {} if test is None else _measured(network, test, aim, seed)
+    seconds = sum(epoch.seconds for epoch in history)
+    about = {
+        "command": command_line(),
+        "objective": repr(aim),
+        "settings": vars(settings),
+        "data": {"name": source.name, "split": source.split, "fingerprint": source.fingerprint()},
+        "losses": [epoch.loss for epoch in history],
+        "seconds": seconds,
+        "measured": measured,
+    }
+    trained.save(out, network, name, about)
+    saved.unlink(missing_ok=True)
+    _tell_end(out, seconds, measured, as_json=as_json)
+
+
+def _check_place(out: Path, saved: Path, *, resume: bool) -> None:
+    if out.suffix != ".safetensors":
+        raise InvalidArgumentError(f"out must end in .safetensors, got {out}")
+    if out.exists():
+        raise RunError(f"{out} exists already; choose another --out")
+    if saved.exists() and not resume:
+        raise RunError(f"{saved} is a training that was stopped; add --resume to go on, or choose another --out")
+
+
+def _objective(name: str, sigma: float, *, epsilon: float, steps: int, samples: int, margin: float) -> Objective:
+    from lvmrs import training
+
+    if name == "gaussian":
+        return training.Gaussian(sigma)
+    if name == "smoothadv":
+        return training.SmoothAdv(sigma, epsilon, steps, samples)
+    if name == "margin":
+        return training.Margin(sigma, margin)
+    if name == "denoise":
+        return training.Denoising(sigma)
+    raise InvalidArgumentError(f"objective must be one of {', '.join(_OBJECTIVES)}, got {name!r}")
+
+
+def _network(
+    name: str, data: Dataset, weights: Path | None, mean: list[float] | None, std: list[float] | None, seed: int
+) -> tuple[nn.Module, str]:
+    """The module and its whole name, with what the data say filled in."""
+    import torch
+    from torch import nn
+
+    from lvmrs import models
+    from lvmrs.data import taken
+    from lvmrs.models import ready
+
+    kind, _, rest = name.partition(":")
+    if kind == "ready":
+        x, _ = taken(data, 0)
+        largest = data.largest_label()
+        known = len(data.classes) if data.classes else None if largest is None else largest + 1
+        facts = {"channels": x.shape[0], "side": x.shape[-1], **({} if known is None else {"classes": known})}
+        name = f"ready:{ready.fitted(rest, facts)}"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        loaded = models.load(name, weights=weights, mean=mean, std=std)
+    if not isinstance(loaded.model, nn.Module) or not any(p.requires_grad for p in loaded.model.parameters()):
+        raise InvalidArgumentError(f"model: {name} has no parameters to train; give a ready: or python: module")
+    return loaded.model, name
+
+
+def _check_fit(network: nn.Module, data: Dataset, aim: Objective) -> None:
+    """One forward pass, before hours of them."""
+    import torch
+
+    from lvmrs.errors import LvmrsError, ModelError, first_line
+
+    x, _ = data.many([0])
+    network.eval()
+    try:
+        with torch.no_grad():
+            answer = network(x)
+    except LvmrsError:
+        raise
+    except Exception as error:  # whatever a user's module raises
+        raise ModelError(f"the model fails on an input of shape {tuple(x.shape[1:])}: {first_line(error)}") from error
+    if not aim.classifies:
+        if answer.shape != x.shape:
+            raise ModelError(f"the model answers {tuple(answer.shape[1:])} to {tuple(x.shape[1:])}: not a denoiser")
+        return
+    largest = data.largest_label()
+    if answer.dim() != 2 or (largest is not None and largest >= answer.shape[1]):
+        raise DataError(f"{data.name} has label {largest}, but the model answers with shape {tuple(answer.shape)}")
+
+
+def _tell_epoch(epochs: int) -> Any:
+    def show(epoch: Epoch) -> None:
+        tell(f"epoch {epoch.number}/{epochs}  loss {epoch.loss:.4f}  {duration(epoch.seconds)}")
+
+    return show
+
+
+def _measured(network: nn.Module, test: Dataset, aim: Objective, seed: int) -> dict[str, Any]:
+    from lvmrs import training
+
+    told: dict[str, Any] = {"split": test.split, "inputs": len(test)}
+    if aim.classifies:
+        told["clean accuracy"] = training.accuracy(network, test, seed=seed)
+        told["noisy accuracy"] = training.accuracy(network, test, aim.sigma, seed=seed)
+    else:
+        told["mean squared error"] = training.mean_squared_error(network, test, aim.sigma, seed=seed)
+    return told
+
+
+def _tell_end(out: Path, seconds: float, measured: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"weights": str(out), "seconds": seconds, **measured}))
+        return
+    words = [f"{out}: trained in {duration(seconds)}"]
+    if measured:
+        inputs = f"{measured['inputs']} {measured['split']} inputs"
+        if "mean squared error" in measured:
+            words.append(f"mean squared error {measured['mean squared error']:.5f} on {inputs}")
+        else:
+            words.append(f"right on {percent(measured['clean accuracy'])} % of {inputs}")
+            words.append(f"on {percent(measured['noisy accuracy'])} % with noise")
+    print(", ".join(words))

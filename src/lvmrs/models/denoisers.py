@@ -1,0 +1,33 @@
+"""Networks that take Gaussian noise of one known strength out of images."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+__all__ = ["DnCNN", "dncnn"]
+
+
+class DnCNN(nn.Module):
+    """Estimates the noise by a stack of normalised convolutions and takes it off (Zhang et al. 2017)."""
+
+    def __init__(self, channels: int, width: int, depth: int) -> None:
+        super().__init__()
+        inner: list[nn.Module] = []
+        for _ in range(depth - 2):
+            inner += [nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+        self.noise = nn.Sequential(
+            nn.Conv2d(channels, width, 3, padding=1),
+            nn.ReLU(inplace=True),
+            *inner,
+            nn.Conv2d(width, channels, 3, padding=1),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images of the same shape, with less noise."""
+        estimate: Tensor = x - self.noise(x)
+        return estimate
+
+
+def dncnn(channels: int = 3, width: int = 32, depth: int = 6) -> DnCNN:
+    """A DnCNN of ``depth`` convolutions; the authors' own have a width of 64 and a depth of 17."""
+    return DnCNN(channels, width, depth)

@@ -1,0 +1,90 @@
+"""Upper bounds of the norms of linear and convolutional layers. Nothing here approaches from below."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from lvmrs.models.fourier import spectrum_of
+
+__all__ = ["of_convolution", "of_matrix"]
+
+# Squared matrices are rescaled, so more steps cost time alone; after this many the bound is within 1 % for any rank
+# that fits in memory: rank^(1/2^(steps + 1)).
+_STEPS = 10
+# Matrices with no side longer than this are taken apart exactly.
+_SMALL = 1024
+# What float64 loses on the way, generously.
+_ROUNDING = 1 + 1e-9
+
+
+def of_matrix(matrix: Tensor) -> float:
+    """Of one matrix, or the largest of several: exact (up to rounding, upwards) where they are small."""
+    matrix = matrix.detach().to("cpu", torch.complex128 if matrix.is_complex() else torch.float64)
+    if matrix.numel() == 0:
+        return 0.0
+    if max(matrix.shape[-2:]) <= _SMALL and matrix[..., 0, 0].numel() * min(matrix.shape[-2:]) ** 3 <= 1e10:
+        return float(torch.linalg.matrix_norm(matrix, ord=2).max()) * _ROUNDING
+    return gram(matrix)
+
+
+def gram(matrix: Tensor, steps: int = _STEPS) -> float:
+    """Gram iteration (Delattre et al. 2023): ‖W‖ ≤ ‖(WᴴW)^(2^t)‖^(1/2^(t+1)) in the Frobenius norm, for every t."""
+    current = matrix.mH @ matrix if matrix.shape[-1] <= matrix.shape[-2] else matrix @ matrix.mH
+    logarithm = torch.zeros(current.shape[:-2], dtype=torch.float64)
+    power = 2
+    for _ in range(steps):
+        size = torch.linalg.matrix_norm(current).clamp_min(1e-300)
+        logarithm = 2 * (logarithm + size.log())
+        current = current / size[..., None, None]
+        current = current @ current
+        power *= 2
+    bound = ((logarithm + torch.linalg.matrix_norm(current).clamp_min(1e-300).log()) / power).exp()
+    return float(bound.max()) * _ROUNDING
+
+
+def of_convolution(
+    weight: Tensor,
+    grid: tuple[int, int],
+    *,
+    stride: tuple[int, int] = (1, 1),
+    padding: tuple[int, int] = (0, 0),
+    dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
+) -> float:
+    """Of a convolution with zeros around images of size ``grid``.
+
+    It is part of a convolution that wraps around a grid with room for the zeros: so its norm is at most the largest
+    among the frequencies of that one. Where only every s-th pixel is kept, s frequencies fall on each other.
+    """
+    kernel = _spread(weight.detach().to("cpu", torch.float64), dilation)
+    room = [
+        math.ceil(max(side + 2 * edge, extent) / step) * step
+        for side, edge, extent, step in zip(grid, padding, kernel.shape[-2:], stride, strict=True)
+    ]
+    largest = 0.0
+    for part in kernel.chunk(groups):
+        largest = max(largest, _wrapped(part, (room[0], room[1]), stride))
+    return largest
+
+
+def _spread(kernel: Tensor, dilation: tuple[int, int]) -> Tensor:
+    height, width = (1 + (extent - 1) * step for extent, step in zip(kernel.shape[-2:], dilation, strict=True))
+    spread = kernel.new_zeros(*kernel.shape[:2], height, width)
+    spread[..., :: dilation[0], :: dilation[1]] = kernel
+    return spread
+
+
+def _wrapped(kernel: Tensor, room: tuple[int, int], stride: tuple[int, int]) -> float:
+    half = spectrum_of(kernel, room)
+    if stride == (1, 1):
+        return of_matrix(half.flatten(0, 1))
+    mirrored = half[1 : (room[0] + 1) // 2].flip(0)[:, -torch.arange(room[1]) % room[1]].conj()
+    whole = torch.cat([half, mirrored])
+    # Frequencies that differ by a multiple of room/stride become one: their matrices stand side by side.
+    height, width = room[0] // stride[0], room[1] // stride[1]
+    folded = whole.view(stride[0], height, stride[1], width, *whole.shape[2:])
+    side_by_side = folded.permute(1, 3, 4, 5, 0, 2).flatten(3).flatten(0, 1)
+    return of_matrix(side_by_side) / math.sqrt(stride[0] * stride[1])

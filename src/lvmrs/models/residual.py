@@ -1,0 +1,92 @@
+"""The residual networks for small images of He et al. (2016), with the shortcuts that published weights have."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = ["ResNet"]
+
+Shortcut = Literal["padded", "convolved"]
+
+
+class ResNet(nn.Module):
+    """``depth`` = 6 k + 2 layers: a convolution, three groups of k blocks of 16, 32 and 64 channels, a linear layer.
+
+    Where a group halves the image, a ``"padded"`` shortcut takes every second pixel and fills the new channels with
+    zeros (He et al.; resnet20 and its kin); a ``"convolved"`` one is a 1 × 1 convolution with normalisation
+    (cifar_resnet20 and cifar_resnet110 of Cohen et al. 2019, and of those who build on their code).
+    """
+
+    def __init__(
+        self,
+        depth: int = 20,
+        channels: int = 3,
+        classes: int = 10,
+        width: int = 16,
+        shortcut: Shortcut = "padded",
+    ) -> None:
+        super().__init__()
+        blocks, rest = divmod(depth - 2, 6)
+        if rest or blocks < 1:
+            raise InvalidArgumentError(f"depth must be 8, 14, 20 and so on (6 k + 2), got {depth}")
+        self.conv1 = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.layer1 = _group(width, width, blocks, 1, shortcut)
+        self.layer2 = _group(width, 2 * width, blocks, 2, shortcut)
+        self.layer3 = _group(2 * width, 4 * width, blocks, 2, shortcut)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(4 * width, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits of a batch of images."""
+        x = functional.relu(self.bn1(self.conv1(x)))
+        x = self.layer3(self.layer2(self.layer1(x)))
+        logits: Tensor = self.fc(torch.flatten(self.pool(x), 1))
+        return logits
+
+
+class _Padded(nn.Module):
+    """Every second pixel, and channels of zeros on both sides of the old ones."""
+
+    def __init__(self, added: int) -> None:
+        super().__init__()
+        self.before, self.after = added // 2, added - added // 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.before, self.after))
+
+
+class _Block(nn.Module):
+    """Two normalised convolutions beside a shortcut."""
+
+    def __init__(self, before: int, after: int, stride: int, shortcut: Shortcut) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(after)
+        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(after)
+        self.downsample: nn.Module = nn.Identity()
+        if stride > 1 and shortcut == "padded":
+            self.downsample = _Padded(after - before)
+        elif stride > 1:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = functional.relu(self.bn1(self.conv1(x)))
+        return functional.relu(self.bn2(self.conv2(inner)) + self.downsample(x))
+
+
+def _group(before: int, after: int, blocks: int, stride: int, shortcut: Shortcut) -> nn.Sequential:
+    first = _Block(before, after, stride, shortcut)
+    return nn.Sequential(first, *(_Block(after, after, 1, shortcut) for _ in range(blocks - 1)))

@@ -1,0 +1,75 @@
+"""A data set in batches: in an order that the seed and the epoch decide, moved and mirrored if asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+
+from lvmrs.data import Dataset
+
+__all__ = ["AUGMENTATIONS", "augmented", "generator", "in_order", "shuffled"]
+
+AUGMENTATIONS = ("none", "shift", "shift-mirror")
+
+_Batch = tuple[Tensor, Tensor]
+
+
+def generator(device: torch.device, *numbers: int) -> Generator:
+    """Random numbers that depend on these numbers alone, so that a resumed training needs no other state."""
+    seed = 0
+    for number in numbers:
+        seed = (seed * 1_000_003 + number + 1) % (2**63 - 1)
+    return Generator(device).manual_seed(seed)
+
+
+class _Rows(TorchDataset[_Batch]):
+    """A data set that is asked for many inputs at once."""
+
+    def __init__(self, data: Dataset) -> None:
+        self.data = data
+
+    def __getitem__(self, indices: list[int]) -> _Batch:
+        return self.data.many(indices)
+
+
+def shuffled(data: Dataset, size: int, seed: int, epoch: int, workers: int) -> Iterator[_Batch]:
+    """Every input once, but for an incomplete last batch where there are several."""
+    order = torch.randperm(len(data), generator=generator(torch.device("cpu"), seed, epoch))
+    parts = [part.tolist() for part in torch.split(order, size)]
+    if len(parts) > 1 and len(parts[-1]) < size:  # a batch of one has no batch statistics
+        parts.pop()
+    return _loaded(data, parts, workers)
+
+
+def in_order(data: Dataset, size: int, workers: int = 0) -> Iterator[_Batch]:
+    """Every input once."""
+    return _loaded(data, [part.tolist() for part in torch.split(torch.arange(len(data)), size)], workers)
+
+
+def _loaded(data: Dataset, parts: list[list[int]], workers: int) -> Iterator[_Batch]:
+    loader = DataLoader(
+        _Rows(data), sampler=parts, batch_size=None, num_workers=workers, pin_memory=torch.cuda.is_available()
+    )
+    return iter(loader)
+
+
+def augmented(x: Tensor, kind: str, random: Generator) -> Tensor:
+    """Images shifted by up to an eighth of their side, the new pixels black, and mirrored at random."""
+    if kind == "none":
+        return x
+    reach = max(1, x.shape[-1] // 8)
+    padded = functional.pad(x, [reach] * 4)
+    down, right = (torch.randint(2 * reach + 1, (len(x),), generator=random, device=x.device) for _ in range(2))
+    rows = down[:, None] + torch.arange(x.shape[-2], device=x.device)
+    columns = right[:, None] + torch.arange(x.shape[-1], device=x.device)
+    if kind == "shift-mirror":
+        flip = torch.rand(len(x), generator=random, device=x.device) < 0.5
+        columns = torch.where(flip[:, None], columns.flip(1), columns)
+    image = torch.arange(len(x), device=x.device)[:, None, None]
+    # Indices on both sides of the channels: they come first in the result.
+    return padded[image, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)

@@ -1,0 +1,70 @@
+"""A training on disk, whole: written to another name and renamed, so that a kill leaves the last good one."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lvmrs.errors import RunError, first_line
+
+__all__ = ["State", "read", "write"]
+
+
+@dataclass
+class State:
+    """All that changes during a training."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    history: list[Any]
+
+
+def write(path: Path, state: State, settings: Mapping[str, Any]) -> None:
+    """Replace the checkpoint."""
+    stored = {
+        "settings": dict(settings),
+        "history": [dataclasses.asdict(epoch) for epoch in state.history],
+        "state_dict": state.model.state_dict(),
+        "optimizer": state.optimizer.state_dict(),
+        "scaler": state.scaler.state_dict(),
+    }
+    beside = path.with_name(path.name + ".new")
+    try:
+        with beside.open("wb") as opened:
+            torch.save(stored, opened)
+            opened.flush()
+            os.fsync(opened.fileno())
+        beside.replace(path)
+    except (OSError, RuntimeError) as error:  # torch wraps a full disk
+        raise RunError(f"{path}: the checkpoint cannot be written: {first_line(error)}") from error
+
+
+def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Put a checkpoint into the state, and its epochs so far; refused if it was made with other settings."""
+    if not path.is_file():
+        raise RunError(f"{path}: there is no checkpoint to go on from; leave --resume out")
+    try:
+        stored = torch.load(path, map_location="cpu", weights_only=True)
+        before, history = dict(stored["settings"]), list(stored["history"])
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError, TypeError) as error:
+        raise RunError(f"{path}: it is not a checkpoint of lvmrs train: {first_line(error)}") from error
+    changed = [
+        f"{key} was {before.get(key)!r} and is {settings.get(key)!r}"
+        for key in {**before, **settings}
+        if before.get(key) != settings.get(key)
+    ]
+    if changed:
+        raise RunError(f"{path}: it was made with other settings ({'; '.join(changed)}); use those, or begin anew")
+    state.model.load_state_dict(stored["state_dict"])
+    state.optimizer.load_state_dict(stored["optimizer"])
+    state.scaler.load_state_dict(stored["scaler"])
+    return history

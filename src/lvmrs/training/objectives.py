@@ -1,0 +1,198 @@
+"""What a network is trained to do, each as the loss of one batch.
+
+An objective is called with the model, inputs in [0, 1], labels and a random generator, and draws fresh noise each time.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional
+
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = ["Denoising", "Diffusion", "Gaussian", "Margin", "Objective", "SmoothAdv"]
+
+_Network = Callable[[Tensor], Tensor]
+
+
+class Objective(ABC):
+    """The loss of one batch, and whether the model classifies (or denoises)."""
+
+    sigma: float
+    classifies = True
+
+    @abstractmethod
+    def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
+        """The mean loss over the batch."""
+
+
+@dataclass(frozen=True)
+class Gaussian(Objective):
+    """Cross-entropy on noisy inputs (Cohen et al. 2019)."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
+        """Of one noisy copy of each input."""
+        return functional.cross_entropy(model(_noisy(x, self.sigma, generator)), y)
+
+
+@dataclass(frozen=True)
+class SmoothAdv(Objective):
+    """Cross-entropy on noisy copies of inputs that were moved to fool the smoothed classifier (Salman et al. 2019).
+
+    ``steps`` steps of projected gradient ascent within distance ``epsilon``, on −log of the softmax averaged over
+    ``samples`` noisy copies; the same copies serve for every step and for training.
+    """
+
+    sigma: float
+    epsilon: float = 0.5
+    steps: int = 2
+    samples: int = 2
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
+        """Of ``samples`` noisy copies of each moved input."""
+        copies = x.repeat_interleave(self.samples, dim=0)
+        noise = self.sigma * _normal(copies, generator)
+        moved = self._moved(model, x, y, noise)
+        return functional.cross_entropy(
+            model(moved.repeat_interleave(self.samples, dim=0) + noise), y.repeat_interleave(self.samples)
+        )
+
+    def _moved(self, model: _Network, x: Tensor, y: Tensor, noise: Tensor) -> Tensor:
+        """The attack; batch statistics are left alone by it."""
+        step = 2 * self.epsilon / self.steps
+        delta = torch.zeros_like(x)
+        with _frozen_statistics(model):
+            for _ in range(self.steps):
+                delta.requires_grad_(True)
+                logits = model((x + delta).repeat_interleave(self.samples, dim=0) + noise)
+                log_mean = _log_of_mean_softmax(logits, self.samples)
+                (slope,) = torch.autograd.grad(functional.nll_loss(log_mean, y, reduction="sum"), delta)
+                delta = _within(delta.detach() + step * _unit(slope), self.epsilon)
+                delta = (x + delta).clamp(0, 1) - x
+        return (x + delta).detach()
+
+
+@dataclass(frozen=True)
+class Margin(Objective):
+    """Cross-entropy that asks for a margin, on noisy inputs: for networks whose Lipschitz constant is fixed.
+
+    The logit of the right class is lowered by √2 ``offset`` · L before cross-entropy at ``temperature`` · L, where L is
+    the constant of the model (1 if it has none): logits of a γ-Lipschitz network scale with γ, and so does the margin
+    that makes a radius. The form for L = 1 is that of Prach and Lampert (2022), used by Wang and Manchester (2023).
+    """
+
+    sigma: float
+    offset: float = 1.0
+    temperature: float = 0.25
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
+        """Of one noisy copy of each input."""
+        logits = model(_noisy(x, self.sigma, generator))
+        scale = float(getattr(model, "lipschitz", None) or 1.0)
+        lowered = logits / scale - math.sqrt(2) * self.offset * functional.one_hot(y, logits.shape[1])
+        return functional.cross_entropy(lowered / self.temperature, y) * self.temperature
+
+
+@dataclass(frozen=True)
+class Denoising(Objective):
+    """Mean squared error of the denoised image (Salman et al. 2020)."""
+
+    sigma: float
+    classifies = False
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
+        """Of one noisy copy of each input; labels play no part."""
+        return functional.mse_loss(model(_noisy(x, self.sigma, generator)), x)
+
+
+@dataclass(frozen=True)
+class Diffusion(Objective):
+    """Mean squared error of the noise that a diffusers UNet finds, at a random step of a schedule (Ho et al. 2020).
+
+    ``kept`` is ᾱ of each step, as a scheduler's ``alphas_cumprod``.
+    """
+
+    kept: tuple[float, ...]
+    sigma: float = 0.0
+    classifies = False
+
+    def loss(self, model: Callable[..., object], x: Tensor, y: Tensor, generator: Generator) -> Tensor:
+        """Of one step for each input, which is scaled to [−1, 1]; labels play no part."""
+        kept = torch.tensor(self.kept, device=x.device)
+        step = torch.randint(len(kept), (len(x),), generator=generator, device=x.device)
+        share = kept[step].view(-1, *[1] * (x.dim() - 1))
+        noise = _normal(x, generator)
+        seen = share.sqrt() * (2 * x - 1) + (1 - share).sqrt() * noise
+        return functional.mse_loss(model(seen, step).sample, noise)  # type: ignore[attr-defined]
+
+
+def _check(objective: Objective) -> None:
+    for name, value in vars(objective).items():
+        least_one = name in ("steps", "samples")
+        if not (math.isfinite(value) and value >= 0) or (name in ("epsilon", "temperature") and value == 0):
+            raise InvalidArgumentError(f"{name} must be a finite positive number, got {value!r}")
+        if least_one and (value < 1 or value != int(value)):
+            raise InvalidArgumentError(f"{name} must be a whole number from 1, got {value!r}")
+
+
+def _normal(x: Tensor, generator: Generator) -> Tensor:
+    return torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+
+
+def _noisy(x: Tensor, sigma: float, generator: Generator) -> Tensor:
+    return x + sigma * _normal(x, generator)
+
+
+def _log_of_mean_softmax(logits: Tensor, samples: int) -> Tensor:
+    logs = functional.log_softmax(logits, dim=1).view(-1, samples, logits.shape[1])
+    return torch.logsumexp(logs, dim=1).sub(math.log(samples))
+
+
+def _lengths(x: Tensor) -> Tensor:
+    sizes: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)
+    return sizes.clamp_min(1e-12).view(-1, *[1] * (x.dim() - 1))
+
+
+def _unit(x: Tensor) -> Tensor:
+    return x / _lengths(x)
+
+
+def _within(x: Tensor, radius: float) -> Tensor:
+    return x * (radius / _lengths(x)).clamp_max(1)
+
+
+class _frozen_statistics:  # noqa: N801
+    """Normalisation layers use their batch as in training, and do not count it."""
+
+    def __init__(self, model: object) -> None:
+        modules = model.modules() if isinstance(model, nn.Module) else iter(())
+        kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+        self.counting = [m for m in modules if isinstance(m, kinds) and m.track_running_stats]
+
+    def __enter__(self) -> None:
+        for layer in self.counting:
+            layer.track_running_stats = False
+
+    def __exit__(self, *failure: object) -> None:
+        for layer in self.counting:
+            layer.track_running_stats = True
