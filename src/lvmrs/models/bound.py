@@ -55,14 +55,19 @@ class _Tracer(fx.Tracer):
 
 def _traced(model: nn.Module, shape: Sequence[int]) -> fx.GraphModule:
     like = next(iter(model.parameters()), torch.zeros(()))
+    some = torch.zeros(2, *shape, dtype=like.dtype, device=like.device)
+    try:
+        with torch.no_grad():
+            model(some)
+    except Exception as error:  # whatever the user's forward pass raises
+        raise ModelError(f"the network fails on inputs of shape {tuple(shape)}: {first_line(error)}") from error
     try:
         traced = fx.GraphModule(model, _Tracer().trace(model))
-        with torch.no_grad():
-            ShapeProp(traced).propagate(torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
-    except Exception as error:  # whatever the user's forward pass raises when it is traced
-        raise ModelError(
-            f"the network cannot be traced, so no Lipschitz bound is known: {first_line(error)}"
-        ) from error
+    except Exception as error:  # tracing raises whatever a forward pass makes of a value that is not there
+        reason = first_line(error)
+        raise ModelError(f"the network cannot be traced, so no Lipschitz bound is known: {reason}") from error
+    with torch.no_grad():
+        ShapeProp(traced).propagate(some)
     return traced
 
 
@@ -156,8 +161,10 @@ def _linear(layer: Any, shape: tuple[int, ...], name: str, scale: Tensor | None 
         evenly = all(side % step == 0 for side, step in zip(grid, layer.stride, strict=True))
         if not evenly or any(2 * edge != step * (size - 1) for edge, step, size in around):
             raise _unknown(name, "a circular convolution that does not wrap evenly")
-        padding = (0, 0)
-    elif layer.padding_mode != "zeros":
+        return of_convolution(
+            weight, grid, stride=layer.stride, dilation=layer.dilation, groups=layer.groups, unrolled=0
+        )
+    if layer.padding_mode != "zeros":
         raise _unknown(name, f"a convolution with padding {layer.padding_mode!r}")
     return of_convolution(
         weight, grid, stride=layer.stride, padding=padding, dilation=layer.dilation, groups=layer.groups

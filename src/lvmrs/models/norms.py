@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from lvmrs.models.fourier import spectrum_of
 
@@ -32,17 +33,27 @@ def of_matrix(matrix: Tensor) -> float:
 
 def gram(matrix: Tensor, steps: int = _STEPS) -> float:
     """Gram iteration (Delattre et al. 2023): ‖W‖ ≤ ‖(WᴴW)^(2^t)‖^(1/2^(t+1)) in the Frobenius norm, for every t."""
+    unit = float(matrix.abs().max())
+    if unit == 0:
+        return 0.0
+    matrix = matrix / unit
     current = matrix.mH @ matrix if matrix.shape[-1] <= matrix.shape[-2] else matrix @ matrix.mH
     logarithm = torch.zeros(current.shape[:-2], dtype=torch.float64)
     power = 2
     for _ in range(steps):
-        size = torch.linalg.matrix_norm(current).clamp_min(1e-300)
+        size = _frobenius(current)
         logarithm = 2 * (logarithm + size.log())
         current = current / size[..., None, None]
         current = current @ current
         power *= 2
-    bound = ((logarithm + torch.linalg.matrix_norm(current).clamp_min(1e-300).log()) / power).exp()
-    return float(bound.max()) * _ROUNDING
+    bound = ((logarithm + _frobenius(current).log()) / power).exp()
+    return float(bound.max()) * unit * _ROUNDING
+
+
+def _frobenius(matrices: Tensor) -> Tensor:
+    """Their norms, of zeros a number that has a logarithm."""
+    norms: Tensor = torch.linalg.matrix_norm(matrices)
+    return norms.clamp_min(1e-300)
 
 
 def of_convolution(
@@ -53,13 +64,21 @@ def of_convolution(
     padding: tuple[int, int] = (0, 0),
     dilation: tuple[int, int] = (1, 1),
     groups: int = 1,
+    unrolled: int = _SMALL,
 ) -> float:
     """Of a convolution with zeros around images of size ``grid``.
 
-    It is part of a convolution that wraps around a grid with room for the zeros: so its norm is at most the largest
-    among the frequencies of that one. Where only every s-th pixel is kept, s frequencies fall on each other.
+    Where an input has at most ``unrolled`` numbers, the whole matrix is taken apart. Elsewhere: the convolution is part
+    of one that wraps around a grid with room for the zeros, so its norm is at most the largest among the frequencies of
+    that one. Where only every s-th pixel is kept, s frequencies fall on each other.
     """
-    kernel = _spread(weight.detach().to("cpu", torch.float64), dilation)
+    weight = weight.detach().to("cpu", torch.float64)
+    size = weight.shape[1] * groups * grid[0] * grid[1]
+    if size <= unrolled:
+        basis = torch.eye(size, dtype=torch.float64).view(size, -1, *grid)
+        whole = functional.conv2d(basis, weight, None, stride, padding, dilation, groups)
+        return of_matrix(whole.flatten(1))
+    kernel = _spread(weight, dilation)
     room = [
         math.ceil(max(side + 2 * edge, extent) / step) * step
         for side, edge, extent, step in zip(grid, padding, kernel.shape[-2:], stride, strict=True)

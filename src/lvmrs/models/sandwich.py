@@ -171,6 +171,12 @@ class SandwichNetwork(nn.Module):
         """The constant of the logits, in the Euclidean norm."""
         return self.gamma
 
+    def train(self, mode: bool = True) -> SandwichNetwork:
+        """Into training mode or out of it; what was folded is forgotten then."""
+        if mode != self.training:
+            self._kept = None
+        return super().train(mode)
+
     def forward(self, x: Tensor) -> Tensor:
         """The logits of a batch."""
         if x.shape[1:] != self.shape:
@@ -187,7 +193,9 @@ class SandwichNetwork(nn.Module):
         return logits
 
     def folded(self) -> _Folded:
-        """The network as plain weights, made anew only when the parameters have changed."""
+        """The network as plain weights, made anew only when the parameters, or the mode, have changed."""
+        if any(parameter.is_inference() for parameter in self.parameters()):  # these do not count their changes
+            return _Folded(self, torch.float64)
         state = [(p.data_ptr(), p._version, p.dtype, p.device) for p in self.parameters()]
         if self._kept is None or self._kept[0] != state:
             with torch.inference_mode(False), torch.no_grad():
