@@ -134,10 +134,10 @@ def test_batches_of_any_size_answer_alike() -> None:
 def test_gradients_are_those_of_the_layers() -> None:
     made = network(SHAPES["oblong, pooled"]).double().train()
     x = torch.rand(5, 2, 12, 8, dtype=torch.float64)
-    torch.sin(made(x)).sum().backward()
+    torch.autograd.backward(torch.sin(made(x)).sum())
     folded = {name: p.grad for name, p in made.named_parameters()}
     made.zero_grad()
-    torch.sin(made.layer_by_layer(x)).sum().backward()
+    torch.autograd.backward(torch.sin(made.layer_by_layer(x)).sum())
     for name, parameter in made.named_parameters():
         torch.testing.assert_close(folded[name], parameter.grad, rtol=1e-9, atol=1e-9, msg=name)
 
@@ -155,7 +155,7 @@ def attacked(model: Any, x: Tensor, steps: int = 30) -> tuple[Tensor, Tensor]:
     optimizer = torch.optim.Adam([near, far], lr=0.05)
     for _ in range(steps):
         optimizer.zero_grad()
-        (-quotient(model, near, far).sum()).backward()
+        torch.autograd.backward(-quotient(model, near, far).sum())
         optimizer.step()
     return near.detach(), far.detach()
 
@@ -174,7 +174,7 @@ def trained_to_be_steep(spec: Spec, gamma: float) -> SandwichNetwork:
     for _ in range(60):
         near = x + 0.05 * torch.randn_like(x)
         optimizer.zero_grad()
-        (-quotient(made, near, x).mean()).backward()
+        torch.autograd.backward(-quotient(made, near, x).mean())
         optimizer.step()
     return made.eval()
 
@@ -256,7 +256,7 @@ def test_folding_follows_the_weights() -> None:
         torch.testing.assert_close(made(x), other(x))
         assert not torch.allclose(made(x), first)
         torch.testing.assert_close(copy.deepcopy(made)(x), made(x))
-    made(x.requires_grad_(True)).sum().backward()  # after inference mode, gradients still pass
+    torch.autograd.backward(made(x.requires_grad_(True)).sum())  # after inference mode, gradients still pass
     assert x.grad is not None
 
 

@@ -144,7 +144,7 @@ def _diffusion(name: str, rest: str, sigma: float) -> tuple[nn.Module, str]:
     within: dict[str, Any] = {"subfolder": "unet"} if whole else {}
     beside: dict[str, Any] = {"subfolder": "scheduler"} if whole else {}
     try:
-        unet = library.UNet2DModel.from_pretrained(folder, use_safetensors=True, **within)
+        unet = library.UNet2DModel.from_pretrained(folder, use_safetensors=True, low_cpu_mem_usage=False, **within)
         schedule = library.DDPMScheduler.from_pretrained(folder, **beside)
     except (OSError, ValueError) as error:
         raise ModelError(

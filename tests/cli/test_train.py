@@ -1,0 +1,195 @@
+"""``lvmrs train`` and ``lvmrs lipschitz``: from a command to certificates, and one sentence for each mistake."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from lvmrs.cli import main
+from lvmrs.models.trained import story
+from lvmrs.runs import Run
+
+SHORT = {
+    "QUICK": "--data digits --sigma 0.25 --epochs 2",
+    "CERTIFY": "--data digits --sigma 0.25 --n0 50 --n 100 --max 3 --batch 50 --out r",
+    "AS_A": "--out a.safetensors",
+}
+
+
+class Command:
+    """Runs commands."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def __call__(self, line: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr."""
+        for short, long in SHORT.items():
+            line = line.replace(short, long)
+        arguments = line.split()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["lvmrs", *arguments])
+            with pytest.raises(SystemExit) as end:
+                main()
+        shown = self.capsys.readouterr()
+        return int(end.value.code or 0), shown.out, shown.err
+
+
+@pytest.fixture
+def lvmrs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """In a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    return Command(capsys)
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("small_cnn", ""),
+        ("resnet8,width=4", "--objective smoothadv --epsilon 0.3 --steps 1 --samples 2 --augment shift"),
+        ("sandwich_small,gamma=5", "--objective margin --margin 0.3 --lr 0.002"),
+    ],
+)
+def test_train_then_certify(lvmrs: Command, model: str, options: str) -> None:
+    code, out, err = lvmrs(f"train --model ready:{model} QUICK {options} --out nets/a.safetensors")
+    assert code == 0, err
+    assert re.fullmatch(
+        r"nets/a.safetensors: trained in \d+ (s|min), right on \d+\.\d % of 360 test inputs, on \d+\.\d % with noise\n",
+        out,
+    )
+    assert "epoch 2/2  loss" in err
+    assert [path.name for path in Path("nets").iterdir()] == ["a.safetensors"]
+    code, out, err = lvmrs("certify --model trained:nets/a.safetensors CERTIFY")
+    assert code == 0, err
+    settings = Run(Path("r")).manifest.settings
+    assert settings["lipschitz"] == (5.0 if "sandwich" in model else None)
+    told = story(Path("nets/a.safetensors"))
+    assert told["network"].startswith(f"ready:{model.split(',')[0]},channels=1")
+    assert told["training"]["settings"]["epochs"] == 2
+    assert len(told["training"]["losses"]) == 2
+    assert told["training"]["measured"]["inputs"] == 360
+    assert told["training"]["data"]["name"] == "digits"
+
+
+def test_a_denoiser_from_the_command_line(lvmrs: Command) -> None:
+    code, out, err = lvmrs("train --model ready:dncnn,width=4 QUICK --objective denoise --out d.safetensors --json")
+    assert code == 0, err
+    assert 0 < json.loads(out)["mean squared error"] < 0.1
+    lvmrs("train --model ready:small_cnn QUICK --out c.safetensors")
+    code, _, err = lvmrs("certify --model trained:c.safetensors --denoiser trained:d.safetensors CERTIFY")
+    assert code == 0, err
+    assert "denoised by trained:d.safetensors: the network is dncnn,width=4" in err or "denoised by" in err
+    settings = Run(Path("r")).manifest.settings
+    assert settings["denoiser"].startswith("trained:d.safetensors ")
+    code, out, err = lvmrs(
+        "predict --model trained:c.safetensors --denoiser trained:d.safetensors --data digits --sigma 0.25 --max 2"
+    )
+    assert code == 0, err
+    code, _, err = lvmrs("certify --model trained:c.safetensors CERTIFY --resume")
+    assert code == 1
+    assert "denoiser" in err
+
+
+def test_normalisation_and_first_weights_are_kept(lvmrs: Command) -> None:
+    code, _, err = lvmrs(
+        "train --model ready:small_cnn QUICK --mean 0.3 --std 0.4 --out a.safetensors --test-split none"
+    )
+    assert code == 0, err
+    assert story(Path("a.safetensors"))["normalisation"]["std"] == [pytest.approx(0.4)]
+    code, out, err = lvmrs(
+        "train --model ready:small_cnn --weights a.safetensors --mean 0.3 --std 0.4 QUICK --lr 1e-9 --out b.safetensors"
+    )
+    assert code == 0, err
+    first, second = (safetensors.torch.load_file(f"{name}.safetensors") for name in "ab")
+    assert all(torch.allclose(value, second[key], atol=1e-6) for key, value in first.items())
+    code, out, _ = lvmrs("lipschitz --model trained:b.safetensors --shape 1,8,8 --json")
+    normalised = json.loads(out)["lipschitz"]
+    _, out, _ = lvmrs("lipschitz --model ready:small_cnn --weights b.safetensors --shape 1,8,8")
+    assert normalised == pytest.approx(float(out) / 0.4, rel=1e-4)
+
+
+def test_lipschitz_is_rounded_up(lvmrs: Command) -> None:
+    code, out, err = lvmrs("lipschitz --model ready:sandwich_small,channels=1,side=8,gamma=0.3333333333 --shape 1,8,8")
+    assert (code, out) == (0, "0.333334\n"), err
+
+
+def test_a_stopped_training_goes_on(lvmrs: Command) -> None:
+    """The real command, interrupted as by Control-C; its result is that of one that was not."""
+    line = "train --model ready:small_cnn --data digits --sigma 0.25 --epochs 40 --out"
+    code, whole, err = lvmrs(f"{line} whole.safetensors")
+    assert code == 0, err
+    command = [sys.executable, "-m", "lvmrs", *line.split(), "cut.safetensors"]
+    alike = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums depend on it in their last digits
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=alike)  # noqa: S603
+    saved = Path("cut.safetensors.checkpoint")
+    until = time.monotonic() + 120
+    while not saved.exists() and running.poll() is None and time.monotonic() < until:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 3, err
+    assert "go on with:" in err
+    assert "--resume" in err
+    code, _, err = lvmrs(f"{line} cut.safetensors")
+    assert code == 1
+    assert "is a training that was stopped; add --resume" in err
+    code, resumed, err = lvmrs(f"{line} cut.safetensors --resume")
+    assert code == 0, err
+    first, second = (safetensors.torch.load_file(f"{name}.safetensors") for name in ("whole", "cut"))
+    assert all(torch.equal(value, second[key]) for key, value in first.items())
+    assert whole.split("right on ")[1] == resumed.split("right on ")[1]
+
+
+MISTAKES: dict[str, tuple[int, str]] = {
+    "train --model ready:resnet21 QUICK AS_A": (1, "resnet21: no such network; there are small_cnn"),
+    "train --model ready:small_cnn QUICK --out a.pth": (2, "out must end in .safetensors, got a.pth"),
+    "train --model ready:small_cnn QUICK --out there.safetensors": (1, "there.safetensors exists already"),
+    "train --model ready:small_cnn QUICK AS_A --resume": (1, "there is no checkpoint to go on from"),
+    "train --model ready:small_cnn QUICK AS_A --objective fgsm": (
+        2, "objective must be one of gaussian, smoothadv, margin, denoise, got 'fgsm'",
+    ),
+    "train --model ready:small_cnn QUICK AS_A --lr 0": (2, "lr must be positive"),
+    "train --model ready:small_cnn QUICK AS_A --sigma -1": (2, "sigma must be a finite positive number"),
+    "train --model ready:small_cnn,side=9 QUICK AS_A": (1, "the model fails on an input of shape (1, 8, 8)"),
+    "train --model ready:small_cnn,classes=3 QUICK AS_A": (1, "digits has label 9, but the model answers"),
+    "train --model ready:small_cnn QUICK AS_A --objective denoise": (1, "not a denoiser"),
+    "train --model ready:sandwich_small QUICK AS_A --split nowhere": (1, "there is no split 'nowhere'"),
+    "train --model python:torch.nn:Flatten QUICK AS_A": (2, "has no parameters to train"),
+    "train --model ready:small_cnn --weights code.pth QUICK AS_A": (1, "is refused: it holds more than tensors"),
+    "train --model ready:small_cnn --weights there.safetensors QUICK AS_A": (
+        1, "does not fit the model: 0.weight is missing; 0.bias is missing; 2.weight is missing, and 4 more",
+    ),
+    "lipschitz --model ready:resnet8 --shape 3": (1, "the network fails on inputs of shape (3,)"),
+    "lipschitz --model ready:resnet8 --shape x": (2, "shape must be numbers with commas between them, got 'x'"),
+    "lipschitz --model ready:resnet8 --shape 0,1": (2, "shape must be whole numbers with commas"),
+    "lipschitz --model python:unknown.py:net --shape 5": (1, "no Lipschitz bound is known for the layer 1 (LayerNorm)"),
+    "certify --model ready:small_cnn CERTIFY --denoiser gif:a": (1, "no denoiser of that name"),
+    "certify --model ready:small_cnn CERTIFY --denoiser diffusers:nowhere/at/all": (
+        1, "it is no DDPMPipeline, nor a UNet2DModel with its scheduler",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_mistakes_get_one_sentence(lvmrs: Command, line: str) -> None:
+    safetensors.torch.save_file({"a": torch.zeros(1)}, "there.safetensors")
+    torch.save(torch.nn.Linear(1, 1), "code.pth")
+    Path("unknown.py").write_text(
+        "from torch import nn\ndef net():\n    return nn.Sequential(nn.Linear(5, 5), nn.LayerNorm(5))\n"
+    )
+    expected, sentence = MISTAKES[line]
+    code, out, err = lvmrs(line)
+    assert (code, out) == (expected, ""), err
+    last: Any = err.splitlines()[-1]
+    assert sentence in last
+    assert last.startswith("lvmrs: ")
+    assert "Traceback" not in err
