@@ -12,38 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import LVM, SmoothedClassifier, Terms
+from lvmrs.models import ResNet
 from lvmrs.sampling import Noise, Stream
 from side_by_side import median_ratio, seconds
 
 SELECTION = Stream(0, 0, "selection")
-
-
-class Residual(nn.Module):
-    """Two 3 × 3 convolutions around a shortcut, as in the CIFAR ResNets."""
-
-    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(channels_in, channels, 3, stride, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(),
-            nn.Conv2d(channels, channels, 3, 1, 1, bias=False), nn.BatchNorm2d(channels),
-        )  # fmt: skip
-        same = stride == 1 and channels_in == channels
-        self.shortcut = nn.Identity() if same else nn.Conv2d(channels_in, channels, 1, stride)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The usual block."""
-        return torch.relu(self.body(x) + self.shortcut(x))
-
-
-def resnet(depth: int, classes: int = 10) -> nn.Module:
-    """A small residual network for 32 × 32 images."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 1, 1), nn.ReLU()]
-    width = 16
-    for channels, stride in ((16, 1), (32, 2), (64, 2)):
-        for block in range((depth - 2) // 6):
-            layers.append(Residual(width, channels, stride if block == 0 else 1))
-            width = channels
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)).eval()
 
 
 def large(classes: int = 1000) -> nn.Module:
@@ -101,8 +74,8 @@ def main() -> None:
         ((1, 28, 28), 100),
     ):
         noise(shape, 25_000_000 // torch.Size(shape).numel(), batch)
-    compare("ResNet-8, 32×32, c = 10", resnet(8), torch.rand(3, 32, 32), 1000, n)
-    compare("ResNet-20, 32×32, c = 10", resnet(20), torch.rand(3, 32, 32), 1000, n)
+    compare("ResNet-8, 32×32, c = 10", ResNet(8, shortcut="convolved").eval(), torch.rand(3, 32, 32), 1000, n)
+    compare("ResNet-20, 32×32, c = 10", ResNet(20, shortcut="convolved").eval(), torch.rand(3, 32, 32), 1000, n)
     compare("large, 224×224, c = 1000", large(), torch.rand(3, 224, 224), 1000, n)
 
 
