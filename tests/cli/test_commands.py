@@ -15,6 +15,7 @@ from lvmrs import demo, runs
 from lvmrs.cli import main
 from lvmrs.cli.analyze import parse_radii
 from lvmrs.cli.progress import duration, watching
+from tests.cli.helpers import run
 
 DIGITS = "--model python:lvmrs.models.small:small_cnn --data digits --sigma 0.5 --batch 100"
 QUICK = "--n0 50 --n 200 --max 6"
@@ -36,13 +37,7 @@ class Command:
 
     def __call__(self, line: str) -> tuple[int, str, str]:
         """Exit code, stdout and stderr."""
-        arguments = line.replace("DIGITS", f"{DIGITS} --weights {self.weights}").replace("QUICK", QUICK).split()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["lvmrs", *arguments])
-            with pytest.raises(SystemExit) as end:
-                main()
-        shown = self.capsys.readouterr()
-        return int(end.value.code or 0), shown.out, shown.err
+        return run(line.replace("DIGITS", f"{DIGITS} --weights {self.weights}").replace("QUICK", QUICK), self.capsys)
 
 
 @pytest.fixture

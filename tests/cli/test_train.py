@@ -14,9 +14,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from lvmrs.cli import main
 from lvmrs.models.trained import story
 from lvmrs.runs import Run
+from tests.cli.helpers import run
 
 SHORT = {
     "QUICK": "--data digits --sigma 0.25 --epochs 2",
@@ -35,13 +35,7 @@ class Command:
         """Exit code, stdout and stderr."""
         for short, long in SHORT.items():
             line = line.replace(short, long)
-        arguments = line.split()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["lvmrs", *arguments])
-            with pytest.raises(SystemExit) as end:
-                main()
-        shown = self.capsys.readouterr()
-        return int(end.value.code or 0), shown.out, shown.err
+        return run(line, self.capsys)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from lvmrs.models.fourier import spectrum_of
 
-__all__ = ["of_convolution", "of_matrix"]
+__all__ = ["gram", "of_convolution", "of_matrix"]
 
 # Squared matrices are rescaled, so more steps cost time alone; after this many the bound is within 1 % for any rank
 # that fits in memory: rank^(1/2^(steps + 1)).
