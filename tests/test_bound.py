@@ -1,6 +1,7 @@
 """Lipschitz bounds of plain networks, against brute force: the unrolled operator, and derivatives at points."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lvmrs.errors import ModelError
+from lvmrs import SmoothedClassifier
+from lvmrs.errors import LvmrsError, ModelError
 from lvmrs.models import Preprocessed, lipschitz_bound, ready, sandwich
 from lvmrs.models import bound as bound_module
 from lvmrs.models.norms import gram, of_convolution, of_matrix
@@ -150,10 +152,10 @@ def test_max_pooling_counts_its_windows(layer: nn.Module, expected: float) -> No
 
 
 ACTIVATIONS = [
-    nn.ReLU(), nn.ReLU6(), nn.LeakyReLU(0.3), nn.LeakyReLU(2.0), nn.ELU(), nn.ELU(1.7), nn.CELU(), nn.SELU(), nn.GELU(),
-    nn.GELU(approximate="tanh"), nn.SiLU(), nn.Mish(), nn.Sigmoid(), nn.Tanh(), nn.Softplus(), nn.Softplus(beta=4),
-    nn.Softsign(), nn.LogSigmoid(), nn.Hardtanh(), nn.Hardswish(), nn.Hardsigmoid(), nn.PReLU(init=1.4),
-    nn.Softshrink(),
+    nn.ReLU(), nn.ReLU6(), nn.LeakyReLU(0.3), nn.LeakyReLU(2.0), nn.ELU(), nn.ELU(1.7), nn.ELU(-5.0), nn.CELU(),
+    nn.SELU(), nn.GELU(), nn.GELU(approximate="tanh"), nn.SiLU(), nn.Mish(), nn.Sigmoid(), nn.Tanh(), nn.Softplus(),
+    nn.Softplus(beta=4), nn.Softsign(), nn.LogSigmoid(), nn.Hardtanh(), nn.Hardswish(), nn.Hardsigmoid(),
+    nn.PReLU(init=1.4), nn.Softshrink(),
 ]  # fmt: skip
 
 
@@ -277,9 +279,9 @@ class Gathered(nn.Module):
         (nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6)), r"for the layer 1 \(LayerNorm\); give the constant yourself"),
         (nn.Sequential(nn.Sequential(nn.Softmax(dim=1))), r"for the layer 0.0 \(Softmax\)"),
         (nn.Sequential(nn.Linear(5, 6)), r"fails on inputs of shape \(6,\)"),
-        (Product(), "only products with numbers"),
+        (Product(), r"for the function mul \(mul\) as it is called"),
         (Choice(), "cannot be traced"),
-        (Gathered(), "only slices"),
+        (Gathered(), r"for the function getitem \(getitem\) as it is called"),
         (nn.Sequential(nn.BatchNorm1d(6, track_running_stats=False)), "BatchNorm1d without running statistics"),
     ],
 )
@@ -300,11 +302,157 @@ def test_what_has_no_known_bound_is_refused_by_name(model: nn.Module, sentence: 
         (nn.AvgPool2d(3, padding=1, count_include_pad=False), "windows are not all alike"),
         (nn.AdaptiveAvgPool2d(3), "windows overlap"),
         (nn.MaxPool2d(2, dilation=2), "MaxPool2d with dilation"),
+        (nn.Conv2d(1, 2, 9, padding=4, padding_mode="circular"), "does not wrap evenly"),
+        (nn.Softplus(1, 0.5), "Softplus with a low threshold"),
+        (nn.CELU(-1.0), "CELU with a negative alpha"),
     ],
 )
 def test_layers_on_images_that_are_refused(model: nn.Module, sentence: str) -> None:
     with pytest.raises(ModelError, match=sentence):
         lipschitz_bound(nn.Sequential(model), (1, 8, 8))
+
+
+class Traced(nn.Module):
+    """A forward pass of one line, around a convolution and a linear layer."""
+
+    def __init__(self, forward: Callable[[Any, Tensor], Any]) -> None:
+        super().__init__()
+        self.conv, self.linear = nn.Conv2d(2, 2, 3, padding=1), nn.Linear(32, 3)
+        self.line = forward
+
+    def forward(self, x: Tensor) -> Any:
+        return self.line(self, x)
+
+
+def changed_later(net: Any, x: Tensor) -> Tensor:
+    y = net.conv(x)
+    z = y
+    y += x
+    return z  # type: ignore[no-any-return]
+
+
+def dropped_in_place(net: Any, x: Tensor) -> Tensor:
+    y = net.conv(x)
+    functional.leaky_relu(y, 3.0, True)
+    return y  # type: ignore[no-any-return]
+
+
+LINES: dict[str, Callable[[Any, Tensor], Any]] = {
+    "spread over pixels": lambda net, x: x + x.mean((2, 3), keepdim=True),
+    "spread over columns": lambda net, x: net.linear(x.flatten(1))[:, :1] + 0.01 * x.flatten(1),
+    "added in place": lambda net, x: net.conv(x).add_(x),
+    "sizes": lambda net, x: functional.avg_pool2d(net.conv(x), x.size(3)).view(x.size(0), -1) / x.shape[1],
+    "more sizes": lambda net, x: functional.avg_pool2d(x, x.size()[2:]),
+    "a mean over channels": lambda net, x: torch.mean(net.conv(x), dim=1) - 3 * x[:, 0],
+    "dropout that is off": lambda net, x: functional.dropout(net.conv(x), 0.5, net.training),
+    "clamped": lambda net, x: net.conv(x).clamp(-0.1, 0.1).contiguous(),
+    "in place where nothing looks": lambda net, x: functional.relu(net.conv(x), inplace=True) + x,
+    "read before it changes": lambda net, x: torch.tanh(net.conv(x)) + net.conv(x).relu_(),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_forward_passes_of_one_line(name: str) -> None:
+    torch.manual_seed(0)
+    model = Traced(LINES[name]).double().eval()
+    bound = lipschitz_bound(model, (2, 4, 4))
+    slopes = [steepest(model, torch.randn(2, 4, 4, dtype=torch.float64)) for _ in range(10)]
+    assert max(slopes) <= bound * (1 + 1e-9)
+    assert bound <= 12 * max(slopes)
+
+
+REFUSED: dict[str, Callable[[Any, Tensor], Any]] = {
+    "changed under another name": changed_later,
+    "changed by a function": dropped_in_place,
+    "random in eval mode": lambda net, x: functional.dropout(x, 0.5),
+    "limits that move": lambda net, x: x.clamp(min=10 * x),
+    "a number from a tensor": lambda net, x: x + 100 * x.flatten()[0].item(),
+    "a mean over the batch": lambda net, x: x.mean(0, keepdim=True),
+    "a dictionary": lambda net, x: {"logits": net.conv(x)},
+    "two outputs": lambda net, x: (net.conv(x), x),
+    "divided by zero": lambda net, x: x / 0.0,
+    "named arguments": lambda net, x: torch.mul(x, other=3),
+    "a layer with a named argument": lambda net, x: net.conv(input=x),
+    "a sum with a factor": lambda net, x: torch.add(x, net.conv(x), alpha=100),
+    "repeated pixels": lambda net, x: functional.pad(x, (1, 1, 1, 1), mode="replicate"),
+    "an unknown function": lambda net, x: torch.exp(x),
+    "an unknown method": lambda net, x: x.exp(),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_forward_passes_that_are_refused(name: str) -> None:
+    with pytest.raises(ModelError, match=r"no Lipschitz bound is known|the network answers with"):
+        lipschitz_bound(Traced(REFUSED[name]).eval(), (2, 4, 4))
+
+
+def test_what_is_changed_in_place_by_a_layer() -> None:
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.bend = nn.Conv2d(1, 1, 3, padding=1), nn.SELU(inplace=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.conv(x)
+            return h + self.bend(h)  # type: ignore[no-any-return]
+
+    with pytest.raises(ModelError, match="it changes a value that is used again"):
+        lipschitz_bound(Shared(), (1, 4, 4))
+
+
+def test_normalisation_of_another_dimension_is_not_merged() -> None:
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4)).double().eval()
+    with torch.no_grad():
+        model[0].weight.copy_(torch.diag(torch.tensor([1.0, 0.01, 0.01, 0.01])))  # type: ignore[operator]
+        model[1].running_var.copy_(torch.tensor([1.0, 1e-4, 1.0, 1.0]))  # type: ignore[operator]
+    bound = lipschitz_bound(model, (4, 4))
+    assert steepest(model, torch.randn(4, 4, dtype=torch.float64)) <= bound
+    assert lipschitz_bound(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm2d(3)), (3, 2, 4)) > 0
+
+
+def test_constants_that_are_no_numbers_are_refused() -> None:
+    for value in (True, False, -1.0, "steep", lambda: 3, math.nan):
+        model = nn.Linear(3, 3)
+        model.lipschitz = value  # type: ignore[assignment]
+        for use in (lambda m=model: lipschitz_bound(m, (3,)), lambda m=model: SmoothedClassifier(m, 0.5)):
+            with pytest.raises(LvmrsError, match="lipschitz"):
+                use()
+
+
+def test_hooks_several_inputs_and_weights_that_are_not_finite_are_refused() -> None:
+    hooked = nn.Sequential(nn.Linear(3, 3))
+    hooked[0].register_forward_hook(lambda module, taken, answer: 10 * answer)
+    with pytest.raises(ModelError, match="the layer 0: it has forward hooks"):
+        lipschitz_bound(hooked, (3,))
+
+    class Two(nn.Module):
+        lipschitz = 1.0
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return y
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.two = Two()
+
+        def forward(self, x: Tensor) -> Tensor:
+            answer: Tensor = self.two(x, 10 * x)
+            return answer
+
+    with pytest.raises(ModelError, match=r"the layer two \(Two with several arguments\)"):
+        lipschitz_bound(Outer(), (3,))
+    for size in (3, 1100):
+        broken = nn.Linear(size, 4)
+        with torch.no_grad():
+            broken.weight[0, 0] = math.nan
+        with pytest.raises(ModelError, match="not finite"):
+            lipschitz_bound(broken, (size,))
+
+
+def test_a_layer_alone_has_a_bound() -> None:
+    layer = nn.Linear(3, 4)
+    assert lipschitz_bound(layer, (3,)) == of_matrix(layer.weight)
 
 
 def test_resizing_is_refused() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,6 +175,20 @@ def test_folders_of_diffusers(tmp_path: Path, form: str) -> None:
         torch.testing.assert_close(denoiser.eval()(x), DiffusionDenoiser(unet.eval(), KEPT, 0.5)(x))
 
 
+def test_a_unet_with_weights_that_do_not_fit_is_refused(tmp_path: Path) -> None:
+    diffusers.DDPMPipeline(tiny_unet(), SCHEDULE).save_pretrained(tmp_path)
+    file = tmp_path / "unet" / "diffusion_pytorch_model.safetensors"
+    state = safetensors.torch.load_file(file)
+    del state["conv_in.weight"]
+    safetensors.torch.save_file(state, file, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"its weights do not fit a UNet2DModel: conv_in\.weight and so on"):
+        load_denoiser(f"diffusers:{tmp_path}", 0.5)
+    state["conv_in.weight"] = torch.zeros(3)
+    safetensors.torch.save_file(state, file, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"do not fit|is no DDPMPipeline"):
+        load_denoiser(f"diffusers:{tmp_path}", 0.5)
+
+
 def test_a_schedule_that_predicts_velocity_is_read(tmp_path: Path) -> None:
     schedule = diffusers.DDPMScheduler(num_train_timesteps=50, prediction_type="v_prediction")
     diffusers.DDPMPipeline(tiny_unet(), schedule).save_pretrained(tmp_path)
@@ -205,16 +220,16 @@ def test_plain_denoisers_by_name(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = ready.build("dncnn,channels=1,width=4")
     file = tmp_path / "d.safetensors"
-    save(file, net, "ready:dncnn,channels=1,width=4", {})
+    save(file, net, "ready:dncnn,channels=1,width=4", {"objective": "Denoising(sigma=0.5)"})
     x = torch.rand(2, 1, 8, 8)
     denoiser: Any
     denoiser, how = load_denoiser(f"trained:{file}", 0.5)
     assert torch.equal(denoiser.eval()(x), net.eval()(x))
-    assert how == "the network is dncnn,channels=1,width=4, as the file says"
+    assert how == "the network is dncnn,channels=1,width=4, as the file says, trained for Denoising(sigma=0.5)"
     code = tmp_path / "own.py"
     code.write_text(
         "import torch\n"
-        "def shrink(sigma):\n    return lambda x: x / (1 + sigma)\n"
+        "def shrink(times=1, sigma=9):\n    return lambda x: x * times / (1 + sigma)\n"
         "def same():\n    return lambda x: x\n"
         "module = torch.nn.Identity()\n"
         "number = 3\n"

@@ -69,27 +69,38 @@ def renamed(state: dict[str, Any], change: Callable[[str], str]) -> dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("network", "change"),
+    ("network", "change", "behind"),
     [
-        ("cifar_resnet20", lambda key: f"1.{key}"),  # behind a normalisation, as Cohen et al. save them
-        ("cifar_resnet20", lambda key: f"module.1.{key}"),
-        ("cifar_resnet20", lambda key: f"1.module.{key}"),
-        ("resnet20", lambda key: f"module.{key}".replace("fc", "linear")),
-        ("cifar_resnet20", lambda key: key.replace("fc", "linear").replace("downsample", "shortcut")),
-        ("fast_cnn", lambda key: key),  # whose own names begin with numbers
+        ("cifar_resnet20", lambda key: f"1.{key}", True),  # behind a normalisation, as Cohen et al. save them
+        ("cifar_resnet20", lambda key: f"module.1.{key}", True),
+        ("cifar_resnet20", lambda key: f"1.module.{key}", True),
+        ("resnet20", lambda key: f"module.{key}".replace("fc", "linear"), False),
+        ("cifar_resnet20", lambda key: key.replace("fc", "linear").replace("downsample", "shortcut"), False),
+        ("fast_cnn", lambda key: key, False),  # whose own names begin with numbers
     ],
 )
-def test_checkpoints_with_an_arch_load(tmp_path: Path, network: str, change: Callable[[str], str]) -> None:
+def test_checkpoints_with_an_arch_load(
+    tmp_path: Path, network: str, change: Callable[[str], str], behind: bool
+) -> None:
     torch.manual_seed(0)
     there = ready.build(network)
     state = renamed(there.state_dict(), change)
     file = tmp_path / "checkpoint.pth.tar"
     torch.save({"epoch": 90, "arch": network, "state_dict": state, "optimizer": {"lr": 0.1}}, file)
     x = torch.rand(2, 3, 32, 32)
-    for loaded in (models.load(f"trained:{file}"), models.load(f"ready:{network}", weights=file)):
-        here: Any = loaded.model
-        assert torch.equal(here.eval()(x), there.eval()(x))
-    assert models.load(f"trained:{file}").assumed[0] == f"the network is {network}, as the checkpoint says"
+    names: list[tuple[str, dict[str, Any]]] = [(f"trained:{file}", {}), (f"ready:{network}", {"weights": file})]
+    for name, options in names:
+        if behind:
+            with pytest.raises(
+                ModelError, match="it stood behind a normalisation that is not in the file; give it with"
+            ):
+                models.load(name, **options)
+            options = {**options, "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.2, 0.3]}
+        here: Any = models.load(name, **options).model
+        seen = Preprocessed(there, [0.5, 0.4, 0.3], [0.2, 0.2, 0.3]) if behind else there
+        assert torch.equal(here.eval()(x), seen.eval()(x))
+        if name.startswith("trained:"):
+            assert models.load(name, **options).assumed[0] == f"the network is {network}, as the checkpoint says"
 
 
 def test_checkpoints_that_do_not_fit_name_the_keys(tmp_path: Path) -> None:
@@ -112,6 +123,13 @@ def test_an_unknown_arch_and_code_in_a_pickle_are_refused(tmp_path: Path) -> Non
     torch.save({"arch": "vgg16", "state_dict": {"a": torch.zeros(1)}}, file)
     with pytest.raises(ModelError, match="does not name a network of lvmrs \\(arch is 'vgg16'\\)"):
         models.load(f"trained:{file}")
+    torch.save({"arch": ["vgg16"], "state_dict": {"a": torch.zeros(1)}}, file)
+    with pytest.raises(ModelError, match="does not name a network of lvmrs"):
+        models.load(f"trained:{file}")
+    for content in (b"", b"just some text"):
+        file.write_bytes(content)
+        with pytest.raises(ModelError, match="or is no checkpoint; save"):
+            models.load(f"trained:{file}")
     torch.save({"arch": "resnet20", "state_dict": nn.Linear(1, 1)}, file)
     with pytest.raises(ModelError, match="is refused: it holds more than tensors, which could run code"):
         models.load(f"trained:{file}")
@@ -152,6 +170,10 @@ def test_a_file_does_not_choose_code_to_run(tmp_path: Path) -> None:
     safetensors.torch.save_file({"a": torch.zeros(1)}, file)
     with pytest.raises(ModelError, match="does not say which network it is for"):
         models.load(f"trained:{file}")
+    for text in ("[]", "{}", '{"network": 3}'):
+        safetensors.torch.save_file({"a": torch.zeros(1)}, file, metadata={"lvmrs": text})
+        with pytest.raises(ModelError, match="does not say which network it is for"):
+            models.load(f"trained:{file}")
     file.write_bytes(b"nothing")
     with pytest.raises(ModelError, match="is not a safetensors file"):
         models.load(f"trained:{file}")

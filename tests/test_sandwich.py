@@ -260,6 +260,34 @@ def test_folding_follows_the_weights() -> None:
     assert x.grad is not None
 
 
+def test_the_constant_can_be_changed_and_biases_are_copies() -> None:
+    made = network(SHAPES["dense alone"], gamma=5.0)
+    x = torch.rand(3, 10)
+    steep = made(x).detach()
+    made.gamma = 1.0
+    torch.testing.assert_close(made(x), made.layer_by_layer(x), rtol=0, atol=1e-5)
+    assert made.lipschitz == 1
+    assert not torch.allclose(made(x), steep)
+    with pytest.raises(RuntimeError, match="does not require grad"):  # no training in eval mode, not even of biases
+        torch.autograd.backward(made(x).sum())
+
+
+def test_16_bit_parameters_run_in_float32() -> None:
+    for kind in (torch.float16, torch.bfloat16):
+        made = network(SHAPES["dense alone"], gamma=1.0).to(kind)
+        assert made(torch.rand(3, 10)).dtype == torch.float32
+        assert steepest(made, torch.rand(10)) <= 1 + 1e-5
+
+
+def test_transforms_and_empty_batches() -> None:
+    made = network(SHAPES["oblong, pooled"])
+    x = torch.rand(4, 2, 12, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.func.vmap(lambda v: made(v[None])[0])(x), made(x), rtol=0, atol=1e-5)
+    with torch.inference_mode():
+        assert made(x[:0]).shape == (0, 4)
+
+
 def test_threads_do_not_share_memory() -> None:
     made = network(SHAPES["oblong, pooled"])
     inputs = [torch.rand(50, 2, 12, 8) for _ in range(4)]
@@ -294,6 +322,8 @@ def test_wrong_shapes_get_one_sentence() -> None:
         sandwich(1, 8).eval()(torch.rand(1, 3, 8, 8))
     with pytest.raises(InvalidArgumentError, match="15 × 15 cannot be divided by 2"):
         sandwich(1, 30)
+    with pytest.raises(InvalidArgumentError, match="a stride must be at least 1, got 0"):
+        SandwichNetwork((1, 8, 8), [(3, 3, 0)], [], 2)
     with pytest.raises(InvalidArgumentError, match="gamma must be a positive number, got -1"):
         sandwich(1, 8, gamma=-1)
     with pytest.raises(InvalidArgumentError, match=r"shape must be \(channels, height, width\) for convolutions"):

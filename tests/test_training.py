@@ -146,11 +146,11 @@ def test_an_attack_leaves_batch_statistics_alone() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: training.Gaussian(-1), "sigma must be a finite positive number, got -1"),
-        (lambda: training.Gaussian(math.nan), "sigma must be a finite positive number, got nan"),
-        (lambda: training.SmoothAdv(0.5, epsilon=0), "epsilon must be a finite positive number, got 0"),
+        (lambda: training.Gaussian(-1), "sigma must be finite and not negative, got -1"),
+        (lambda: training.Gaussian(math.nan), "sigma must be finite and not negative, got nan"),
+        (lambda: training.SmoothAdv(0.5, epsilon=0), "epsilon must be positive, got 0"),
         (lambda: training.SmoothAdv(0.5, steps=0), "steps must be a whole number from 1, got 0"),
-        (lambda: training.Margin(0.5, temperature=0), "temperature must be a finite positive number"),
+        (lambda: training.Margin(0.5, temperature=0), "temperature must be positive, got 0"),
         (lambda: training.Settings(epochs=0), "epochs must be"),
         (lambda: training.Settings(lr=-1), "lr must be positive"),
         (lambda: training.Settings(optimizer="lbfgs"), "optimizer must be one of adam, sgd, got 'lbfgs'"),
@@ -374,6 +374,12 @@ def test_checkpoints_of_other_trainings_are_refused(tmp_path: Path) -> None:
     refused("lr was 0.005 and is 0.1", settings=training.Settings(epochs=1, lr=0.1))
     refused("objective was 'Gaussian\\(sigma=0.25\\)' and is", objective=training.Gaussian(0.5))
     refused("origin was 'net on digits' and is 'other'", origin="other")
+    with pytest.raises(RunError, match="it does not fit the model: Error"):
+        training.train(fresh("fast_cnn"), data, aim, settings, saved=file, resume=True, origin="net on digits")
+    with pytest.raises(InvalidArgumentError, match="resume needs saved"):
+        training.train(fresh(), data, aim, settings, resume=True)
+    with pytest.raises(InvalidArgumentError, match="workers must be"):
+        training.train(fresh(), data, aim, settings, workers=-1)
     file.write_bytes(b"nothing")
     refused("is not a checkpoint of lvmrs train")
     torch.save({"state_dict": {}}, file)

@@ -19,9 +19,11 @@ __all__ = [
     "broadcast",
     "device",
     "finite_tensor",
+    "known_lipschitz",
     "mass",
     "one_of",
     "positive",
+    "precision",
     "real",
     "require",
     "risk",
@@ -145,6 +147,25 @@ def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
     if not np.isfinite(low) or not np.isfinite(high):
         raise InvalidArgumentError(f"{name} must be finite, got {low if not np.isfinite(low) else high}")
     return value
+
+
+def known_lipschitz(model: object) -> float | None:
+    """The constant that a model says it has, in its attribute ``lipschitz``; None if it has no such, or None."""
+    value = getattr(model, "lipschitz", None)
+    if value is None:
+        return None
+    if isinstance(value, bool) or callable(value):
+        kind = type(model).__name__
+        raise InvalidArgumentError(f"lipschitz of {kind} must be a positive number or None, got {value!r:.60}")
+    return single("lipschitz", positive("lipschitz", value, infinite=True))
+
+
+def precision(name: str | None) -> torch.dtype | None:
+    """The 16-bit type of that name, for autocast."""
+    kinds = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name is not None:
+        one_of("autocast", name, kinds)
+    return None if name is None else kinds[name]
 
 
 def device(value: str | torch.device) -> torch.device | None:

@@ -53,7 +53,7 @@ class SmoothedClassifier:
         self.model = model
         self.sigma = _checks.single("sigma", _checks.positive("sigma", sigma))
         if lipschitz is None:
-            lipschitz = getattr(model, "lipschitz", None)
+            lipschitz = _checks.known_lipschitz(model)
         constant = math.inf if lipschitz is None else lipschitz
         self.lipschitz = _checks.single("lipschitz", _checks.positive("lipschitz", constant, infinite=True))
         self.batch = None if batch is None else int(_checks.single("batch", _checks.whole("batch", batch, least=1)))

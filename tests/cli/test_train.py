@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -99,16 +101,35 @@ def test_normalisation_and_first_weights_are_kept(lvmrs: Command) -> None:
     )
     assert code == 0, err
     assert story(Path("a.safetensors"))["normalisation"]["std"] == [pytest.approx(0.4)]
-    code, out, err = lvmrs(
+    code, _, err = lvmrs(
         "train --model ready:small_cnn --weights a.safetensors --mean 0.3 --std 0.4 QUICK --lr 1e-9 --out b.safetensors"
     )
     assert code == 0, err
     first, second = (safetensors.torch.load_file(f"{name}.safetensors") for name in "ab")
     assert all(torch.allclose(value, second[key], atol=1e-6) for key, value in first.items())
-    code, out, _ = lvmrs("lipschitz --model trained:b.safetensors --shape 1,8,8 --json")
-    normalised = json.loads(out)["lipschitz"]
-    _, out, _ = lvmrs("lipschitz --model ready:small_cnn --weights b.safetensors --shape 1,8,8")
-    assert normalised == pytest.approx(float(out) / 0.4, rel=1e-4)
+    _, alone, _ = lvmrs("lipschitz --model trained:b.safetensors --shape 1,8,8 --json")
+    _, given, err = lvmrs("lipschitz --model ready:small_cnn --weights b.safetensors --shape 1,8,8")
+    assert json.loads(alone)["lipschitz"] == float(given)
+    assert "normalised as in training" in err  # the file brings it, whichever way it is named
+
+
+def test_training_goes_on_from_a_trained_file(lvmrs: Command) -> None:
+    lvmrs("train --model ready:small_cnn QUICK --mean 0.3 --std 0.4 --out a.safetensors")
+    code, _, err = lvmrs("train --model trained:a.safetensors QUICK --out b.safetensors --sigma 0.5")
+    assert code == 0, err
+    first, second = (story(Path(f"{name}.safetensors")) for name in "ab")
+    assert first["network"] == second["network"] == "ready:small_cnn,channels=1,side=8,classes=10"
+    assert second["normalisation"] == first["normalisation"]
+    assert second["training"]["versions"]["torch"] == version("torch")
+
+
+def test_a_checkpoint_of_another_normalisation_is_refused(lvmrs: Command) -> None:
+    line = "train --model ready:small_cnn QUICK --out a.safetensors"
+    lvmrs(f"{line} --mean 0.3 --std 0.3")
+    torch.save({"settings": {}, "history": []}, "b.safetensors.checkpoint")
+    code, _, err = lvmrs("train --model ready:small_cnn QUICK --out b.safetensors --resume --mean 0.1 --std 0.9")
+    assert code == 1
+    assert "normalised with mean 0.1 and std 0.9" in err
 
 
 def test_lipschitz_is_rounded_up(lvmrs: Command) -> None:
@@ -152,7 +173,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
         2, "objective must be one of gaussian, smoothadv, margin, denoise, got 'fgsm'",
     ),
     "train --model ready:small_cnn QUICK AS_A --lr 0": (2, "lr must be positive"),
-    "train --model ready:small_cnn QUICK AS_A --sigma -1": (2, "sigma must be a finite positive number"),
+    "train --model ready:small_cnn QUICK AS_A --sigma -1": (2, "sigma must be finite and not negative"),
     "train --model ready:small_cnn,side=9 QUICK AS_A": (1, "the model fails on an input of shape (1, 8, 8)"),
     "train --model ready:small_cnn,classes=3 QUICK AS_A": (1, "digits has label 9, but the model answers"),
     "train --model ready:small_cnn QUICK AS_A --objective denoise": (1, "not a denoiser"),
@@ -163,6 +184,12 @@ MISTAKES: dict[str, tuple[int, str]] = {
         1, "does not fit the model: 0.weight is missing; 0.bias is missing; 2.weight is missing, and 4 more",
     ),
     "lipschitz --model ready:resnet8 --shape 3": (1, "the network fails on inputs of shape (3,)"),
+    "train --model ready:small_cnn QUICK --out there.safetensors/a.safetensors": (1, "its folder cannot be made"),
+    "train --model ready:small_cnn QUICK AS_A --workers -1": (2, "workers must be"),
+    "train --model ready:small_cnn --data npz:all.npz --sigma 0.25 AS_A": (1, "split 'test' is what is trained on"),
+    "train --model hf:somebody/something QUICK AS_A": (2, "hf:somebody/something cannot be trained; give ready:NAME"),
+    "train --model python:unknown.py:two QUICK AS_A": (1, "the model answers with tuple; expected a tensor"),
+    "lipschitz --model ready:resnet8 --shape inf,8,8": (2, "shape must be whole numbers with commas"),
     "lipschitz --model ready:resnet8 --shape x": (2, "shape must be numbers with commas between them, got 'x'"),
     "lipschitz --model ready:resnet8 --shape 0,1": (2, "shape must be whole numbers with commas"),
     "lipschitz --model python:unknown.py:net --shape 5": (1, "no Lipschitz bound is known for the layer 1 (LayerNorm)"),
@@ -178,8 +205,12 @@ def test_mistakes_get_one_sentence(lvmrs: Command, line: str) -> None:
     safetensors.torch.save_file({"a": torch.zeros(1)}, "there.safetensors")
     torch.save(torch.nn.Linear(1, 1), "code.pth")
     Path("unknown.py").write_text(
-        "from torch import nn\ndef net():\n    return nn.Sequential(nn.Linear(5, 5), nn.LayerNorm(5))\n"
+        "from torch import nn\n"
+        "def net():\n    return nn.Sequential(nn.Linear(5, 5), nn.LayerNorm(5))\n"
+        "class Two(nn.Linear):\n    def forward(self, x):\n        return x, x\n"
+        "def two():\n    return Two(1, 1)\n"
     )
+    np.savez("all.npz", x=np.zeros((4, 1, 8, 8), np.uint8), y=np.arange(4))
     expected, sentence = MISTAKES[line]
     code, out, err = lvmrs(line)
     assert (code, out) == (expected, ""), err

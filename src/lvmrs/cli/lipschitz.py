@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Annotated
 
@@ -38,7 +39,7 @@ def lipschitz(
     from lvmrs import models
 
     sides = numbers("shape", shape) or []
-    if not sides or any(side < 1 or side != int(side) for side in sides):
+    if not sides or any(not math.isfinite(side) or side < 1 or side != int(side) for side in sides):
         raise InvalidArgumentError(f"shape must be whole numbers with commas between them, got {shape!r}")
     loaded = models.load(model, weights=weights, mean=numbers("mean", mean), std=numbers("std", std))
     tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")

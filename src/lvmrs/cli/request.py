@@ -11,14 +11,12 @@ from torch import nn
 from lvmrs import _checks, models
 from lvmrs.cli.words import numbers, tell
 from lvmrs.data import Dataset, load
-from lvmrs.errors import DataError, InvalidArgumentError
+from lvmrs.errors import DataError
 from lvmrs.runs import Selection
 from lvmrs.sampling import Model
 from lvmrs.smooth import SmoothedClassifier
 
 __all__ = ["Request", "check_selection"]
-
-_PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -50,15 +48,13 @@ class Request:
             denoiser=self.denoiser,
             sigma=_checks.single("sigma", _checks.positive("sigma", self.sigma)),
         )
-        if self.autocast is not None and self.autocast not in _PRECISIONS:
-            raise InvalidArgumentError(f"autocast must be bfloat16 or float16, got {self.autocast}")
         smoothed = SmoothedClassifier(
             _on(loaded.model, self.device),
             self.sigma,
             self.lipschitz,
             batch=batch,
             device=_device(self.device),
-            autocast=None if self.autocast is None else _PRECISIONS[self.autocast],
+            autocast=_checks.precision(self.autocast),
             compile=self.compile,
         )
         tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from lvmrs.data import Dataset
+    from lvmrs.models import Loaded
     from lvmrs.training import Epoch, Objective
 
 __all__ = ["train"]
@@ -78,7 +79,9 @@ def train(
       lvmrs train --model ready:sandwich_small,gamma=5 --data digits --sigma 0.4 --objective margin --out s.safetensors
       lvmrs train --model ready:resnet8 --data digits --sigma 0.5 --objective smoothadv --epsilon 1 --out a.safetensors
     """
-    from lvmrs import training
+    from torch import nn
+
+    from lvmrs import training, work
     from lvmrs.data import load
     from lvmrs.models import trained
 
@@ -91,13 +94,17 @@ def train(
     )  # fmt: skip
     source = load(data, split=split, size=image_size)
     test = None if test_split == "none" else load(data, split=test_split, size=image_size)
-    network, name = _network(model, source, weights, numbers("mean", mean), numbers("std", std), seed)
+    if test is not None and test.fingerprint() == source.fingerprint():
+        raise DataError(f"{data}: split {test_split!r} is what is trained on; name another --test-split, or none")
+    loaded, name = _network(model, source, weights, numbers("mean", mean), numbers("std", std), seed)
+    network = loaded.model
+    assert isinstance(network, nn.Module)  # noqa: S101
     _check_fit(network, source, aim)
     parameters = sum(p.numel() for p in network.parameters())
     tell(f"model  {name}; {parameters:,} parameters")
     tell(f"data   {'; '.join((source.name, f'{source.split}, {len(source)} inputs', *source.assumed))}")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    origin = f"{name} on {source.fingerprint()}"
+    _make_folder(out)
+    origin = f"{name} ({loaded.fingerprint}, code {loaded.code}, {'; '.join(loaded.assumed)}) on {source.fingerprint()}"
     try:
         with stepping(epochs * max(1, len(source) // batch)) as step:
             history = training.train(
@@ -120,7 +127,7 @@ def train(
     measured = {} if test is None else _measured(network, test, aim, seed)
     seconds = sum(epoch.seconds for epoch in history)
     about = {
-        "command": command_line(),
+        **work.about(command_line()),
         "objective": repr(aim),
         "settings": vars(settings),
         "data": {"name": source.name, "split": source.split, "fingerprint": source.fingerprint()},
@@ -142,6 +149,13 @@ def _check_place(out: Path, saved: Path, *, resume: bool) -> None:
         raise RunError(f"{saved} is a training that was stopped; add --resume to go on, or choose another --out")
 
 
+def _make_folder(out: Path) -> None:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{out}: its folder cannot be made: {error.strerror}") from error
+
+
 def _objective(name: str, sigma: float, *, epsilon: float, steps: int, samples: int, margin: float) -> Objective:
     from lvmrs import training
 
@@ -158,16 +172,25 @@ def _objective(name: str, sigma: float, *, epsilon: float, steps: int, samples: 
 
 def _network(
     name: str, data: Dataset, weights: Path | None, mean: list[float] | None, std: list[float] | None, seed: int
-) -> tuple[nn.Module, str]:
-    """The module and its whole name, with what the data say filled in."""
+) -> tuple[Loaded, str]:
+    """The model and its whole name, with what the data say filled in."""
     import torch
     from torch import nn
 
     from lvmrs import models
     from lvmrs.data import taken
     from lvmrs.models import ready
+    from lvmrs.models.trained import story
 
     kind, _, rest = name.partition(":")
+    if kind == "trained" and rest.endswith(".safetensors") and Path(rest).expanduser().is_file() and weights is None:
+        weights = Path(rest).expanduser()
+        name = story(weights)["network"]  # goes on from there, under its own name
+        kind, _, rest = name.partition(":")
+    if kind not in ("ready", "python"):
+        raise InvalidArgumentError(
+            f"model: {name} cannot be trained; give ready:NAME, python:MODULE:FUNCTION or trained:FILE"
+        )
     if kind == "ready":
         x, _ = taken(data, 0)
         largest = data.largest_label()
@@ -179,7 +202,7 @@ def _network(
         loaded = models.load(name, weights=weights, mean=mean, std=std)
     if not isinstance(loaded.model, nn.Module) or not any(p.requires_grad for p in loaded.model.parameters()):
         raise InvalidArgumentError(f"model: {name} has no parameters to train; give a ready: or python: module")
-    return loaded.model, name
+    return loaded, name
 
 
 def _check_fit(network: nn.Module, data: Dataset, aim: Objective) -> None:
@@ -197,6 +220,8 @@ def _check_fit(network: nn.Module, data: Dataset, aim: Objective) -> None:
         raise
     except Exception as error:  # whatever a user's module raises
         raise ModelError(f"the model fails on an input of shape {tuple(x.shape[1:])}: {first_line(error)}") from error
+    if not isinstance(answer, torch.Tensor):
+        raise ModelError(f"the model answers with {type(answer).__name__}; expected a tensor")
     if not aim.classifies:
         if answer.shape != x.shape:
             raise ModelError(f"the model answers {tuple(answer.shape[1:])} to {tuple(x.shape[1:])}: not a denoiser")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def load_denoiser(name: str, sigma: float) -> tuple[Callable[[Tensor], Tensor], 
         if not path.is_file():
             raise ModelError(f"{name}: {path} does not exist")
         model, assumed = trained(name, path)
-        return model, assumed[-1]
+        return model, "; ".join(assumed)
     if kind == "python" and rest:
         return _python(name, rest, sigma), "it takes images in [0, 1] and gives such"
     raise ModelError(
@@ -129,7 +130,7 @@ def _python(name: str, rest: str, sigma: float) -> Callable[[Tensor], Tensor]:
     if not callable(named):
         raise ModelError(f"{name}: it is {type(named).__name__}; expected a function that returns a denoiser")
     takes = "sigma" in inspect.signature(named).parameters
-    denoiser = called(name, named, *((sigma,) if takes else ()), error=ModelError)
+    denoiser = called(name, partial(named, sigma=sigma) if takes else named, error=ModelError)
     if not callable(denoiser):
         raise ModelError(f"{name}: it returned {type(denoiser).__name__}; expected a module or a callable on batches")
     found: Callable[[Tensor], Tensor] = denoiser
@@ -138,18 +139,23 @@ def _python(name: str, rest: str, sigma: float) -> Callable[[Tensor], Tensor]:
 
 def _diffusion(name: str, rest: str, sigma: float) -> tuple[nn.Module, str]:
     library = optional("diffusers", extra="diffusion", error=ModelError)
+    library.utils.logging.set_verbosity_error()  # what is wrong is said here, in one sentence
     place = Path(rest).expanduser()
     folder = str(place) if place.exists() else rest
     whole = not place.is_dir() or (place / "model_index.json").is_file()
     within: dict[str, Any] = {"subfolder": "unet"} if whole else {}
     beside: dict[str, Any] = {"subfolder": "scheduler"} if whole else {}
     try:
-        unet = library.UNet2DModel.from_pretrained(folder, use_safetensors=True, low_cpu_mem_usage=False, **within)
+        unet, loading = library.UNet2DModel.from_pretrained(
+            folder, use_safetensors=True, low_cpu_mem_usage=False, output_loading_info=True, **within
+        )
         schedule = library.DDPMScheduler.from_pretrained(folder, **beside)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(
             f"{name}: it is no DDPMPipeline, nor a UNet2DModel with its scheduler: {first_line(error)}"
         ) from error
+    if wrong := [*loading["missing_keys"], *loading["unexpected_keys"], *loading["mismatched_keys"]]:
+        raise ModelError(f"{name}: its weights do not fit a UNet2DModel: {', '.join(map(str, wrong[:3]))} and so on")
     denoiser = DiffusionDenoiser(
         unet, schedule.alphas_cumprod.double().tolist(), sigma, schedule.config.prediction_type
     )

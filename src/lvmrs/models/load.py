@@ -14,7 +14,7 @@ from lvmrs.errors import ModelError
 from lvmrs.models import hub, programs, ready
 from lvmrs.models.denoised import Denoised, load_denoiser
 from lvmrs.models.preprocessing import Preprocessed
-from lvmrs.models.trained import trained
+from lvmrs.models.trained import NORMALISED, normalisation_of, trained
 from lvmrs.models.weights import digest_of_file, digest_of_module, load_weights
 from lvmrs.sampling import Model
 
@@ -59,15 +59,21 @@ def load(
     if weights is not None:
         if not isinstance(model, nn.Module) or kind not in ("python", "ready"):
             raise ModelError(f"{name}: weights can be put into python: and ready: modules only; leave --weights out")
-        load_weights(model, Path(weights).expanduser())
+        assumed = (*assumed, *_given_weights(model, Path(weights).expanduser()))
+    elif kind == "ready":
+        assumed = (*assumed, "its weights are random: none were given")
     fingerprint = digest_of_file(Path(rest).expanduser()) if kind in _FILES else _digest(model)
     if (mean is None) != (std is None):
         raise ModelError("mean and std go together; give both")
-    if mean is not None and std is not None:
+    if mean is None and weights is not None and (kept := normalisation_of(Path(weights).expanduser())) is not None:
+        model, assumed = Preprocessed(model, *kept), ("normalised as in training", *assumed)
+    elif mean is not None and std is not None:
         if isinstance(model, Preprocessed):
             raise ModelError(f"{name}: it brings its own normalisation ({assumed[0]}); leave mean and std out")
         model = Preprocessed(model, mean, std)
         assumed = (*assumed, f"normalised with mean {_text(mean)} and std {_text(std)}, as given")
+    elif NORMALISED in assumed:
+        raise ModelError(f"{name}: {NORMALISED}; give it with --mean and --std")
     elif not isinstance(model, Preprocessed):
         assumed = (*assumed, "it takes pixels in [0, 1] as they are")
     code = source_hash(rest) if kind == "python" else None
@@ -76,6 +82,10 @@ def load(
     before, how = load_denoiser(denoiser, sigma)
     told = f"denoised by {denoiser}: {how}"
     return Loaded(Denoised(before, model), name, fingerprint, code, (*assumed, told), f"{denoiser} {_digest(before)}")
+
+
+def _given_weights(model: nn.Module, path: Path) -> tuple[str, ...]:
+    return (NORMALISED,) if load_weights(model, path) else ()
 
 
 def _text(values: Sequence[float]) -> str:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from lvmrs.errors import ModelError
 from lvmrs.models.fourier import spectrum_of
 
 __all__ = ["gram", "of_convolution", "of_matrix"]
@@ -24,6 +25,8 @@ _ROUNDING = 1 + 1e-9
 def of_matrix(matrix: Tensor) -> float:
     """Of one matrix, or the largest of several: exact (up to rounding, upwards) where they are small."""
     matrix = matrix.detach().to("cpu", torch.complex128 if matrix.is_complex() else torch.float64)
+    if not torch.isfinite(matrix).all():
+        raise ModelError("the weights hold numbers that are not finite, so there is no Lipschitz bound")
     if matrix.numel() == 0:
         return 0.0
     if max(matrix.shape[-2:]) <= _SMALL and matrix[..., 0, 0].numel() * min(matrix.shape[-2:]) ** 3 <= 1e10:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, ModelError
 
 __all__ = ["Preprocessed"]
@@ -42,8 +43,8 @@ class Preprocessed(nn.Module):
     @property
     def lipschitz(self) -> float | None:
         """In pixel units; None where it is not known."""
-        inner = getattr(self.model, "lipschitz", None)
-        return None if inner is None or self.size is not None else float(inner) / float(self.std.min())
+        inner = _checks.known_lipschitz(self.model)
+        return None if inner is None or self.size is not None else inner / float(self.std.min())
 
     def forward(self, x: Tensor) -> Tensor:
         """The model's answer to pixels in [0, 1]."""

@@ -149,6 +149,8 @@ class SandwichNetwork(nn.Module):
             raise InvalidArgumentError(f"shape must be (channels, height, width) for convolutions, got {self.shape}")
         for spec in convolutions:
             stride = spec if isinstance(spec, int) else spec[2]
+            if stride < 1:
+                raise InvalidArgumentError(f"a stride must be at least 1, got {stride}")
             if any(side % stride for side in sides):
                 raise InvalidArgumentError(
                     f"an image of {sides[0]} × {sides[1]} cannot be divided by {stride}; take another side"
@@ -182,7 +184,7 @@ class SandwichNetwork(nn.Module):
         if x.shape[1:] != self.shape:
             raise ModelError(f"the inputs have shape {tuple(x.shape[1:])} and the network was made for {self.shape}")
         with torch.autocast(x.device.type, enabled=False):  # rounding to 16 bits would loosen the constant
-            x = x.to(self.last.bias.dtype)
+            x = x.to(self.last.bias.device, _precision(self))
             return _Folded(self, x.dtype)(x) if self.training else self.folded()(x)
 
     def layer_by_layer(self, x: Tensor) -> Tensor:
@@ -193,14 +195,22 @@ class SandwichNetwork(nn.Module):
         return logits
 
     def folded(self) -> _Folded:
-        """The network as plain weights, made anew only when the parameters, or the mode, have changed."""
+        """The network as plain weights, made anew only when the parameters, or the mode, have changed.
+
+        Changes of a parameter's ``.data`` are not counted by torch: switch to training mode and back after them.
+        """
         if any(parameter.is_inference() for parameter in self.parameters()):  # these do not count their changes
-            return _Folded(self, torch.float64)
-        state = [(p.data_ptr(), p._version, p.dtype, p.device) for p in self.parameters()]
+            return _Folded(self, torch.float64).detached()
+        state = [self.gamma, *((p.data_ptr(), p._version, p.dtype, p.device) for p in self.parameters())]
         if self._kept is None or self._kept[0] != state:
             with torch.inference_mode(False), torch.no_grad():
-                self._kept = state, _Folded(self, torch.float64)
+                self._kept = state, _Folded(self, torch.float64).detached()
         return self._kept[1]
+
+
+def _precision(network: SandwichNetwork) -> torch.dtype:
+    """That of the parameters, and at least float32."""
+    return torch.promote_types(network.last.bias.dtype, torch.float32)
 
 
 class _Folded:
@@ -211,7 +221,7 @@ class _Folded:
         self.images = len(network.convolutions) > 0
         self.convolutions, waiting = _folded_convolutions(network, kind, half)
         dense = [layer for layer in network.dense if isinstance(layer, SandwichDense)]
-        like = network.last.bias.detach()
+        like = network.last.bias.detach().to(_precision(network))
         self.linear: list[tuple[Tensor, Tensor]] = []
         out_of: Tensor | None = None
         layers: list[SandwichDense | SandwichLast] = [*dense, network.last]
@@ -230,17 +240,22 @@ class _Folded:
         self.linear = [(into.to(like).contiguous(), bias.to(like).contiguous()) for into, bias in self.linear]
         self.workspace = Workspace()
 
+    def detached(self) -> _Folded:
+        """The same, with biases of its own."""
+        self.linear = [(into.detach(), bias.detach().clone()) for into, bias in self.linear]
+        return self
+
     def __call__(self, x: Tensor) -> Tensor:
         """The logits of a batch."""
         return torch.cat([self._part(part) for part in torch.split(x, _PART)]) if len(x) > _PART else self._part(x)
 
     def _part(self, x: Tensor) -> Tensor:
-        plain = x.device.type != "cpu" or torch.is_grad_enabled() or torch.compiler.is_compiling()
-        workspace = None if plain else self.workspace
+        alone = x.device.type == "cpu" and torch.is_inference_mode_enabled() and not torch.compiler.is_compiling()
+        workspace = self.workspace if alone else None
         hidden = (x.permute(2, 3, 1, 0) if self.images else x.flatten(1).T).contiguous()
         for convolution in self.convolutions:
             hidden = convolution(hidden, workspace).relu_()
-        hidden = hidden.reshape(-1, len(x))
+        hidden = hidden.reshape(self.linear[0][0].shape[1], len(x))
         *inner, (matrix, bias) = self.linear
         for weight, shift in inner:
             hidden = torch.addmm(shift, weight, hidden).relu_()
@@ -251,7 +266,7 @@ def _folded_convolutions(
     network: SandwichNetwork, kind: torch.dtype, scale: float
 ) -> tuple[list[FourierConvolution], Circulant | None]:
     """The maps up to the last activation among images, the first one scaled, and what is linear after it."""
-    like = network.last.bias.detach()
+    like = network.last.bias.detach().to(_precision(network))
     done: list[FourierConvolution] = []
     waiting: Circulant | None = None
     for layer in network.convolutions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,11 @@ from lvmrs.models import ready
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.weights import load_weights, read_checkpoint
 
-__all__ = ["save", "story", "trained"]
+__all__ = ["NORMALISED", "normalisation_of", "save", "story", "trained"]
 
 _KEY = "lvmrs"
+# What is assumed of weights whose names say so.
+NORMALISED = "it stood behind a normalisation that is not in the file"
 
 
 def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -> None:
@@ -51,8 +52,21 @@ def story(path: Path) -> dict[str, Any]:
             f"{path} does not say which network it is for; give --model python:MODULE:FUNCTION or ready:NAME, with "
             f"--weights {path}"
         )
-    told: dict[str, Any] = json.loads(found)
+    told = json.loads(found)
+    if not isinstance(told, dict) or not isinstance(told.get("network"), str):
+        raise ModelError(f"{path} does not say which network it is for, as lvmrs train would have written it")
     return told
+
+
+def normalisation_of(path: Path) -> tuple[list[float], list[float]] | None:
+    """The mean and std that a file of ours was trained with, if it is one and was."""
+    if path.suffix != ".safetensors" or not path.is_file():
+        return None
+    with safetensors.safe_open(path, framework="pt") as opened:
+        if _KEY not in (opened.metadata() or {}):
+            return None
+    found = story(path).get("normalisation")
+    return None if found is None else (found["mean"], found["std"])
 
 
 def trained(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
@@ -60,26 +74,28 @@ def trained(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
     if path.suffix != ".safetensors":
         network = _arch(name, path)
         model = ready.build(network)
-        load_weights(model, path)
-        return model, (f"the network is {network}, as the checkpoint says",)
-    told = story(path)
-    kind, _, network = str(told["network"]).partition(":")
+        behind = load_weights(model, path)
+        told = f"the network is {network}, as the checkpoint says"
+        return model, (told, NORMALISED) if behind else (told,)
+    about = story(path)
+    kind, _, network = about["network"].partition(":")
     if kind != "ready":  # a file of weights must not choose what code is run
-        raise ModelError(f"{name}: it was trained as {told['network']}; give that as --model, and --weights {path}")
+        raise ModelError(f"{name}: it was trained as {about['network']}; give that as --model, and --weights {path}")
     model = ready.build(network)
     load_weights(model, path)
-    assumed = f"the network is {network}, as the file says"
-    if told["normalisation"] is None:
-        return model, (assumed,)
-    mean: Sequence[float] = told["normalisation"]["mean"]
-    return Preprocessed(model, mean, told["normalisation"]["std"]), ("normalised as in training", assumed)
+    aim = about.get("training", {}).get("objective")
+    told = f"the network is {network}, as the file says" + (f", trained for {aim}" if aim else "")
+    normalisation = normalisation_of(path)
+    if normalisation is None:
+        return model, (told,)
+    return Preprocessed(model, *normalisation), ("normalised as in training", told)
 
 
 def _arch(name: str, path: Path) -> str:
     stored = read_checkpoint(path)
     arch = stored.get("arch") if isinstance(stored, dict) else None
-    if arch not in ready.NETWORKS:
+    if not isinstance(arch, str) or arch not in ready.NETWORKS:
         raise ModelError(
-            f"{name}: it does not name a network of lvmrs (arch is {arch!r}); give --model ready:NAME and --weights"
+            f"{name}: it does not name a network of lvmrs (arch is {arch!r:.60}); give --model ready:NAME and --weights"
         )
-    return str(arch)
+    return arch

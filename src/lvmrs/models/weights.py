@@ -35,9 +35,9 @@ def read_checkpoint(path: Path) -> Any:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (safetensors.SafetensorError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except (safetensors.SafetensorError, RuntimeError, ValueError) as error:
         raise ModelError(f"weights: {path} cannot be read: {first_line(error)}") from error
-    except pickle.UnpicklingError as error:
+    except (pickle.UnpicklingError, EOFError, KeyError, AttributeError) as error:
         raise ModelError(
             f"weights: {path} is refused: it holds more than tensors, which could run code, or is no checkpoint; save "
             "model.state_dict() with safetensors.torch.save_file or torch.save"
@@ -56,12 +56,16 @@ def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
     return stored
 
 
-def load_weights(module: nn.Module, path: Path) -> None:
-    """Put the weights of a file into a module, all of them, under whatever of the usual names they come."""
-    given = read_weights(path)
+def load_weights(module: nn.Module, path: Path) -> bool:
+    """Put the weights of a file into a module, all of them, under whatever of the usual names they come.
+
+    True if the names say that the network stood behind a normalisation, which is not in the file.
+    """
+    read = read_weights(path)
     wanted = module.state_dict()
-    spellings = [{rename(key): value for key, value in given.items()} for rename in _SPELLINGS]
-    given = max(spellings, key=lambda spelling: len(set(spelling) & set(wanted)))
+    spellings = [{rename(key): value for key, value in read.items()} for rename in _SPELLINGS]
+    fits = [len(set(spelling) & set(wanted)) for spelling in spellings]
+    given = spellings[fits.index(max(fits))]
     # Checkpoints from before torch 0.4.1 do not count batches, which nothing in eval mode depends on.
     problems = [f"{key} is missing" for key in wanted if key not in given and not key.endswith(_COUNT)]
     problems += [f"{key} is not in the model" for key in given if key not in wanted]
@@ -74,6 +78,7 @@ def load_weights(module: nn.Module, path: Path) -> None:
         more = f", and {len(problems) - 3} more" if len(problems) > 3 else ""
         raise ModelError(f"weights: {path} does not fit the model: {'; '.join(problems[:3])}{more}")
     module.load_state_dict(given, strict=False)
+    return max(fits) > fits[1] and all(_plain(key).startswith("1.") for key in read)
 
 
 def _plain(key: str) -> str:

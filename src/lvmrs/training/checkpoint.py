@@ -64,7 +64,10 @@ def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str
     ]
     if changed:
         raise RunError(f"{path}: it was made with other settings ({'; '.join(changed)}); use those, or begin anew")
-    state.model.load_state_dict(stored["state_dict"])
-    state.optimizer.load_state_dict(stored["optimizer"])
-    state.scaler.load_state_dict(stored["scaler"])
+    try:
+        state.model.load_state_dict(stored["state_dict"])
+        state.optimizer.load_state_dict(stored["optimizer"])
+        state.scaler.load_state_dict(stored["scaler"])
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise RunError(f"{path}: it does not fit the model: {first_line(error)}") from error
     return history

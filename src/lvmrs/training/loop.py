@@ -17,13 +17,13 @@ from torch.nn import functional
 from lvmrs import _checks
 from lvmrs.data import Dataset
 from lvmrs.errors import InvalidArgumentError, ModelError
+from lvmrs.sampling import evaluating
 from lvmrs.training import checkpoint
 from lvmrs.training.batches import AUGMENTATIONS, augmented, generator, in_order, shuffled
 from lvmrs.training.objectives import Objective
 
 __all__ = ["Epoch", "Settings", "accuracy", "mean_squared_error", "train"]
 
-_PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 _OPTIMIZERS = ("adam", "sgd")
 _SCHEDULES = ("one-cycle", "cosine")
 _WARM_UP = 0.3  # share of a one-cycle schedule in which the rate rises
@@ -56,8 +56,7 @@ class Settings:
         _checks.one_of("optimizer", self.optimizer, _OPTIMIZERS)
         _checks.one_of("schedule", self.schedule, _SCHEDULES)
         _checks.one_of("augment", self.augment, AUGMENTATIONS)
-        if self.autocast is not None:
-            _checks.one_of("autocast", self.autocast, _PRECISIONS)
+        _checks.precision(self.autocast)
 
     def rate(self, done: float) -> float:
         """The learning rate when this share of the steps is done."""
@@ -98,10 +97,13 @@ def train(
     a checkpoint of others is refused.
     """
     place = _checks.device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    workers = int(_checks.single("workers", _checks.whole("workers", workers, least=0)))
     model.to(place)
     state = checkpoint.State(model, _optimizer(model, settings), _scaler(settings, place), [])
-    told = {"origin": origin, "objective": _described(objective), **dataclasses.asdict(settings)}
-    if resume and saved is not None:
+    told = {"origin": origin, "objective": repr(objective), **dataclasses.asdict(settings)}
+    if resume:
+        if saved is None:
+            raise InvalidArgumentError("resume needs saved, the checkpoint to go on from")
         state.history[:] = [Epoch(**row) for row in checkpoint.read(saved, state, told)]
     with _seeded_for_layers(place):
         for number in range(len(state.history), settings.epochs):
@@ -136,7 +138,7 @@ def _epoch(
         for group in state.optimizer.param_groups:
             group["lr"] = settings.rate((number * steps + step) / (settings.epochs * steps))
         state.optimizer.zero_grad(set_to_none=True)
-        kind = None if settings.autocast is None else _PRECISIONS[settings.autocast]
+        kind = _checks.precision(settings.autocast)
         with torch.autocast(place.type, dtype=kind, enabled=kind is not None):
             loss = objective.loss(state.model, x, y, random)
         value = float(loss.detach())
@@ -173,15 +175,12 @@ def _mean(
     score: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> float:
     place = _checks.device(device) or next((p.device for p in model.parameters()), torch.device("cpu"))
-    training = model.training
-    model.eval()
     total = 0.0
-    with torch.inference_mode():
+    with evaluating(model):
         for number, (x, y) in enumerate(in_order(data, 256)):
             x, y = x.to(place), y.to(place)
             noise = torch.randn(x.shape, generator=generator(place, seed, number), device=place)
             total += float(score(model(x + sigma * noise), x, y))
-    model.train(training)
     return total / len(data)
 
 
@@ -203,10 +202,6 @@ def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:
 
 def _scaler(settings: Settings, place: torch.device) -> torch.amp.GradScaler:
     return torch.amp.GradScaler(place.type, enabled=settings.autocast == "float16")
-
-
-def _described(objective: Objective) -> str:
-    return repr(objective)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["Denoising", "Diffusion", "Gaussian", "Margin", "Objective", "SmoothAdv"]
@@ -105,7 +106,7 @@ class Margin(Objective):
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
         """Of one noisy copy of each input."""
         logits = model(_noisy(x, self.sigma, generator))
-        scale = float(getattr(model, "lipschitz", None) or 1.0)
+        scale = _checks.known_lipschitz(model) or 1.0
         lowered = logits / scale - math.sqrt(2) * self.offset * functional.one_hot(y, logits.shape[1])
         return functional.cross_entropy(lowered / self.temperature, y) * self.temperature
 
@@ -148,10 +149,11 @@ class Diffusion(Objective):
 
 def _check(objective: Objective) -> None:
     for name, value in vars(objective).items():
-        least_one = name in ("steps", "samples")
-        if not (math.isfinite(value) and value >= 0) or (name in ("epsilon", "temperature") and value == 0):
-            raise InvalidArgumentError(f"{name} must be a finite positive number, got {value!r}")
-        if least_one and (value < 1 or value != int(value)):
+        if not math.isfinite(value) or value < 0:
+            raise InvalidArgumentError(f"{name} must be finite and not negative, got {value!r}")
+        if name in ("epsilon", "temperature") and value == 0:
+            raise InvalidArgumentError(f"{name} must be positive, got {value!r}")
+        if name in ("steps", "samples") and (value < 1 or value != int(value)):
             raise InvalidArgumentError(f"{name} must be a whole number from 1, got {value!r}")
 
 
