@@ -45,6 +45,7 @@ bench: $(VENV)/.installed-bench  ## speed, side by side with other software
 	$(BIN)/python benchmarks/betting_speed.py
 	$(BIN)/python benchmarks/certify.py
 	$(BIN)/python benchmarks/analyze.py
+	$(BIN)/python benchmarks/sandwich.py
 
 bounds: $(VENV)/.installed-bench  ## the tables of docs/bounds.md
 	$(BIN)/python benchmarks/bounds.py --write docs/bounds.md
