@@ -67,7 +67,7 @@ def networks(sigma: float, clean: nn.Module, denoiser: Callable[[float], nn.Modu
         "no noise": clean,
         "noise": trained("small_cnn", training.Gaussian(sigma), 60, 0.01),
         "SmoothAdv": trained("small_cnn", training.SmoothAdv(sigma, epsilon=0.5, steps=4, samples=4), 60, 0.01),
-        "sandwich": trained("sandwich_small,channels=1,side=8,gamma=5", training.Margin(sigma, offset=0.3), 30, 0.003),
+        "sandwich": trained("sandwich_small,channels=1,side=8,gamma=5", training.Margin(sigma, margin=0.3), 30, 0.003),
         "denoised": Denoised(denoiser(sigma), clean),
     }
 

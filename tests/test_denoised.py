@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pipeline saved by diffusers: a UNet trained on digits."""
     unet = tiny_unet()
     digits = load("digits", split="train")
-    training.train(unet, digits, training.Diffusion(KEPT), training.Settings(epochs=12, batch=64, lr=0.01))
+    training.train(unet, digits, training.Diffusion(SCHEDULE), training.Settings(epochs=12, batch=64, lr=0.01))
     place = tmp_path_factory.mktemp("pipeline")
     diffusers.DDPMPipeline(unet, SCHEDULE).save_pretrained(place)
     return place
@@ -247,6 +247,7 @@ def test_plain_denoisers_by_name(tmp_path: Path) -> None:
         "trained:nowhere.safetensors": "nowhere.safetensors does not exist",
         "onnx:file": "no denoiser of that name; write diffusers:FOLDER, trained:FILE or python:MODULE:FUNCTION",
         "diffusers:": "no denoiser of that name",
+        "diffusers:nowhere": "nowhere is not a folder; give one that diffusers saved, or OWNER/NAME of its hub",
         f"diffusers:{tmp_path}": "it is no DDPMPipeline, nor a UNet2DModel with its scheduler",
     }.items():
         with pytest.raises(ModelError, match=sentence):

@@ -235,7 +235,7 @@ def test_certificates_of_a_trained_one_use_it() -> None:
     digits = load("digits", split="train")
     before = training.accuracy(made, digits)
     torch.manual_seed(0)
-    training.train(made, digits, training.Margin(0.25, offset=0.3), training.Settings(epochs=2, lr=0.002))
+    training.train(made, digits, training.Margin(0.25, margin=0.3), training.Settings(epochs=2, lr=0.002))
     assert training.accuracy(made, digits) > max(0.5, before)
     smoothed = SmoothedClassifier(made, 0.25, batch=100)
     x, _ = load("digits")[0]

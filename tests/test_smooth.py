@@ -263,7 +263,7 @@ BAD_ARGUMENTS: dict[str, tuple[Callable[[], object], str]] = {
     "planner": (lambda: SmoothedClassifier(good, 0.5).certify(X, "lvm"), "planner must be a Planner such as LVM()"),  # type: ignore[arg-type]
     "no constant": (
         lambda: SmoothedClassifier(good, 0.5).certify(X, Lipschitz("ramp")),
-        "lipschitz is not known and Lipschitz(",
+        "lipschitz is not known and the ramp procedure needs it",
     ),
     "device": (lambda: SmoothedClassifier(good, 0.5, device="gpu0"), "device 'gpu0' cannot be used here ("),
     "autocast": (

@@ -54,7 +54,7 @@ def test_margin_asks_for_a_distance() -> None:
     logits = model(x + 0.5 * torch.randn(x.shape, generator=seeded())) / 5
     logits = logits - math.sqrt(2) * 0.3 * functional.one_hot(y, 10)
     slow = 0.25 * functional.cross_entropy(logits / 0.25, y)
-    torch.testing.assert_close(training.Margin(0.5, offset=0.3).loss(model, x, y, seeded()), slow)
+    torch.testing.assert_close(training.Margin(0.5, margin=0.3).loss(model, x, y, seeded()), slow)
 
 
 def test_denoising_and_diffusion_are_squared_errors() -> None:
@@ -245,7 +245,7 @@ def test_images_of_several_sizes_are_refused() -> None:
 AIMS: dict[str, tuple[str, Objective]] = {
     "gaussian": ("small_cnn", training.Gaussian(0.25)),
     "smoothadv": ("resnet8,channels=1,width=4", training.SmoothAdv(0.25, epsilon=0.25, steps=1)),
-    "margin": ("sandwich_small,channels=1,side=8,gamma=5", training.Margin(0.25, offset=0.2)),
+    "margin": ("sandwich_small,channels=1,side=8,gamma=5", training.Margin(0.25, margin=0.2)),
     "denoise": ("dncnn,channels=1,width=8", training.Denoising(0.25)),
 }
 
@@ -363,27 +363,27 @@ def test_mixed_precision(kind: str, tmp_path: Path) -> None:
 def test_checkpoints_of_other_trainings_are_refused(tmp_path: Path) -> None:
     data, aim, file = some_digits(60), training.Gaussian(0.25), tmp_path / "c"
     settings = training.Settings(epochs=1)
-    training.train(fresh(), data, aim, settings, saved=file, origin="net on digits")
+    training.train(fresh(), data, aim, settings, saved=file, origin={"model": "net"})
 
     def refused(sentence: str, **changes: Any) -> None:
-        given = {"objective": aim, "settings": settings, "origin": "net on digits", **changes}
+        given = {"objective": aim, "settings": settings, "origin": {"model": "net"}, **changes}
         objective, chosen, origin = given["objective"], given["settings"], given["origin"]
         with pytest.raises(RunError, match=sentence):
             training.train(fresh(), data, objective, chosen, saved=file, resume=True, origin=origin)
 
     refused("lr was 0.005 and is 0.1", settings=training.Settings(epochs=1, lr=0.1))
     refused("objective was 'Gaussian\\(sigma=0.25\\)' and is", objective=training.Gaussian(0.5))
-    refused("origin was 'net on digits' and is 'other'", origin="other")
+    refused("model was 'net' and is 'other'", origin={"model": "other"})
     with pytest.raises(RunError, match="it does not fit the model: Error"):
-        training.train(fresh("fast_cnn"), data, aim, settings, saved=file, resume=True, origin="net on digits")
+        training.train(fresh("fast_cnn"), data, aim, settings, saved=file, resume=True, origin={"model": "net"})
     with pytest.raises(InvalidArgumentError, match="resume needs saved"):
         training.train(fresh(), data, aim, settings, resume=True)
     with pytest.raises(InvalidArgumentError, match="workers must be"):
         training.train(fresh(), data, aim, settings, workers=-1)
     file.write_bytes(b"nothing")
-    refused("is not a checkpoint of lvmrs train")
+    refused("is not a whole checkpoint of lvmrs train; delete it to begin anew")
     torch.save({"state_dict": {}}, file)
-    refused("is not a checkpoint of lvmrs train")
+    refused("is not a whole checkpoint of lvmrs train; delete it to begin anew")
     file.unlink()
     refused("there is no checkpoint to go on from")
 
@@ -394,6 +394,12 @@ def test_what_cannot_be_trained_gets_one_sentence() -> None:
         training.train(nn.Flatten(), data, training.Gaussian(0.25), training.Settings())
     with pytest.raises(ModelError, match=r"the loss is (nan|inf) in epoch 1, step \d; try a smaller lr"):
         training.train(fresh(), data, training.Gaussian(0.25), training.Settings(batch=8, optimizer="sgd", lr=1e20))
+    with pytest.raises(ModelError, match="margins are distances in networks of a known Lipschitz constant"):
+        training.train(fresh(), data, training.Margin(0.25), training.Settings())
+    with pytest.raises(ModelError, match="the model fails on 1 inputs in training mode: Expected more than 1 value"):
+        training.train(fresh("fast_cnn,channels=1"), data, training.Gaussian(0.25), training.Settings(batch=1))
+    with pytest.raises(InvalidArgumentError, match="kept must be numbers or a scheduler, got 3"):
+        training.Diffusion(3)
     with pytest.raises(LvmrsError, match="device"):
         training.train(fresh(), data, training.Gaussian(0.25), training.Settings(), device="abacus")
 

@@ -178,7 +178,7 @@ class SmoothedClassifier:
             raise InvalidArgumentError(f"planner must be a Planner such as LVM() or Cohen(), got {planner!r:.80}")
         if isinstance(planner, Lipschitz) and math.isinf(self.lipschitz):
             raise InvalidArgumentError(
-                f"lipschitz is not known and {planner!r} needs it; pass lipschitz= to SmoothedClassifier"
+                f"lipschitz is not known and the {planner.procedure} procedure needs it; give it: lvmrs lipschitz helps"
             )
 
     def _input(self, x: Tensor) -> Tensor:

@@ -68,6 +68,8 @@ def test_train_then_certify(lvmrs: Command, model: str, options: str) -> None:
     assert code == 0, err
     settings = Run(Path("r")).manifest.settings
     assert settings["lipschitz"] == (5.0 if "sandwich" in model else None)
+    assert ("\nlipschitz 5\n" in err) == ("sandwich" in model)
+    assert Path("nets/a.safetensors").stat().st_mode & 0o777 == Path("r/manifest.json").stat().st_mode & 0o777
     told = story(Path("nets/a.safetensors"))
     assert told["network"].startswith(f"ready:{model.split(',')[0]},channels=1")
     assert told["training"]["settings"]["epochs"] == 2
@@ -174,8 +176,8 @@ MISTAKES: dict[str, tuple[int, str]] = {
     ),
     "train --model ready:small_cnn QUICK AS_A --lr 0": (2, "lr must be positive"),
     "train --model ready:small_cnn QUICK AS_A --sigma -1": (2, "sigma must be finite and not negative"),
-    "train --model ready:small_cnn,side=9 QUICK AS_A": (1, "the model fails on an input of shape (1, 8, 8)"),
-    "train --model ready:small_cnn,classes=3 QUICK AS_A": (1, "digits has label 9, but the model answers"),
+    "train --model ready:small_cnn,side=9 QUICK AS_A": (1, "the model fails on train inputs of shape (1, 8, 8)"),
+    "train --model ready:small_cnn,classes=3 QUICK AS_A": (1, "digits, train, has label 9, but the model"),
     "train --model ready:small_cnn QUICK AS_A --objective denoise": (1, "not a denoiser"),
     "train --model ready:sandwich_small QUICK AS_A --split nowhere": (1, "there is no split 'nowhere'"),
     "train --model python:torch.nn:Flatten QUICK AS_A": (2, "has no parameters to train"),
@@ -189,13 +191,21 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:small_cnn --data npz:all.npz --sigma 0.25 AS_A": (1, "split 'test' is what is trained on"),
     "train --model hf:somebody/something QUICK AS_A": (2, "hf:somebody/something cannot be trained; give ready:NAME"),
     "train --model python:unknown.py:two QUICK AS_A": (1, "the model answers with tuple; expected a tensor"),
-    "lipschitz --model ready:resnet8 --shape inf,8,8": (2, "shape must be whole numbers with commas"),
+    "train --model ready:small_cnn QUICK AS_A --epsilon 1": (2, "epsilon is not a setting of --objective gaussian"),
+    "train --model ready:small_cnn QUICK AS_A --objective margin": (1, "margins are distances in networks of a known"),
+    "train --model ready:small_cnn QUICK AS_A --objective margin --margin -1": (2, "margin must be finite and not"),
+    "train --model ready:dncnn QUICK AS_A": (1, "it is a denoiser; add --objective denoise"),
+    "train --model ready:small_cnn --data npz:no-test.npz --sigma 0.25 AS_A": (1, "add --test-split none"),
+    "train --model ready:small_cnn --data npz:other-test.npz --sigma 0.25 AS_A": (1, "fails on test inputs of shape"),
+    "train --model ready:small_cnn --data npz:more-test.npz --sigma 0.25 AS_A": (1, "test, has label 9"),
+    "certify --model ready:small_cnn --method lipschitz-ramp CERTIFY": (2, "the ramp procedure needs it; give it"),
+    "lipschitz --model ready:resnet8 --shape inf,8,8": (2, "shape must be positive whole numbers with commas"),
     "lipschitz --model ready:resnet8 --shape x": (2, "shape must be numbers with commas between them, got 'x'"),
-    "lipschitz --model ready:resnet8 --shape 0,1": (2, "shape must be whole numbers with commas"),
+    "lipschitz --model ready:resnet8 --shape 0,1": (2, "shape must be positive whole numbers with commas"),
     "lipschitz --model python:unknown.py:net --shape 5": (1, "no Lipschitz bound is known for the layer 1 (LayerNorm)"),
     "certify --model ready:small_cnn CERTIFY --denoiser gif:a": (1, "no denoiser of that name"),
     "certify --model ready:small_cnn CERTIFY --denoiser diffusers:nowhere/at/all": (
-        1, "it is no DDPMPipeline, nor a UNet2DModel with its scheduler",
+        1, "nowhere/at/all is not a folder",
     ),
 }  # fmt: skip
 
@@ -210,7 +220,11 @@ def test_mistakes_get_one_sentence(lvmrs: Command, line: str) -> None:
         "class Two(nn.Linear):\n    def forward(self, x):\n        return x, x\n"
         "def two():\n    return Two(1, 1)\n"
     )
-    np.savez("all.npz", x=np.zeros((4, 1, 8, 8), np.uint8), y=np.arange(4))
+    images, labels = np.zeros((4, 1, 8, 8), np.uint8), np.arange(4)
+    np.savez("all.npz", x=images, y=labels)
+    np.savez("no-test.npz", x_train=images, y_train=labels)
+    np.savez("other-test.npz", x_train=images, y_train=labels, x_test=images.repeat(3, axis=1), y_test=labels)
+    np.savez("more-test.npz", x_train=images, y_train=labels, x_test=images, y_test=labels + 6)
     expected, sentence = MISTAKES[line]
     code, out, err = lvmrs(line)
     assert (code, out) == (expected, ""), err

@@ -40,7 +40,7 @@ def lipschitz(
 
     sides = numbers("shape", shape) or []
     if not sides or any(not math.isfinite(side) or side < 1 or side != int(side) for side in sides):
-        raise InvalidArgumentError(f"shape must be whole numbers with commas between them, got {shape!r}")
+        raise InvalidArgumentError(f"shape must be positive whole numbers with commas between them, got {shape!r}")
     loaded = models.load(model, weights=weights, mean=numbers("mean", mean), std=numbers("std", std))
     tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")
     if not isinstance(loaded.model, nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -58,6 +59,10 @@ class Request:
             compile=self.compile,
         )
         tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")
+        if math.isfinite(smoothed.lipschitz):
+            own = _checks.known_lipschitz(loaded.model)
+            told = "" if self.lipschitz is None else ", as given" + (f" (the model says {own:g})" if own else "")
+            tell(f"lipschitz {smoothed.lipschitz:g}{told}")
         tell(f"data   {'; '.join((dataset.name, f'{dataset.split}, {len(dataset)} inputs', *dataset.assumed))}")
         return loaded, dataset, smoothed
 

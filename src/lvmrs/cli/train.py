@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from lvmrs.training import Epoch, Objective
 
 __all__ = ["train"]
-
-_OBJECTIVES = ("gaussian", "smoothadv", "margin", "denoise")
 
 
 def train(
@@ -52,12 +51,16 @@ def train(
     augment: Annotated[
         str, typer.Option("--augment", help="none, shift (by up to an eighth of the side), or shift-mirror.")
     ] = "none",
-    epsilon: Annotated[float, typer.Option("--epsilon", help="smoothadv: how far the attack moves an input.")] = 0.5,
-    steps: Annotated[int, typer.Option("--steps", help="smoothadv: steps of the attack.")] = 2,
-    samples: Annotated[int, typer.Option("--samples", help="smoothadv: noisy copies of an input.")] = 2,
+    epsilon: Annotated[
+        Optional[float], typer.Option("--epsilon", help="smoothadv: how far the attack moves an input, else 0.5.")
+    ] = None,
+    steps: Annotated[Optional[int], typer.Option("--steps", help="smoothadv: steps of the attack, else 2.")] = None,
+    samples: Annotated[
+        Optional[int], typer.Option("--samples", help="smoothadv: noisy copies of an input, else 2.")
+    ] = None,
     margin: Annotated[
-        float, typer.Option("--margin", help="margin: by how far, in distance, the right class is to win.")
-    ] = 1.0,
+        Optional[float], typer.Option("--margin", help="margin: how far the right class is to win by, else 1.")
+    ] = None,
     autocast: options.Autocast = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of weights, order and noise.")] = 0,
     workers: Annotated[int, typer.Option("--workers", help="Processes that read the data.")] = 0,
@@ -88,23 +91,31 @@ def train(
     out = out.expanduser()
     saved = out.with_name(out.name + ".checkpoint")
     _check_place(out, saved, resume=resume)
-    aim = _objective(objective, sigma, epsilon=epsilon, steps=steps, samples=samples, margin=margin)
+    aim = _objective(objective, sigma, {"epsilon": epsilon, "steps": steps, "samples": samples, "margin": margin})
     settings = training.Settings(
         epochs, batch, lr, optimizer, weight_decay, schedule, augment, autocast, seed
     )  # fmt: skip
     source = load(data, split=split, size=image_size)
-    test = None if test_split == "none" else load(data, split=test_split, size=image_size)
+    test = None if test_split == "none" else _test_data(data, test_split, image_size)
     if test is not None and test.fingerprint() == source.fingerprint():
         raise DataError(f"{data}: split {test_split!r} is what is trained on; name another --test-split, or none")
     loaded, name = _network(model, source, weights, numbers("mean", mean), numbers("std", std), seed)
     network = loaded.model
     assert isinstance(network, nn.Module)  # noqa: S101
-    _check_fit(network, source, aim)
+    aim.check(network)
+    for part in (source,) if test is None else (source, test):
+        _check_fit(network, part, aim)
     parameters = sum(p.numel() for p in network.parameters())
     tell(f"model  {name}; {parameters:,} parameters")
     tell(f"data   {'; '.join((source.name, f'{source.split}, {len(source)} inputs', *source.assumed))}")
     _make_folder(out)
-    origin = f"{name} ({loaded.fingerprint}, code {loaded.code}, {'; '.join(loaded.assumed)}) on {source.fingerprint()}"
+    origin = {
+        "model": name,
+        "assumed": "; ".join(loaded.assumed),
+        "first weights": loaded.fingerprint,
+        "code": str(loaded.code),
+        "data": source.fingerprint(),
+    }
     try:
         with stepping(epochs * max(1, len(source) // batch)) as step:
             history = training.train(
@@ -146,7 +157,16 @@ def _check_place(out: Path, saved: Path, *, resume: bool) -> None:
     if out.exists():
         raise RunError(f"{out} exists already; choose another --out")
     if saved.exists() and not resume:
-        raise RunError(f"{saved} is a training that was stopped; add --resume to go on, or choose another --out")
+        raise RunError(f"{saved} is a training that was stopped; add --resume to go on, or delete it to begin anew")
+
+
+def _test_data(name: str, split: str, size: int | None) -> Dataset:
+    from lvmrs.data import load
+
+    try:
+        return load(name, split=split, size=size)
+    except DataError as error:
+        raise DataError(f"{error}; to measure on nothing, add --test-split none") from error
 
 
 def _make_folder(out: Path) -> None:
@@ -156,18 +176,22 @@ def _make_folder(out: Path) -> None:
         raise RunError(f"{out}: its folder cannot be made: {error.strerror}") from error
 
 
-def _objective(name: str, sigma: float, *, epsilon: float, steps: int, samples: int, margin: float) -> Objective:
+def _objective(name: str, sigma: float, options: dict[str, float | int | None]) -> Objective:
     from lvmrs import training
 
-    if name == "gaussian":
-        return training.Gaussian(sigma)
-    if name == "smoothadv":
-        return training.SmoothAdv(sigma, epsilon, steps, samples)
-    if name == "margin":
-        return training.Margin(sigma, margin)
-    if name == "denoise":
-        return training.Denoising(sigma)
-    raise InvalidArgumentError(f"objective must be one of {', '.join(_OBJECTIVES)}, got {name!r}")
+    kinds: dict[str, type[Objective]] = {
+        "gaussian": training.Gaussian,
+        "smoothadv": training.SmoothAdv,
+        "margin": training.Margin,
+        "denoise": training.Denoising,
+    }
+    if name not in kinds:
+        raise InvalidArgumentError(f"objective must be one of {', '.join(kinds)}, got {name!r}")
+    given = {key: value for key, value in options.items() if value is not None}
+    known = {field.name for field in dataclasses.fields(kinds[name])}  # type: ignore[arg-type]
+    if foreign := sorted(set(given) - known):
+        raise InvalidArgumentError(f"{foreign[0]} is not a setting of --objective {name}; leave it out")
+    return kinds[name](sigma, **given)  # type: ignore[call-arg]
 
 
 def _network(
@@ -219,21 +243,28 @@ def _check_fit(network: nn.Module, data: Dataset, aim: Objective) -> None:
     except LvmrsError:
         raise
     except Exception as error:  # whatever a user's module raises
-        raise ModelError(f"the model fails on an input of shape {tuple(x.shape[1:])}: {first_line(error)}") from error
+        shape = tuple(x.shape[1:])
+        raise ModelError(f"the model fails on {data.split} inputs of shape {shape}: {first_line(error)}") from error
     if not isinstance(answer, torch.Tensor):
         raise ModelError(f"the model answers with {type(answer).__name__}; expected a tensor")
     if not aim.classifies:
         if answer.shape != x.shape:
             raise ModelError(f"the model answers {tuple(answer.shape[1:])} to {tuple(x.shape[1:])}: not a denoiser")
         return
+    if answer.shape == x.shape:
+        raise ModelError("the model answers with images: it is a denoiser; add --objective denoise")
     largest = data.largest_label()
     if answer.dim() != 2 or (largest is not None and largest >= answer.shape[1]):
-        raise DataError(f"{data.name} has label {largest}, but the model answers with shape {tuple(answer.shape)}")
+        raise DataError(
+            f"{data.name}, {data.split}, has label {largest}, but the model answers with shape {tuple(answer.shape)}"
+        )
 
 
 def _tell_epoch(epochs: int) -> Any:
     def show(epoch: Epoch) -> None:
-        tell(f"epoch {epoch.number}/{epochs}  loss {epoch.loss:.4f}  {duration(epoch.seconds)}")
+        left = (epochs - epoch.number) * epoch.seconds
+        told = f"  about {duration(left)} left" if left else ""
+        tell(f"epoch {epoch.number}/{epochs}  loss {epoch.loss:.4f}  {epoch.seconds:.1f} s{told}")
 
     return show
 
@@ -241,7 +272,7 @@ def _tell_epoch(epochs: int) -> Any:
 def _measured(network: nn.Module, test: Dataset, aim: Objective, seed: int) -> dict[str, Any]:
     from lvmrs import training
 
-    told: dict[str, Any] = {"split": test.split, "inputs": len(test)}
+    told: dict[str, Any] = {"split": test.split, "inputs": len(test), "sigma": aim.sigma}
     if aim.classifies:
         told["clean accuracy"] = training.accuracy(network, test, seed=seed)
         told["noisy accuracy"] = training.accuracy(network, test, aim.sigma, seed=seed)
@@ -261,5 +292,6 @@ def _tell_end(out: Path, seconds: float, measured: dict[str, Any], *, as_json: b
             words.append(f"mean squared error {measured['mean squared error']:.5f} on {inputs}")
         else:
             words.append(f"right on {percent(measured['clean accuracy'])} % of {inputs}")
-            words.append(f"on {percent(measured['noisy accuracy'])} % with noise")
+            if measured["sigma"]:
+                words.append(f"on {percent(measured['noisy accuracy'])} % with noise")
     print(", ".join(words))

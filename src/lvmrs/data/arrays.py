@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import pickle
 import zipfile
 from collections.abc import Sequence
@@ -93,7 +94,9 @@ def _check_range(name: str, inputs: NDArray[Any]) -> None:
     if not np.issubdtype(inputs.dtype, np.floating):
         raise DataError(f"{name}: inputs of type {inputs.dtype}; save them as uint8, or as floats in [0, 1]")
     low, high = float(inputs.min()), float(inputs.max())
-    if not (low >= 0 and high <= 1):  # NaN too
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise DataError(f"{name}: inputs hold numbers that are not finite; they must lie in [0, 1]")
+    if not (low >= 0 and high <= 1):
         fix = "divide by 255, or save as uint8" if low >= 0 and high <= 255 else "undo the normalisation"
         raise DataError(
             f"{name}: inputs range from {low:g} to {high:g}; they must lie in [0, 1], as sigma is in pixels: {fix}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -141,6 +142,8 @@ def _diffusion(name: str, rest: str, sigma: float) -> tuple[nn.Module, str]:
     library = optional("diffusers", extra="diffusion", error=ModelError)
     library.utils.logging.set_verbosity_error()  # what is wrong is said here, in one sentence
     place = Path(rest).expanduser()
+    if not place.is_dir() and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", rest):  # a name of the hub
+        raise ModelError(f"{name}: {place} is not a folder; give one that diffusers saved, or OWNER/NAME of its hub")
     folder = str(place) if place.exists() else rest
     whole = not place.is_dir() or (place / "model_index.json").is_file()
     within: dict[str, Any] = {"subfolder": "unet"} if whole else {}

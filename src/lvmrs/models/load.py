@@ -61,7 +61,7 @@ def load(
             raise ModelError(f"{name}: weights can be put into python: and ready: modules only; leave --weights out")
         assumed = (*assumed, *_given_weights(model, Path(weights).expanduser()))
     elif kind == "ready":
-        assumed = (*assumed, "its weights are random: none were given")
+        assumed = (*assumed, "WARNING: its weights are random, none were given")
     fingerprint = digest_of_file(Path(rest).expanduser()) if kind in _FILES else _digest(model)
     if (mean is None) != (std is None):
         raise ModelError("mean and std go together; give both")

@@ -34,9 +34,9 @@ def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -
     tensors = {key: value.detach().cpu().contiguous().clone() for key, value in model.state_dict().items()}
     beside = path.with_name(path.name + ".new")
     try:
-        safetensors.torch.save_file(tensors, beside, metadata={_KEY: text})
+        beside.write_bytes(safetensors.torch.save(tensors, metadata={_KEY: text}))
         beside.replace(path)
-    except (OSError, safetensors.SafetensorError) as error:
+    except OSError as error:
         raise ModelError(f"{path}: the weights cannot be written: {first_line(error)}") from error
 
 

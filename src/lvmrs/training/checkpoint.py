@@ -56,14 +56,14 @@ def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str
         stored = torch.load(path, map_location="cpu", weights_only=True)
         before, history = dict(stored["settings"]), list(stored["history"])
     except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError, TypeError) as error:
-        raise RunError(f"{path}: it is not a checkpoint of lvmrs train: {first_line(error)}") from error
+        raise RunError(f"{path}: it is not a whole checkpoint of lvmrs train; delete it to begin anew") from error
     changed = [
         f"{key} was {before.get(key)!r} and is {settings.get(key)!r}"
         for key in {**before, **settings}
         if before.get(key) != settings.get(key)
     ]
     if changed:
-        raise RunError(f"{path}: it was made with other settings ({'; '.join(changed)}); use those, or begin anew")
+        raise RunError(f"{path}: it was made with other settings ({'; '.join(changed)}); use those, or delete it")
     try:
         state.model.load_state_dict(stored["state_dict"])
         state.optimizer.load_state_dict(stored["optimizer"])

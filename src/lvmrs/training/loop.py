@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from lvmrs import _checks
 from lvmrs.data import Dataset
-from lvmrs.errors import InvalidArgumentError, ModelError
+from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, first_line
 from lvmrs.sampling import evaluating
 from lvmrs.training import checkpoint
 from lvmrs.training.batches import AUGMENTATIONS, augmented, generator, in_order, shuffled
@@ -84,7 +84,7 @@ def train(
     *,
     saved: Path | None = None,
     resume: bool = False,
-    origin: str = "",
+    origin: Mapping[str, str] | None = None,
     device: str | torch.device = "auto",
     workers: int = 0,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
@@ -93,14 +93,15 @@ def train(
     """Train the model in place, in eval mode afterwards; what each epoch came to.
 
     ``saved`` is a checkpoint, written after every epoch; with ``resume`` the training goes on from it and ends bit for
-    bit as if it had not been stopped, on the same machine. ``origin`` says in words what model and data are, so that
-    a checkpoint of others is refused.
+    bit as if it had not been stopped, on the same machine. ``origin`` says what model and data are, under names, so
+    that a checkpoint of others is refused.
     """
     place = _checks.device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     workers = int(_checks.single("workers", _checks.whole("workers", workers, least=0)))
+    objective.check(model)
     model.to(place)
     state = checkpoint.State(model, _optimizer(model, settings), _scaler(settings, place), [])
-    told = {"origin": origin, "objective": repr(objective), **dataclasses.asdict(settings)}
+    told = {**(origin or {}), "objective": repr(objective), **dataclasses.asdict(settings)}
     if resume:
         if saved is None:
             raise InvalidArgumentError("resume needs saved, the checkpoint to go on from")
@@ -140,7 +141,7 @@ def _epoch(
         state.optimizer.zero_grad(set_to_none=True)
         kind = _checks.precision(settings.autocast)
         with torch.autocast(place.type, dtype=kind, enabled=kind is not None):
-            loss = objective.loss(state.model, x, y, random)
+            loss = _loss(objective, state.model, x, y, random)
         value = float(loss.detach())
         if not math.isfinite(value):
             raise ModelError(f"the loss is {value} in epoch {number + 1}, step {step + 1}; try a smaller lr")
@@ -150,6 +151,15 @@ def _epoch(
         total, seen = total + value * len(x), seen + len(x)
         on_step()
     return total / seen
+
+
+def _loss(objective: Objective, model: nn.Module, x: Tensor, y: Tensor, random: Generator) -> Tensor:
+    try:
+        return objective.loss(model, x, y, random)
+    except (RuntimeError, ValueError) as error:
+        if isinstance(error, LvmrsError):
+            raise
+        raise ModelError(f"the model fails on {len(x)} inputs in training mode: {first_line(error)}") from error
 
 
 def accuracy(

@@ -9,13 +9,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from lvmrs import _checks
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, ModelError
 
 __all__ = ["Denoising", "Diffusion", "Gaussian", "Margin", "Objective", "SmoothAdv"]
 
@@ -27,6 +28,9 @@ class Objective(ABC):
 
     sigma: float
     classifies = True
+
+    def check(self, model: object) -> None:  # noqa: B027
+        """Refuse a model that it is not for; most are for any."""
 
     @abstractmethod
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
@@ -91,23 +95,36 @@ class SmoothAdv(Objective):
 class Margin(Objective):
     """Cross-entropy that asks for a margin, on noisy inputs: for networks whose Lipschitz constant is fixed.
 
-    The logit of the right class is lowered by √2 ``offset`` · L before cross-entropy at ``temperature`` · L, where L is
-    the constant of the model (1 if it has none): logits of a γ-Lipschitz network scale with γ, and so does the margin
+    The logit of the right class is lowered by √2 ``margin`` · L before cross-entropy at ``temperature`` · L, where L is
+    the constant of the model: logits of a γ-Lipschitz network scale with γ, and so does the margin
     that makes a radius. The form for L = 1 is that of Prach and Lampert (2022), used by Wang and Manchester (2023).
     """
 
     sigma: float
-    offset: float = 1.0
+    margin: float = 1.0
     temperature: float = 0.25
 
     def __post_init__(self) -> None:
         _check(self)
 
+    def check(self, model: object) -> None:
+        """It needs a known constant."""
+        self._constant(model)
+
+    def _constant(self, model: object) -> float:
+        known = _checks.known_lipschitz(model)
+        if known is None:
+            raise ModelError(
+                "margins are distances in networks of a known Lipschitz constant, and the model has none; take a "
+                "sandwich network, or give the module an attribute lipschitz"
+            )
+        return known
+
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
         """Of one noisy copy of each input."""
         logits = model(_noisy(x, self.sigma, generator))
-        scale = _checks.known_lipschitz(model) or 1.0
-        lowered = logits / scale - math.sqrt(2) * self.offset * functional.one_hot(y, logits.shape[1])
+        scale = self._constant(model)
+        lowered = logits / scale - math.sqrt(2) * self.margin * functional.one_hot(y, logits.shape[1])
         return functional.cross_entropy(lowered / self.temperature, y) * self.temperature
 
 
@@ -130,12 +147,19 @@ class Denoising(Objective):
 class Diffusion(Objective):
     """Mean squared error of the noise that a diffusers UNet finds, at a random step of a schedule (Ho et al. 2020).
 
-    ``kept`` is ᾱ of each step, as a scheduler's ``alphas_cumprod``.
+    ``kept`` is ᾱ of each step: numbers, or a scheduler of diffusers, which has them as ``alphas_cumprod``.
     """
 
-    kept: tuple[float, ...]
+    kept: Any
     sigma: float = 0.0
     classifies = False
+
+    def __post_init__(self) -> None:
+        try:
+            kept = tuple(float(share) for share in getattr(self.kept, "alphas_cumprod", self.kept))
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(f"kept must be numbers or a scheduler, got {self.kept!r:.60}") from None
+        object.__setattr__(self, "kept", kept)
 
     def loss(self, model: Callable[..., object], x: Tensor, y: Tensor, generator: Generator) -> Tensor:
         """Of one step for each input, which is scaled to [−1, 1]; labels play no part."""
