@@ -132,8 +132,10 @@ def train(
                 on_step=step,
             )
     except KeyboardInterrupt:
-        again = command_line(*(() if resume else ("--resume",)))
-        tell(f"stopped; {'go on with:' if saved.exists() else 'no epoch was finished, begin again with:'}\n{again}")
+        if saved.exists():
+            tell(f"stopped; go on with:\n{command_line(*(() if resume else ('--resume',)))}")
+        else:
+            tell(f"stopped before an epoch was finished; begin again with:\n{command_line()}")
         raise typer.Exit(INCOMPLETE) from None
     measured = {} if test is None else _measured(network, test, aim, seed)
     seconds = sum(epoch.seconds for epoch in history)
