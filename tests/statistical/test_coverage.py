@@ -9,7 +9,7 @@ from lvmrs.confidence import game
 from tests.oracles import Floats
 from tests.statistical.coverage import BOUNDS, DISTRIBUTIONS, Bound, bernoulli, false_bounds, too_many
 
-REPEATS = {10: 2000, 100: 800, 1000: 300, 10_000: 60, 100_000: 6}
+REPEATS = {10: 1500, 100: 400, 1000: 200, 10_000: 40, 100_000: 6}
 
 
 def combinations() -> list[tuple[str, str]]:
