@@ -73,3 +73,9 @@ def random_logits(
 ) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return (scale * torch.randn(n, c, generator=generator, dtype=torch.float64)).to(dtype)
+
+
+def steepest(model: torch.nn.Module, x: torch.Tensor) -> float:
+    """The largest singular value of the derivative of a model at one input."""
+    jacobian = torch.func.jacrev(lambda v: model(v[None])[0])(x)
+    return float(torch.linalg.matrix_norm(jacobian.detach().double().reshape(-1, x.numel()), ord=2))

@@ -17,6 +17,7 @@ from lvmrs.errors import LvmrsError, ModelError
 from lvmrs.models import Preprocessed, lipschitz_bound, ready, sandwich
 from lvmrs.models import bound as bound_module
 from lvmrs.models.norms import gram, of_convolution, of_matrix
+from tests.oracles import steepest
 
 
 def unrolled_norm(layer: nn.Module, shape: tuple[int, ...]) -> float:
@@ -26,11 +27,6 @@ def unrolled_norm(layer: nn.Module, shape: tuple[int, ...]) -> float:
     with torch.no_grad():
         columns = layer(basis) - layer(torch.zeros_like(basis))
     return float(torch.linalg.matrix_norm(columns.flatten(1), ord=2))
-
-
-def steepest(model: nn.Module, x: Tensor) -> float:
-    jacobian = torch.func.jacrev(lambda v: model(v[None])[0])(x)
-    return float(torch.linalg.matrix_norm(jacobian.detach().reshape(-1, x.numel()), ord=2))
 
 
 # ---- norms of layers

@@ -19,6 +19,7 @@ from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.models import Preprocessed, SandwichNetwork, sandwich
 from lvmrs.models.fourier import Circulant, FourierConvolution, Workspace, applied, spectrum_of
 from lvmrs.models.sandwich import SandwichConv, SandwichDense, SandwichLast, cayley
+from tests.oracles import steepest
 
 Spec = tuple[Sequence[int], Sequence[tuple[int, int, int] | int], Sequence[int]]
 SHAPES: dict[str, Spec] = {
@@ -140,12 +141,6 @@ def test_gradients_are_those_of_the_layers() -> None:
     torch.autograd.backward(torch.sin(made.layer_by_layer(x)).sum())
     for name, parameter in made.named_parameters():
         torch.testing.assert_close(folded[name], parameter.grad, rtol=1e-9, atol=1e-9, msg=name)
-
-
-def steepest(model: nn.Module, x: Tensor) -> float:
-    """The largest singular value of the derivative at a point."""
-    jacobian = torch.func.jacrev(lambda v: model(v[None])[0])(x)
-    return float(torch.linalg.matrix_norm(jacobian.detach().double().reshape(-1, x.numel()), ord=2))
 
 
 def attacked(model: Any, x: Tensor, steps: int = 30) -> tuple[Tensor, Tensor]:

@@ -54,9 +54,7 @@ def about(command: str, **more: Any) -> dict[str, Any]:
 
 def _normalisation(loaded: Loaded) -> dict[str, list[float]] | None:
     model = loaded.model.classifier if isinstance(loaded.model, Denoised) else loaded.model
-    if not isinstance(model, Preprocessed):
-        return None
-    return {"mean": model.mean.flatten().tolist(), "std": model.std.flatten().tolist()}
+    return model.normalisation if isinstance(model, Preprocessed) else None
 
 
 def about_data(data: Dataset) -> dict[str, Any]:

@@ -97,7 +97,8 @@ def train(
     )  # fmt: skip
     source = load(data, split=split, size=image_size)
     test = None if test_split == "none" else _test_data(data, test_split, image_size)
-    if test is not None and test.fingerprint() == source.fingerprint():
+    fingerprint = source.fingerprint()
+    if test is not None and test.fingerprint() == fingerprint:
         raise DataError(f"{data}: split {test_split!r} is what is trained on; name another --test-split, or none")
     loaded, name = _network(model, source, weights, numbers("mean", mean), numbers("std", std), seed)
     network = loaded.model
@@ -114,7 +115,7 @@ def train(
         "assumed": "; ".join(loaded.assumed),
         "first weights": loaded.fingerprint,
         "code": str(loaded.code),
-        "data": source.fingerprint(),
+        "data": fingerprint,
     }
     try:
         with stepping(epochs * max(1, len(source) // batch)) as step:
@@ -143,7 +144,7 @@ def train(
         **work.about(command_line()),
         "objective": repr(aim),
         "settings": vars(settings),
-        "data": {"name": source.name, "split": source.split, "fingerprint": source.fingerprint()},
+        "data": {"name": source.name, "split": source.split, "fingerprint": fingerprint},
         "losses": [epoch.loss for epoch in history],
         "seconds": seconds,
         "measured": measured,

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Circulant", "FourierConvolution", "Grid", "Workspace", "applied", "spectrum_of"]
+__all__ = ["Circulant", "FourierConvolution", "Grid", "Workspace", "applied", "spectrum_of", "whole_spectrum"]
 
 Grid = tuple[int, int]
 _DIMS = (-1, -2)  # the last one named is the halved one
@@ -96,10 +96,16 @@ def _repeated(spectrum: Tensor, grid: Grid, stride: int) -> Tensor:
     if stride == 1:
         return spectrum
     height, width = grid[0] // stride, grid[1] // stride
-    mirrored = spectrum[1 : (height + 1) // 2].flip(0).conj()
-    whole = torch.cat([spectrum, mirrored[:, -torch.arange(width) % width]])
+    whole = whole_spectrum(spectrum, height)
     rows, columns = torch.arange(grid[0] // 2 + 1) % height, torch.arange(grid[1]) % width
     return whole[rows][:, columns]
+
+
+def whole_spectrum(half: Tensor, height: int) -> Tensor:
+    """With the other half of the frequencies, which is conjugate."""
+    width = half.shape[1]
+    mirrored = half[1 : (height + 1) // 2].flip(0).conj()
+    return torch.cat([half, mirrored[:, -torch.arange(width) % width]])
 
 
 def _shifts(grid: Grid, stride: int, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lvmrs.errors import ModelError
-from lvmrs.models.fourier import spectrum_of
+from lvmrs.models.fourier import spectrum_of, whole_spectrum
 
 __all__ = ["gram", "of_convolution", "of_matrix"]
 
@@ -103,8 +103,7 @@ def _wrapped(kernel: Tensor, room: tuple[int, int], stride: tuple[int, int]) -> 
     half = spectrum_of(kernel, room)
     if stride == (1, 1):
         return of_matrix(half.flatten(0, 1))
-    mirrored = half[1 : (room[0] + 1) // 2].flip(0)[:, -torch.arange(room[1]) % room[1]].conj()
-    whole = torch.cat([half, mirrored])
+    whole = whole_spectrum(half, room[0])
     # Frequencies that differ by a multiple of room/stride become one: their matrices stand side by side.
     height, width = room[0] // stride[0], room[1] // stride[1]
     folded = whole.view(stride[0], height, stride[1], width, *whole.shape[2:])

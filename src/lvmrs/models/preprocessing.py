@@ -41,6 +41,11 @@ class Preprocessed(nn.Module):
         self.register_buffer("std", torch.tensor([float(v) for v in std]).view(-1, 1, 1), persistent=False)
 
     @property
+    def normalisation(self) -> dict[str, list[float]]:
+        """Its mean and std, a number a channel."""
+        return {"mean": self.mean.flatten().tolist(), "std": self.std.flatten().tolist()}
+
+    @property
     def lipschitz(self) -> float | None:
         """In pixel units; None where it is not known."""
         inner = _checks.known_lipschitz(self.model)

@@ -26,7 +26,7 @@ def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -
     """Write the weights of a model, the name it is made by, its normalisation, and how it was trained."""
     normalisation = None
     if isinstance(model, Preprocessed):
-        normalisation = {"mean": model.mean.flatten().tolist(), "std": model.std.flatten().tolist()}
+        normalisation = model.normalisation
         if not isinstance(model.model, nn.Module):
             raise ModelError(f"{network}: it is not a torch module, and has no weights to save")
         model = model.model
@@ -42,11 +42,7 @@ def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -
 
 def story(path: Path) -> dict[str, Any]:
     """What a file says about its network and training."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as opened:
-            found = (opened.metadata() or {}).get(_KEY)
-    except safetensors.SafetensorError as error:
-        raise ModelError(f"{path} is not a safetensors file: {first_line(error)}") from error
+    found = _written(path)
     if found is None:
         raise ModelError(
             f"{path} does not say which network it is for; give --model python:MODULE:FUNCTION or ready:NAME, with "
@@ -58,13 +54,19 @@ def story(path: Path) -> dict[str, Any]:
     return told
 
 
+def _written(path: Path) -> str | None:
+    try:
+        with safetensors.safe_open(path, framework="pt") as opened:
+            found: str | None = (opened.metadata() or {}).get(_KEY)
+    except safetensors.SafetensorError as error:
+        raise ModelError(f"{path} is not a safetensors file: {first_line(error)}") from error
+    return found
+
+
 def normalisation_of(path: Path) -> tuple[list[float], list[float]] | None:
     """The mean and std that a file of ours was trained with, if it is one and was."""
-    if path.suffix != ".safetensors" or not path.is_file():
+    if path.suffix != ".safetensors" or not path.is_file() or _written(path) is None:
         return None
-    with safetensors.safe_open(path, framework="pt") as opened:
-        if _KEY not in (opened.metadata() or {}):
-            return None
     found = story(path).get("normalisation")
     return None if found is None else (found["mean"], found["std"])
 

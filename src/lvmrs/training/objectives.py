@@ -29,6 +29,15 @@ class Objective(ABC):
     sigma: float
     classifies = True
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not math.isfinite(value) or value < 0:
+                raise InvalidArgumentError(f"{name} must be finite and not negative, got {value!r}")
+            if name in ("epsilon", "temperature") and value == 0:
+                raise InvalidArgumentError(f"{name} must be positive, got {value!r}")
+            if name in ("steps", "samples") and (value < 1 or value != int(value)):
+                raise InvalidArgumentError(f"{name} must be a whole number from 1, got {value!r}")
+
     def check(self, model: object) -> None:  # noqa: B027
         """Refuse a model that it is not for; most are for any."""
 
@@ -42,9 +51,6 @@ class Gaussian(Objective):
     """Cross-entropy on noisy inputs (Cohen et al. 2019)."""
 
     sigma: float
-
-    def __post_init__(self) -> None:
-        _check(self)
 
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
         """Of one noisy copy of each input."""
@@ -63,9 +69,6 @@ class SmoothAdv(Objective):
     epsilon: float = 0.5
     steps: int = 2
     samples: int = 2
-
-    def __post_init__(self) -> None:
-        _check(self)
 
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
         """Of ``samples`` noisy copies of each moved input."""
@@ -104,9 +107,6 @@ class Margin(Objective):
     margin: float = 1.0
     temperature: float = 0.25
 
-    def __post_init__(self) -> None:
-        _check(self)
-
     def check(self, model: object) -> None:
         """It needs a known constant."""
         self._constant(model)
@@ -134,9 +134,6 @@ class Denoising(Objective):
 
     sigma: float
     classifies = False
-
-    def __post_init__(self) -> None:
-        _check(self)
 
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
         """Of one noisy copy of each input; labels play no part."""
@@ -169,16 +166,6 @@ class Diffusion(Objective):
         noise = _normal(x, generator)
         seen = share.sqrt() * (2 * x - 1) + (1 - share).sqrt() * noise
         return functional.mse_loss(model(seen, step).sample, noise)  # type: ignore[attr-defined]
-
-
-def _check(objective: Objective) -> None:
-    for name, value in vars(objective).items():
-        if not math.isfinite(value) or value < 0:
-            raise InvalidArgumentError(f"{name} must be finite and not negative, got {value!r}")
-        if name in ("epsilon", "temperature") and value == 0:
-            raise InvalidArgumentError(f"{name} must be positive, got {value!r}")
-        if name in ("steps", "samples") and (value < 1 or value != int(value)):
-            raise InvalidArgumentError(f"{name} must be a whole number from 1, got {value!r}")
 
 
 def _normal(x: Tensor, generator: Generator) -> Tensor:
