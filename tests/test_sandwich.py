@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
@@ -17,7 +17,15 @@ from lvmrs import SmoothedClassifier, training
 from lvmrs.data import load
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.models import Preprocessed, SandwichNetwork, sandwich
-from lvmrs.models.fourier import Circulant, FourierConvolution, Workspace, applied, spectrum_of
+from lvmrs.models.fourier import (
+    Circulant,
+    FourierConvolution,
+    Workspace,
+    applied,
+    chained,
+    spectrum_of,
+    squares_as_channels,
+)
 from lvmrs.models.sandwich import SandwichConv, SandwichDense, SandwichLast, cayley
 from tests.oracles import steepest
 
@@ -105,6 +113,30 @@ def test_five_products_are_the_convolution(height: int, width: int, stride: int)
     for workspace in (None, Workspace()):
         fast = convolution(x.permute(2, 3, 1, 0).contiguous(), workspace).permute(3, 2, 0, 1)
         torch.testing.assert_close(fast, slow, rtol=0, atol=1e-10)
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(1, 3), st.sampled_from([1, 2, 9])), min_size=1, max_size=4),
+    height=st.integers(1, 3),
+    width=st.integers(1, 3),
+)
+def test_a_chain_is_one_convolution_after_the_other(steps: list[tuple[int, int]], height: int, width: int) -> None:
+    """Splits come or not with the channels, and go on through strides of 1."""
+    side = math.prod(stride for stride, _ in steps)
+    assume(side <= 12)
+    slow = x = double(2, 2, side * height, side * width)
+    operators = []
+    for stride, channels in steps:
+        grid = slow.shape[2], slow.shape[3]
+        spectrum, bias = spectrum_of(double(channels, slow.shape[1], 3, 2), grid), double(channels)
+        operators.append((Circulant(spectrum, grid, stride), bias))
+        slow = torch.relu(applied(spectrum, slow)[:, :, ::stride, ::stride] + bias[:, None, None])
+    chain = chained(operators, x)
+    for workspace in (None, Workspace()):
+        hidden = squares_as_channels(x, chain[0].squares)
+        for convolution in chain:
+            hidden = torch.relu(convolution(hidden, workspace))
+        torch.testing.assert_close(hidden.permute(3, 2, 0, 1), slow, rtol=1e-9, atol=1e-9)
 
 
 # ---- the network

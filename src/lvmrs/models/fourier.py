@@ -6,15 +6,27 @@ convolution applies at each frequency. The other half of the frequencies is conj
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["Circulant", "FourierConvolution", "Grid", "Workspace", "applied", "spectrum_of", "whole_spectrum"]
+__all__ = [
+    "Circulant",
+    "FourierConvolution",
+    "Grid",
+    "Workspace",
+    "applied",
+    "chained",
+    "spectrum_of",
+    "squares_as_channels",
+    "whole_spectrum",
+]
 
 Grid = tuple[int, int]
 _DIMS = (-1, -2)  # the last one named is the halved one
@@ -79,6 +91,25 @@ class Circulant:
         fine = _repeated(following.spectrum, self.grid, self.stride)
         return Circulant(fine @ self.spectrum, self.grid, self.stride * following.stride)
 
+    def between_squares(self, split: int) -> Tensor:
+        """The spectrum of the same map between images whose squares of pixels are channels (row, column, channel).
+
+        The squares have a side of ``stride`` × ``split`` pixels before it, and of ``split`` after. A frequency of the
+        image of squares stands for all those of the fine grid that agree at one pixel of each square.
+        """
+        side = self.stride * split
+        if side == 1:
+            return self.spectrum
+        down, across = (_shifts_of_aliases(extent, side, self.spectrum.real) for extent in self.grid)
+        height, width = (extent // side for extent in self.grid)
+        whole = whole_spectrum(self.spectrum, self.grid[0])
+        half = height // 2 + 1
+        aliases = whole.view(side, height, side, width, *whole.shape[2:])[:, :half]
+        down = down[:, :half]
+        rows = torch.einsum("akp,akq,akbloi->kpqbloi", down[..., :: self.stride], down.conj(), aliases)
+        both = torch.einsum("blr,bls,kpqbloi->klproqsi", across[..., :: self.stride], across.conj(), rows)
+        return both.flatten(5).flatten(2, 4) / side**2
+
     def then_dense(self, matrix: Tensor) -> Tensor:
         """Both in one: a matrix over channels × height × width of the results, as one over height × width × channels.
 
@@ -115,6 +146,11 @@ def _shifts(grid: Grid, stride: int, like: Tensor) -> tuple[Tensor, Tensor]:
     return down, _wave(torch.arange(grid[1]), places, grid[1], like)
 
 
+def _shifts_of_aliases(extent: int, side: int, like: Tensor) -> Tensor:
+    """What shifting by 0 … side − 1 pixels does to each frequency, as (alias, frequency of the coarse grid, shift)."""
+    return _wave(torch.arange(extent), torch.arange(side), extent, like).view(side, -1, side)
+
+
 class Workspace(threading.local):
     """Memory that is used again: fresh pages cost as much as the arithmetic. Never copied, nor shared by threads."""
 
@@ -135,63 +171,137 @@ class Workspace(threading.local):
 
 
 class FourierConvolution:
-    """A ``Circulant`` and a bias as five products of matrices, without a copy in between.
+    """A ``Circulant`` and a bias as products of matrices, without a copy in between.
 
-    Images come and go as (height, width, channels, batch). Down the height, the transform is one product with the
-    matrix of cosines and sines; across the width, one for each frequency of the height; then the mixing of channels at
-    each frequency; and back, at the rows and columns that are kept. For sides of up to some 64 pixels this beats the
-    fast transform, which needs the batch elsewhere in memory.
+    Images come and go as (height, width, channels, batch). Down the height, the transform is one product with a matrix
+    of cosines and sines; across the width, one for each frequency of the height; then the mixing of channels at each
+    frequency; and back. For sides of up to some 64 pixels this beats the fast transform, which needs the batch
+    elsewhere in memory. With a stride, the pixels at each place of a square are transformed by themselves, on the
+    smaller grid of the results. With a ``split``, the results are squares of that side as channels: smaller transforms
+    for more mixing. If ``gathered``, the inputs are squares as channels as well, of ``squares`` pixels a side.
     """
 
-    def __init__(self, operator: Circulant, bias: Tensor) -> None:
-        (height, width), stride = operator.grid, operator.stride
-        half = height // 2 + 1
-        like = operator.spectrum.real
-        frequencies = torch.arange(half)
-        rows, columns = torch.arange(height), torch.arange(width)
-        down = _wave(frequencies, rows, height, like)
-        across = _wave(columns, columns, width, like)
-        # Real and imaginary parts are separate rows: (frequency, part) down, (part, place) → (frequency, part) across.
-        self.down = torch.stack([down.real, -down.imag], dim=1).flatten(0, 1)
-        self.across = _parts(across.conj()).permute(0, 2, 3, 1).flatten(0, 1).flatten(1)
-        back = across[:, ::stride].T
-        self.back_across = _parts(back).permute(2, 0, 1, 3).flatten(0, 1).flatten(1) / width
-        once = torch.full((half,), 2.0).to(like)  # each frequency stands for its conjugate too
-        once[0] = 1
-        if height % 2 == 0:
-            once[-1] = 1
-        back = down[:, ::stride].T * once / height
-        self.back_down = torch.stack([back.real, -back.imag], dim=2).flatten(1)
-        self.mixing = _parts(operator.spectrum).permute(0, 1, 4, 2, 5, 3).flatten(4).flatten(2, 3).flatten(0, 1)
-        self.constant = bias[:, None] * height * width  # a bias is the real part at frequency 0
-        self.sizes = half, width, operator.spectrum.shape[3], operator.spectrum.shape[2], operator.kept
+    def __init__(self, operator: Circulant, bias: Tensor, gathered: bool = False, split: int = 1) -> None:
+        spectrum = operator.between_squares(split)
+        height, width = (extent // split for extent in operator.kept)
+        self.squares = operator.stride * split
+        places = 1 if gathered else self.squares
+        down, across = _transforms((height, width), spectrum.real.detach())
+        each = torch.eye(places).to(down)
+        self.down = torch.einsum("kh,pq->pkhq", down, each).flatten(2).flatten(0, 1)
+        self.across = torch.einsum("kfw,pq->kfpwq", across, each).flatten(3).flatten(1, 2).repeat(places, 1, 1)
+        # Every frequency but the self-conjugate ones stands for its conjugate too.
+        twice = torch.full_like(down[:, :1], 2.0)
+        twice[:2] = 1
+        self.back_down = (down * twice / height).T
+        twice = torch.ones_like(across[:, :, :1])
+        twice[0] = 2
+        twice[0].view(width, 2)[_self_conjugate(width)] = 1
+        self.back_across = (across * twice / width).mT
+        mixing = _packed(spectrum, height)
+        after, before = spectrum.shape[2:]
+        mixing = mixing.view(*mixing.shape[:3], places, before // places, 2, 2)
+        self.mixing = mixing.permute(3, 0, 1, 5, 2, 6, 4).flatten(5).flatten(3, 4).flatten(1, 2)
+        # A bias is the real part at frequency 0.
+        self.constant = bias.repeat(split**2)[:, None] * height * width
+        self.sizes = height, width, before // places**2, after
 
     def to(self, like: Tensor) -> FourierConvolution:
         """The same on the device and in the type of a tensor, made for use."""
-        half = self.sizes[0]
         for name in ("down", "across", "back_across", "back_down", "mixing", "constant"):
             setattr(self, name, getattr(self, name).to(like).contiguous())
-        self.across = self.across.expand(half, -1, -1)
-        self.back_across = self.back_across.expand(half, -1, -1)
         return self
 
     def __call__(self, x: Tensor, workspace: Workspace | None) -> Tensor:
         """The results, with the bias; in the workspace (slot 2, where x may be) if there is one."""
-        half, width, before, after, (rows, columns) = self.sizes
+        height, width, before, after = self.sizes
         batch = x.shape[-1]
 
         def out(slot: int, *shape: int) -> Tensor | None:
             return None if workspace is None else workspace.take(slot, shape, x)
 
-        h = torch.mm(self.down, x.reshape(len(x), -1), out=out(0, 2 * half, width * before * batch))
-        h = h.view(half, 2 * width, before * batch)
-        h = torch.bmm(self.across, h, out=out(1, *h.shape)).view(half * width, 2 * before, batch)
-        h = torch.bmm(self.mixing, h, out=out(0, half * width, 2 * after, batch))
-        h[0, :after] += self.constant
-        h = h.view(half, 2 * width, after * batch)
-        h = torch.bmm(self.back_across, h, out=out(1, half, 2 * columns, after * batch))
-        h = torch.mm(self.back_down, h.view(2 * half, -1), out=out(2, rows, columns * after * batch))
-        return h.view(rows, columns, after, batch)
+        x = x.view(len(x), x[0].numel())
+        h = torch.mm(self.down, x, out=out(0, len(self.down), x.shape[1])).view(*self.across.shape[:2], before * batch)
+        h = torch.bmm(self.across, h, out=out(1, *h.shape)).view(*self.mixing.shape[:2], self.mixing.shape[3], batch)
+        mixed = torch.bmm(self.mixing[0], h[0], out=out(0, *self.mixing.shape[1:3], batch))
+        for mixing, place in zip(self.mixing[1:], h[1:], strict=True):
+            mixed = torch.baddbmm(mixed, mixing, place, out=None if workspace is None else mixed)
+        mixed[0, :after] += self.constant
+        h = mixed.view(*self.back_across.shape[:2], after * batch)
+        h = torch.bmm(self.back_across, h, out=out(1, *h.shape)).view(self.back_down.shape[1], width * after * batch)
+        h = torch.mm(self.back_down, h, out=out(2, height, h.shape[1]))
+        return h.view(height, width, after, batch)
+
+
+def chained(operators: Sequence[tuple[Circulant, Tensor]], like: Tensor) -> list[FourierConvolution]:
+    """Operators with their biases, to be applied to ``squares_as_channels`` one after the other.
+
+    One is split into the squares that the next one takes, where this saves products.
+    """
+    splits = [1]
+    for (operator, _), (following, _) in reversed(list(itertools.pairwise(operators))):
+        taken = following.stride * splits[0]
+        splits.insert(0, taken if _products(operator, taken) < _products(operator, 1) else 1)
+    done: list[FourierConvolution] = []
+    given = None
+    for (operator, bias), split in zip(operators, splits, strict=False):
+        gathered = given is None or given == operator.stride * split
+        done.append(FourierConvolution(operator, bias, gathered, split).to(like))
+        given = split
+    return done
+
+
+def squares_as_channels(x: Tensor, side: int) -> Tensor:
+    """A batch of images as (height, width, channels, batch), with squares of pixels as channels."""
+    batch, channels, height, width = x.shape
+    squares = x.reshape(batch, channels, height // side, side, width // side, side)
+    return squares.permute(2, 4, 3, 5, 1, 0).contiguous().flatten(2, 4)
+
+
+def _products(operator: Circulant, split: int) -> int:
+    """How many multiplications an image takes, of transforms and of mixing."""
+    after, before = operator.spectrum.shape[2] * split**2, operator.spectrum.shape[3] * (operator.stride * split) ** 2
+    height, width = (extent // split for extent in operator.kept)
+    return height * width * ((before + after) * (height + 2 * width) + 2 * before * after)
+
+
+# An image has as many real numbers at its frequencies as it has pixels. Row k > 0 of what follows is frequency k of the
+# height, as (real, imaginary) at each frequency of the width. Row 0 holds the two frequencies of the height that are
+# their own conjugates, 0 and height/2 (if that is whole): up to the middle of the width the one, beyond it the other;
+# and where the frequency of the width is its own conjugate too, so that both are real, one as the real part, the other
+# as the imaginary part.
+
+
+def _self_conjugate(extent: int) -> list[int]:
+    return [0] if extent % 2 else [0, extent // 2]
+
+
+def _transforms(grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Down: (frequency and part, place). Across, for each row: (frequency and part, part and place)."""
+    height, width = grid
+    rows, places = torch.arange((height + 1) // 2), torch.arange(width)
+    wave = _wave(rows, torch.arange(height), height, like)
+    down = torch.stack([wave.real, -wave.imag], dim=1)
+    if height % 2 == 0:
+        down[0, 1] = 1 - 2 * (torch.arange(height) % 2)
+    wave = _wave(places, places, width, like)
+    middle, alone = width // 2 + 1, _self_conjugate(width)
+    across = _parts(wave.conj()).permute(0, 2, 3, 1).repeat(len(rows), 1, 1, 1, 1)
+    across[0, middle:, :, 1] = across[0, middle:, :, 0]
+    across[0, middle:, :, 0] = 0
+    across[0, :middle, :, 1] = 0
+    across[0, alone, 1] = across[0, alone, 0].flip(-2)
+    return down.flatten(0, 1), across.flatten(3).flatten(1, 2)
+
+
+def _packed(spectrum: Tensor, height: int) -> Tensor:
+    """A spectrum as (row, frequency of the width, out, in, part out, part in)."""
+    width = spectrum.shape[1]
+    top, bottom = spectrum[0], spectrum[-1] if height % 2 == 0 else torch.zeros_like(spectrum[0])
+    middle, alone = width // 2 + 1, _self_conjugate(width)
+    first = _parts(torch.cat([top[:middle], bottom[middle:]]))
+    first[alone, ..., 1, 1] = bottom[alone].real
+    return torch.cat([first[None], _parts(spectrum[1 : (height + 1) // 2])])
 
 
 def _parts(values: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lvmrs.errors import InvalidArgumentError, ModelError
-from lvmrs.models.fourier import Circulant, FourierConvolution, Grid, Workspace, applied, spectrum_of
+from lvmrs.models.fourier import Circulant, Grid, Workspace, applied, chained, spectrum_of, squares_as_channels
 
 __all__ = ["NormPool", "SandwichConv", "SandwichDense", "SandwichLast", "SandwichNetwork", "cayley", "sandwich"]
 
@@ -218,10 +218,10 @@ class _Folded:
 
     def __init__(self, network: SandwichNetwork, kind: torch.dtype) -> None:
         half = math.sqrt(network.gamma)
-        self.images = len(network.convolutions) > 0
-        self.convolutions, waiting = _folded_convolutions(network, kind, half)
-        dense = [layer for layer in network.dense if isinstance(layer, SandwichDense)]
         like = network.last.bias.detach().to(_precision(network))
+        operators, waiting = _between_activations(network, like.to(kind), half)
+        self.convolutions = chained(operators, like)
+        dense = [layer for layer in network.dense if isinstance(layer, SandwichDense)]
         self.linear: list[tuple[Tensor, Tensor]] = []
         out_of: Tensor | None = None
         layers: list[SandwichDense | SandwichLast] = [*dense, network.last]
@@ -252,7 +252,10 @@ class _Folded:
     def _part(self, x: Tensor) -> Tensor:
         alone = x.device.type == "cpu" and torch.is_inference_mode_enabled() and not torch.compiler.is_compiling()
         workspace = self.workspace if alone else None
-        hidden = (x.permute(2, 3, 1, 0) if self.images else x.flatten(1).T).contiguous()
+        if self.convolutions:
+            hidden = squares_as_channels(x, self.convolutions[0].squares)
+        else:
+            hidden = x.flatten(1).T.contiguous()
         for convolution in self.convolutions:
             hidden = convolution(hidden, workspace).relu_()
         hidden = hidden.reshape(self.linear[0][0].shape[1], len(x))
@@ -262,28 +265,27 @@ class _Folded:
         return torch.addmm(bias, matrix, hidden).T.contiguous()
 
 
-def _folded_convolutions(
-    network: SandwichNetwork, kind: torch.dtype, scale: float
-) -> tuple[list[FourierConvolution], Circulant | None]:
-    """The maps up to the last activation among images, the first one scaled, and what is linear after it."""
-    like = network.last.bias.detach().to(_precision(network))
-    done: list[FourierConvolution] = []
+def _between_activations(
+    network: SandwichNetwork, like: Tensor, scale: float
+) -> tuple[list[tuple[Circulant, Tensor]], Circulant | None]:
+    """The maps (and biases) up to the last activation among images, the first one scaled; what is linear after it."""
+    done: list[tuple[Circulant, Tensor]] = []
     waiting: Circulant | None = None
     for layer in network.convolutions:
         channels, *sides = network.shape
         grid = (sides[0], sides[1]) if waiting is None else waiting.kept
         if isinstance(layer, NormPool):
             channels = channels if waiting is None else waiting.spectrum.shape[2]
-            pool = Circulant.pooled(channels, grid, layer.stride, like.to(kind))
+            pool = Circulant.pooled(channels, grid, layer.stride, like)
             waiting = pool if waiting is None else waiting.then(pool)
         elif isinstance(layer, SandwichConv):
             kept = grid[0] // layer.stride, grid[1] // layer.stride
-            into, out_of = layer.maps(kept, kind)
+            into, out_of = layer.maps(kept, like.dtype)
             step = Circulant.unshuffled(into, grid, layer.stride)
             whole = step if waiting is None else waiting.then(step)
             if not done:
                 whole = Circulant(scale * whole.spectrum, whole.grid, whole.stride)
-            done.append(FourierConvolution(whole, layer.bias.to(kind)).to(like))
+            done.append((whole, layer.bias.to(like.dtype)))
             waiting = Circulant(out_of, kept)
     return done, waiting
 
