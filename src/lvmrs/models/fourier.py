@@ -152,21 +152,22 @@ def _shifts_of_aliases(extent: int, side: int, like: Tensor) -> Tensor:
 
 
 class Workspace(threading.local):
-    """Memory that is used again: fresh pages cost as much as the arithmetic. Never copied, nor shared by threads."""
+    """Two pieces of memory, used in turn: fresh pages cost as much as the arithmetic. Not copied, nor shared by threads."""
 
     def __init__(self) -> None:
-        self._held: dict[int, Tensor] = {}
+        self._last, self._other = torch.empty(0), torch.empty(0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Workspace, ()
 
-    def take(self, slot: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """A tensor of that shape in a slot, whose last content is lost."""
+    def take(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """A tensor of that shape. What was taken last is kept, what was taken before that is lost."""
         size = math.prod(shape)
-        held = self._held.get(slot)
-        if held is None or len(held) < size or held.dtype != like.dtype:
+        held = self._other
+        if len(held) < size or held.dtype != like.dtype:
             with torch.inference_mode(False):
-                held = self._held[slot] = torch.empty(size, dtype=like.dtype)
+                held = torch.empty(size, dtype=like.dtype)
+        self._last, self._other = held, self._last
         return held[:size].view(shape)
 
 
@@ -213,23 +214,23 @@ class FourierConvolution:
         return self
 
     def __call__(self, x: Tensor, workspace: Workspace | None) -> Tensor:
-        """The results, with the bias; in the workspace (slot 2, where x may be) if there is one."""
+        """The results, with the bias; in the workspace, which may have been used last for x, if there is one."""
         height, width, before, after = self.sizes
         batch = x.shape[-1]
 
-        def out(slot: int, *shape: int) -> Tensor | None:
-            return None if workspace is None else workspace.take(slot, shape, x)
+        def out(*shape: int) -> Tensor | None:
+            return None if workspace is None else workspace.take(shape, x)
 
         x = x.view(len(x), x[0].numel())
-        h = torch.mm(self.down, x, out=out(0, len(self.down), x.shape[1])).view(*self.across.shape[:2], before * batch)
-        h = torch.bmm(self.across, h, out=out(1, *h.shape)).view(*self.mixing.shape[:2], self.mixing.shape[3], batch)
-        mixed = torch.bmm(self.mixing[0], h[0], out=out(0, *self.mixing.shape[1:3], batch))
+        h = torch.mm(self.down, x, out=out(len(self.down), x.shape[1])).view(*self.across.shape[:2], before * batch)
+        h = torch.bmm(self.across, h, out=out(*h.shape)).view(*self.mixing.shape[:2], self.mixing.shape[3], batch)
+        mixed = torch.bmm(self.mixing[0], h[0], out=out(*self.mixing.shape[1:3], batch))
         for mixing, place in zip(self.mixing[1:], h[1:], strict=True):
             mixed = torch.baddbmm(mixed, mixing, place, out=None if workspace is None else mixed)
         mixed[0, :after] += self.constant
         h = mixed.view(*self.back_across.shape[:2], after * batch)
-        h = torch.bmm(self.back_across, h, out=out(1, *h.shape)).view(self.back_down.shape[1], width * after * batch)
-        h = torch.mm(self.back_down, h, out=out(2, height, h.shape[1]))
+        h = torch.bmm(self.back_across, h, out=out(*h.shape)).view(self.back_down.shape[1], width * after * batch)
+        h = torch.mm(self.back_down, h, out=out(height, h.shape[1]))
         return h.view(height, width, after, batch)
 
 

@@ -26,7 +26,7 @@ from lvmrs.models.fourier import Circulant, Grid, Workspace, applied, chained, s
 __all__ = ["NormPool", "SandwichConv", "SandwichDense", "SandwichLast", "SandwichNetwork", "cayley", "sandwich"]
 
 # So many inputs at a time keep what is between layers in the caches.
-_PART = 256
+_PART = 128
 
 
 def cayley(free: Tensor) -> Tensor:
