@@ -152,7 +152,7 @@ def _shifts_of_aliases(extent: int, side: int, like: Tensor) -> Tensor:
 
 
 class Workspace(threading.local):
-    """Two pieces of memory, used in turn: fresh pages cost as much as the arithmetic. Not copied, nor shared by threads."""
+    """Two pieces of memory, used in turn: fresh pages cost as much as the arithmetic. Each thread has its own."""
 
     def __init__(self) -> None:
         self._last, self._other = torch.empty(0), torch.empty(0)
@@ -199,10 +199,9 @@ class FourierConvolution:
         twice[0] = 2
         twice[0].view(width, 2)[_self_conjugate(width)] = 1
         self.back_across = (across * twice / width).mT
-        mixing = _packed(spectrum, height)
         after, before = spectrum.shape[2:]
-        mixing = mixing.view(*mixing.shape[:3], places, before // places, 2, 2)
-        self.mixing = mixing.permute(3, 0, 1, 5, 2, 6, 4).flatten(5).flatten(3, 4).flatten(1, 2)
+        by_place = spectrum.reshape(*spectrum.shape[:3], places, before // places).transpose(2, 3)
+        self.mixing = _packed(by_place, height).permute(2, 0, 1, 3, 4).flatten(1, 2)
         # A bias is the real part at frequency 0.
         self.constant = bias.repeat(split**2)[:, None] * height * width
         self.sizes = height, width, before // places**2, after
@@ -224,9 +223,10 @@ class FourierConvolution:
         x = x.view(len(x), x[0].numel())
         h = torch.mm(self.down, x, out=out(len(self.down), x.shape[1])).view(*self.across.shape[:2], before * batch)
         h = torch.bmm(self.across, h, out=out(*h.shape)).view(*self.mixing.shape[:2], self.mixing.shape[3], batch)
-        mixed = torch.bmm(self.mixing[0], h[0], out=out(*self.mixing.shape[1:3], batch))
-        for mixing, place in zip(self.mixing[1:], h[1:], strict=True):
-            mixed = torch.baddbmm(mixed, mixing, place, out=None if workspace is None else mixed)
+        (mixing, seen), *others = zip(self.mixing.unbind(), h.unbind(), strict=True)
+        mixed = torch.bmm(mixing, seen, out=out(*mixing.shape[:2], batch))
+        for mixing, seen in others:
+            mixed = torch.baddbmm(mixed, mixing, seen, out=None if workspace is None else mixed)
         mixed[0, :after] += self.constant
         h = mixed.view(*self.back_across.shape[:2], after * batch)
         h = torch.bmm(self.back_across, h, out=out(*h.shape)).view(self.back_down.shape[1], width * after * batch)
@@ -296,13 +296,16 @@ def _transforms(grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _packed(spectrum: Tensor, height: int) -> Tensor:
-    """A spectrum as (row, frequency of the width, out, in, part out, part in)."""
+    """A spectrum as real matrices at (row, frequency of the width), of (part and channel) out and in."""
     width = spectrum.shape[1]
-    top, bottom = spectrum[0], spectrum[-1] if height % 2 == 0 else torch.zeros_like(spectrum[0])
+    bottom = spectrum[-1] if height % 2 == 0 else torch.zeros_like(spectrum[0])
     middle, alone = width // 2 + 1, _self_conjugate(width)
-    first = _parts(torch.cat([top[:middle], bottom[middle:]]))
-    first[alone, ..., 1, 1] = bottom[alone].real
-    return torch.cat([first[None], _parts(spectrum[1 : (height + 1) // 2])])
+    first = torch.cat([spectrum[0, :middle], bottom[middle:]])
+    packed = torch.cat([first[None], spectrum[1 : (height + 1) // 2]])
+    real, imaginary = packed.real, packed.imag
+    below = real.clone()
+    below[0, alone] = bottom[alone].real
+    return torch.cat([torch.cat([real, -imaginary], dim=-1), torch.cat([imaginary, below], dim=-1)], dim=-2)
 
 
 def _parts(values: Tensor) -> Tensor:

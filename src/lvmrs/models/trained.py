@@ -10,6 +10,7 @@ import safetensors
 import safetensors.torch
 from torch import nn
 
+from lvmrs._replacing import replacing
 from lvmrs.errors import ModelError, first_line
 from lvmrs.models import ready
 from lvmrs.models.preprocessing import Preprocessed
@@ -32,10 +33,9 @@ def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -
         model = model.model
     text = json.dumps({"network": network, "normalisation": normalisation, "training": training})
     tensors = {key: value.detach().cpu().contiguous().clone() for key, value in model.state_dict().items()}
-    beside = path.with_name(path.name + ".new")
     try:
-        beside.write_bytes(safetensors.torch.save(tensors, metadata={_KEY: text}))
-        beside.replace(path)
+        with replacing(path) as opened:
+            opened.write(safetensors.torch.save(tensors, metadata={_KEY: text}))
     except OSError as error:
         raise ModelError(f"{path}: the weights cannot be written: {first_line(error)}") from error
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lvmrs._replacing import replacing
 from lvmrs.errors import RunError
 
 __all__ = ["append_line", "disk_errors", "write_whole"]
@@ -41,9 +42,5 @@ def _write(file: int, data: bytes) -> None:
 
 def write_whole(path: Path, text: str) -> None:
     """All of a file or none of it."""
-    aside = path.with_name(f".{path.name}.new")
-    with aside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    with replacing(path) as file:
+        file.write(text.encode())

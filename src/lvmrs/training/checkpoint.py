@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lvmrs._replacing import replacing
 from lvmrs.errors import RunError, first_line
 
 __all__ = ["State", "read", "write"]
@@ -37,13 +37,9 @@ def write(path: Path, state: State, settings: Mapping[str, Any]) -> None:
         "optimizer": state.optimizer.state_dict(),
         "scaler": state.scaler.state_dict(),
     }
-    beside = path.with_name(path.name + ".new")
     try:
-        with beside.open("wb") as opened:
+        with replacing(path) as opened:
             torch.save(stored, opened)
-            opened.flush()
-            os.fsync(opened.fileno())
-        beside.replace(path)
     except (OSError, RuntimeError) as error:  # torch wraps a full disk
         raise RunError(f"{path}: the checkpoint cannot be written: {first_line(error)}") from error
 

@@ -1,0 +1,24 @@
+"""Files that are all there, or as they were before."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["replacing"]
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of ``path`` when it is on the disk, and is gone if that fails."""
+    aside = path.with_name(f".{path.name}.new")
+    try:
+        with aside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise

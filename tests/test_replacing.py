@@ -1,0 +1,34 @@
+"""Files that are all there, or as they were."""
+
+from pathlib import Path
+
+import pytest
+
+from lvmrs._replacing import replacing
+
+
+def test_a_file_is_replaced_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "it"
+    path.write_bytes(b"before")
+    with replacing(path) as file:
+        file.write(b"after")
+        file.flush()
+        assert path.read_bytes() == b"before"
+    assert path.read_bytes() == b"after"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("stopped_by", [OSError, KeyboardInterrupt])
+def test_what_was_there_stays_where_writing_fails(tmp_path: Path, stopped_by: type[BaseException]) -> None:
+    path = tmp_path / "it"
+    path.write_bytes(b"before")
+
+    def writing() -> None:
+        with replacing(path) as file:
+            file.write(b"aft")
+            raise stopped_by
+
+    with pytest.raises(stopped_by):
+        writing()
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
