@@ -267,12 +267,10 @@ def test_a_resumed_training_ends_bit_for_bit_alike(tmp_path: Path, kind: str, op
     whole = fresh(name)
     history = training.train(whole, data, aim, settings)
     cut = fresh(name)
-    steps = 0
+    steps: list[int] = []
 
-    def stop() -> None:
-        nonlocal steps
-        steps += 1
-        if steps == 3:  # in the middle of the second epoch
+    def stop(done: int) -> None:
+        if done == 3:  # in the middle of the second epoch
             raise StoppedError
 
     with pytest.raises(StoppedError):
@@ -280,7 +278,8 @@ def test_a_resumed_training_ends_bit_for_bit_alike(tmp_path: Path, kind: str, op
     torch.manual_seed(99)
     resumed = fresh(name, seed=5)
     torch.rand(7)  # the caller's own random numbers play no part
-    again = training.train(resumed, data, aim, settings, saved=file, resume=True)
+    again = training.train(resumed, data, aim, settings, saved=file, resume=True, on_step=steps.append)
+    assert steps == [3, 4, 5, 6]
     assert [epoch.loss for epoch in again] == [epoch.loss for epoch in history]
     assert all(torch.equal(value, weights(whole)[key]) for key, value in weights(resumed).items())
     assert not whole.training

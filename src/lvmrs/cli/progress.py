@@ -39,13 +39,13 @@ def watching(inputs: int, samples_each: int) -> Iterator[Callable[[Row], None]]:
 
 
 @contextmanager
-def stepping(steps: int) -> Iterator[Callable[[], None]]:
-    """Shows steps done and the time left; nothing but for a terminal."""
+def stepping(steps: int) -> Iterator[Callable[[int], None]]:
+    """Shows the steps done in all and the time left; nothing but for a terminal."""
     console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=steps)
-        yield lambda: progress.update(task, advance=1)
+        yield lambda done: progress.update(task, completed=done)
 
 
 def duration(seconds: float) -> str:

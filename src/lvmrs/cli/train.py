@@ -27,7 +27,9 @@ __all__ = ["train"]
 
 
 def train(
-    model: options.Model,
+    model: Annotated[
+        str, typer.Option("--model", help="ready:NAME, python:MODULE:FUNCTION, or trained:FILE to go on from there.")
+    ],
     data: options.Data,
     sigma: options.Sigma,
     out: Annotated[Path, typer.Option("--out", help="File of weights that is made, NAME.safetensors.")],

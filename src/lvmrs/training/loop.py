@@ -88,13 +88,13 @@ def train(
     device: str | torch.device = "auto",
     workers: int = 0,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
-    on_step: Callable[[], None] = lambda: None,
+    on_step: Callable[[int], None] = lambda done: None,
 ) -> list[Epoch]:
     """Train the model in place, in eval mode afterwards; what each epoch came to.
 
     ``saved`` is a checkpoint, written after every epoch; with ``resume`` the training goes on from it and ends bit for
     bit as if it had not been stopped, on the same machine. ``origin`` says what model and data are, under names, so
-    that a checkpoint of others is refused.
+    that a checkpoint of others is refused. ``on_step`` is told how many steps are done in all.
     """
     place = _checks.device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     workers = int(_checks.single("workers", _checks.whole("workers", workers, least=0)))
@@ -126,7 +126,7 @@ def _epoch(
     number: int,
     place: torch.device,
     workers: int,
-    on_step: Callable[[], None],
+    on_step: Callable[[int], None],
 ) -> float:
     state.model.train()
     torch.manual_seed(generator(torch.device("cpu"), settings.seed, number, 0).initial_seed())  # for dropout
@@ -149,7 +149,7 @@ def _epoch(
         state.scaler.step(state.optimizer)
         state.scaler.update()
         total, seen = total + value * len(x), seen + len(x)
-        on_step()
+        on_step(number * steps + step + 1)
     return total / seen
 
 
