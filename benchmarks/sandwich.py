@@ -37,8 +37,8 @@ def keep_freed_memory() -> None:
     if sys.platform == "linux":
         trim_threshold, mmap_threshold = -1, -3
         library = ctypes.CDLL(None)
-        library.mallopt(trim_threshold, 2**31 - 1)
-        library.mallopt(mmap_threshold, 2**25)
+        if not (library.mallopt(trim_threshold, 2**31 - 1) and library.mallopt(mmap_threshold, 2**25)):
+            sys.exit("the C library does not keep freed memory, so that a plain network would not be at its best")
 
 
 def main() -> None:

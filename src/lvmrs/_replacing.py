@@ -11,7 +11,7 @@ __all__ = ["replacing"]
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of ``path`` when it is on the disk, and is gone if that fails."""
+    """A file to write to. When all of it is on the disk it takes the place of ``path``; else it is removed."""
     aside = path.with_name(f".{path.name}.new")
     try:
         with aside.open("wb") as file:

@@ -6,7 +6,6 @@ convolution applies at each frequency. The other half of the frequencies is conj
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from collections.abc import Sequence
@@ -177,21 +176,23 @@ class FourierConvolution:
     Images come and go as (height, width, channels, batch). Down the height, the transform is one product with a matrix
     of cosines and sines; across the width, one for each frequency of the height; then the mixing of channels at each
     frequency; and back. For sides of up to some 64 pixels this beats the fast transform, which needs the batch
-    elsewhere in memory. With a stride, the pixels at each place of a square are transformed by themselves, on the
-    smaller grid of the results. With a ``split``, the results are squares of that side as channels: smaller transforms
-    for more mixing. If ``gathered``, the inputs are squares as channels as well, of ``squares`` pixels a side.
+    elsewhere in memory. With a stride, channels are mixed on the smaller grid of the results. With a ``split``, the
+    results are squares of that side as channels: smaller transforms for more mixing. If ``gathered``, the inputs are
+    squares as channels as well, of ``squares`` pixels a side.
     """
 
     def __init__(self, operator: Circulant, bias: Tensor, gathered: bool = False, split: int = 1) -> None:
         spectrum = operator.between_squares(split)
         height, width = (extent // split for extent in operator.kept)
         self.squares = operator.stride * split
+        # The pixels at each place of a square are transformed apart, by matrices that are zero between places: this is
+        # quicker than to gather them first. The mixing adds up over the rows of a square; its columns are channels.
         places = 1 if gathered else self.squares
         down, across = _transforms((height, width), spectrum.real.detach())
         each = torch.eye(places).to(down)
         self.down = torch.einsum("kh,pq->pkhq", down, each).flatten(2).flatten(0, 1)
         self.across = torch.einsum("kfw,pq->kfpwq", across, each).flatten(3).flatten(1, 2).repeat(places, 1, 1)
-        # Every frequency but the self-conjugate ones stands for its conjugate too.
+        # Every frequency but the self-conjugate ones, which are in row 0, stands for its conjugate too.
         twice = torch.full_like(down[:, :1], 2.0)
         twice[:2] = 1
         self.back_down = (down * twice / height).T
@@ -239,16 +240,17 @@ def chained(operators: Sequence[tuple[Circulant, Tensor]], like: Tensor) -> list
 
     One is split into the squares that the next one takes, where this saves products.
     """
-    splits = [1]
-    for (operator, _), (following, _) in reversed(list(itertools.pairwise(operators))):
-        taken = following.stride * splits[0]
-        splits.insert(0, taken if _products(operator, taken) < _products(operator, 1) else 1)
+    splits = [1] * len(operators)
+    for i in reversed(range(len(operators) - 1)):
+        (operator, _), (following, _) = operators[i : i + 2]
+        side = following.stride * splits[i + 1]
+        apart = _products(operator, 1, True) + _products(following, splits[i + 1], False)
+        if _products(operator, side, True) + _products(following, splits[i + 1], True) < apart:
+            splits[i] = side
     done: list[FourierConvolution] = []
-    given = None
-    for (operator, bias), split in zip(operators, splits, strict=False):
-        gathered = given is None or given == operator.stride * split
+    for (operator, bias), split in zip(operators, splits, strict=True):
+        gathered = not done or splits[len(done) - 1] == operator.stride * split
         done.append(FourierConvolution(operator, bias, gathered, split).to(like))
-        given = split
     return done
 
 
@@ -259,21 +261,24 @@ def squares_as_channels(x: Tensor, side: int) -> Tensor:
     return squares.permute(2, 4, 3, 5, 1, 0).contiguous().flatten(2, 4)
 
 
-def _products(operator: Circulant, split: int) -> int:
-    """How many multiplications an image takes, of transforms and of mixing."""
-    after, before = operator.spectrum.shape[2] * split**2, operator.spectrum.shape[3] * (operator.stride * split) ** 2
+def _products(operator: Circulant, split: int, gathered: bool) -> int:
+    """How many multiplications a ``FourierConvolution`` takes for an image, in transforms and in mixing."""
+    squares = operator.stride * split
+    after, before = operator.spectrum.shape[2] * split**2, operator.spectrum.shape[3] * squares**2
     height, width = (extent // split for extent in operator.kept)
-    return height * width * ((before + after) * (height + 2 * width) + 2 * before * after)
+    transformed = after + before * (1 if gathered else squares)
+    return height * width * (transformed * (height + 2 * width) + 2 * before * after)
 
 
-# An image has as many real numbers at its frequencies as it has pixels. Row k > 0 of what follows is frequency k of the
-# height, as (real, imaginary) at each frequency of the width. Row 0 holds the two frequencies of the height that are
-# their own conjugates, 0 and height/2 (if that is whole): up to the middle of the width the one, beyond it the other;
-# and where the frequency of the width is its own conjugate too, so that both are real, one as the real part, the other
-# as the imaginary part.
+# An image of even height has as many real numbers at its frequencies as it has pixels. Row k > 0 of what follows is
+# frequency k of the height, as (real, imaginary) at each frequency of the width. Row 0 holds the two frequencies of the
+# height that are their own conjugates, 0 and height/2 (if that is whole): up to the middle of the width the one, beyond
+# it the other; and where the frequency of the width is its own conjugate too, so that both are real, one as the real
+# part, the other as the imaginary part.
 
 
 def _self_conjugate(extent: int) -> list[int]:
+    """The frequencies at which real numbers have a real transform."""
     return [0] if extent % 2 else [0, extent // 2]
 
 
