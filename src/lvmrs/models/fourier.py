@@ -72,7 +72,8 @@ class Circulant:
         if stride == 1:
             return cls(spectrum, grid)
         fine = _repeated(spectrum, grid, stride)
-        down, across = _shifts(grid, stride, fine.real)
+        down, across = (_shifts(extent, stride, fine.real) for extent in grid)
+        down = down[: len(fine)]
         shifts = (down[:, None, :, None] * across[None, :, None, :]).flatten(2)[..., None]
         after = fine.shape[2]
         mixed = fine.reshape(*fine.shape[:2], -1, stride**2) @ shifts
@@ -81,7 +82,8 @@ class Circulant:
     @classmethod
     def pooled(cls, channels: int, grid: Grid, stride: int, like: Tensor) -> Circulant:
         """The sum over squares of ``stride`` × ``stride`` pixels, divided by ``stride``: of norm 1."""
-        down, across = _shifts(grid, stride, like)
+        down, across = (_shifts(extent, stride, like) for extent in grid)
+        down = down[: grid[0] // 2 + 1]
         alike = torch.outer(down.sum(dim=1), across.sum(dim=1))[..., None, None] / stride
         return cls(alike * torch.eye(channels).to(like), grid, stride)
 
@@ -99,7 +101,8 @@ class Circulant:
         side = self.stride * split
         if side == 1:
             return self.spectrum
-        down, across = (_shifts_of_aliases(extent, side, self.spectrum.real) for extent in self.grid)
+        # As (alias, frequency of the image of squares, shift).
+        down, across = (_shifts(extent, side, self.spectrum.real).view(side, -1, side) for extent in self.grid)
         height, width = (extent // side for extent in self.grid)
         whole = whole_spectrum(self.spectrum, self.grid[0])
         half = height // 2 + 1
@@ -138,16 +141,9 @@ def whole_spectrum(half: Tensor, height: int) -> Tensor:
     return torch.cat([half, mirrored[:, -torch.arange(width) % width]])
 
 
-def _shifts(grid: Grid, stride: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """What shifting by 0 … stride − 1 pixels does to each frequency, down and across."""
-    places = torch.arange(stride)
-    down = _wave(torch.arange(grid[0] // 2 + 1), places, grid[0], like)
-    return down, _wave(torch.arange(grid[1]), places, grid[1], like)
-
-
-def _shifts_of_aliases(extent: int, side: int, like: Tensor) -> Tensor:
-    """What shifting by 0 … side − 1 pixels does to each frequency, as (alias, frequency of the coarse grid, shift)."""
-    return _wave(torch.arange(extent), torch.arange(side), extent, like).view(side, -1, side)
+def _shifts(extent: int, side: int, like: Tensor) -> Tensor:
+    """What shifting by 0 … side − 1 pixels (columns) does to each frequency (rows)."""
+    return _wave(torch.arange(extent), torch.arange(side), extent, like)
 
 
 class Workspace(threading.local):
