@@ -1,0 +1,107 @@
+"""Sandwich networks are folded here: from one activation to the next, there is a single linear map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from lvmrs.models.fourier import Circulant, chained, squares_as_channels
+from lvmrs.models.products import Workspace
+from lvmrs.models.sandwich_layers import NormPool, SandwichConv, SandwichDense, SandwichLast
+
+__all__ = ["Folded", "precision"]
+
+# So many inputs run at a time: more do not fit the caches as well, fewer make small products (measured on the small
+# network).
+_PART = 128
+
+
+def precision(parameter: Tensor) -> torch.dtype:
+    """A network runs in the type of its parameters, and at least in float32."""
+    return torch.promote_types(parameter.dtype, torch.float32)
+
+
+class Folded:
+    """It runs a sandwich network as maps from one activation to the next, on batches in the last dimension."""
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        convolutions: nn.Sequential,
+        dense: nn.Sequential,
+        last: SandwichLast,
+        gamma: float,
+        kind: torch.dtype,
+    ) -> None:
+        half = math.sqrt(gamma)
+        like = last.bias.detach().to(precision(last.bias))
+        operators, waiting = _between_activations(shape, convolutions, like.to(kind), half)
+        self.convolutions = chained(operators, like)
+        self.squares = self.convolutions[0].squares if self.convolutions else 1
+        self.images = len(convolutions) > 0
+        self.linear: list[tuple[Tensor, Tensor]] = []
+        out_of: Tensor | None = None
+        layers: list[SandwichDense | SandwichLast] = [layer for layer in dense if isinstance(layer, SandwichDense)]
+        for layer in [*layers, last]:
+            into, following = layer.maps(kind)
+            if out_of is not None:
+                into = into @ out_of
+            elif waiting is not None:
+                into = waiting.then_dense(into)
+            if not self.convolutions and not self.linear:
+                into = half * into
+            self.linear.append((into, layer.bias[:, None]))
+            out_of = following
+        into, bias = self.linear[-1]
+        self.linear[-1] = half * into, bias
+        self.linear = [(into.to(like).contiguous(), bias.to(like).contiguous()) for into, bias in self.linear]
+        self.workspace = Workspace()
+
+    def detached(self) -> Folded:
+        """It is the same, but has biases of its own from now on."""
+        self.linear = [(into.detach(), bias.detach().clone()) for into, bias in self.linear]
+        return self
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The result holds the logits of a batch."""
+        return torch.cat([self._part(part) for part in torch.split(x, _PART)]) if len(x) > _PART else self._part(x)
+
+    def _part(self, x: Tensor) -> Tensor:
+        alone = x.device.type == "cpu" and torch.is_inference_mode_enabled() and not torch.compiler.is_compiling()
+        workspace = self.workspace if alone else None
+        hidden = squares_as_channels(x, self.squares) if self.images else x.flatten(1).T.contiguous()
+        for convolution in self.convolutions:
+            hidden = convolution(hidden, workspace).relu_()
+        hidden = hidden.reshape(self.linear[0][0].shape[1], len(x))
+        *inner, (matrix, bias) = self.linear
+        for weight, shift in inner:
+            hidden = torch.addmm(shift, weight, hidden).relu_()
+        return torch.addmm(bias, matrix, hidden).T.contiguous()
+
+
+def _between_activations(
+    shape: Sequence[int], convolutions: nn.Sequential, like: Tensor, scale: float
+) -> tuple[list[tuple[Circulant, Tensor]], Circulant | None]:
+    """These are the maps (and biases) up to the last activation among images, the first scaled; and what follows it."""
+    done: list[tuple[Circulant, Tensor]] = []
+    waiting: Circulant | None = None
+    for layer in convolutions:
+        channels, *sides = shape
+        grid = (sides[0], sides[1]) if waiting is None else waiting.kept
+        if isinstance(layer, NormPool):
+            channels = channels if waiting is None else waiting.spectrum.shape[2]
+            pool = Circulant.pooled(channels, grid, layer.stride, like)
+            waiting = pool if waiting is None else waiting.then(pool)
+        elif isinstance(layer, SandwichConv):
+            kept = grid[0] // layer.stride, grid[1] // layer.stride
+            into, out_of = layer.maps(kept, like.dtype)
+            step = Circulant.unshuffled(into, grid, layer.stride)
+            whole = step if waiting is None else waiting.then(step)
+            if not done:
+                whole = Circulant(scale * whole.spectrum, whole.grid, whole.stride)
+            done.append((whole, layer.bias.to(like.dtype)))
+            waiting = Circulant(out_of, kept)
+    return done, waiting

@@ -1,0 +1,179 @@
+"""These rules bound the Lipschitz constants of what functions and methods of tensors answer, in a traced network.
+
+A rule takes a way to look up the constant of a value, and the call. If it raises an error, such as for an argument that
+it does not expect, then no bound is known.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional
+
+from lvmrs.errors import ModelError
+from lvmrs.models.layer_rules import of_layer
+
+__all__ = ["of_call", "shape_of", "unknown_call"]
+
+# It looks up the constant of a value in the network, or of several side by side.
+_ConstantOf = Callable[[Any], float]
+_Rule = Callable[[_ConstantOf, fx.Node], float]
+
+
+def of_call(of: _ConstantOf, node: fx.Node) -> float:
+    """The result bounds the constant of what a function or method answers, by those of its arguments."""
+    rules: Any = _METHODS if node.op == "call_method" else _FUNCTIONS
+    if node.target not in rules:
+        raise unknown_call(node)
+    try:
+        return float(rules[node.target](of, node))
+    except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise unknown_call(node) from error
+
+
+def unknown_call(node: fx.Node) -> ModelError:
+    """The error says that no bound is known for this call."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    return ModelError(
+        f"no Lipschitz bound is known for the function {name} ({node.name}) as it is called; give the constant yourself"
+    )
+
+
+def shape_of(node: Any) -> tuple[int, ...]:
+    """A value in the network has this shape for the example inputs."""
+    return tuple(node.meta["value"].shape)
+
+
+def _settings(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
+    """These are the arguments after the first, with shapes and the like as numbers; a tensor among them is refused."""
+
+    def plain(one: fx.Node) -> Any:
+        value = one.meta["value"]
+        if isinstance(value, Tensor):
+            raise TypeError("a setting that is a tensor")
+        return value
+
+    return list(fx.map_arg(node.args[1:], plain)), dict(fx.map_arg(node.kwargs, plain))
+
+
+def _scaled(constant: float) -> _Rule:
+    """The function multiplies distances by at most this constant, whatever its settings are."""
+
+    def rule(of: _ConstantOf, node: fx.Node) -> float:
+        _settings(node)
+        return constant * of(node.args[0])
+
+    return rule
+
+
+def _sum(of: _ConstantOf, node: fx.Node) -> float:
+    """Each value counts as often as it is spread over the result."""
+    if node.kwargs or len(node.args) != 2:
+        raise ValueError("other arguments than two values")
+    total, size = 0.0, math.prod(shape_of(node))
+    for argument in node.args:
+        constant = of(argument)
+        if constant:
+            total += constant * math.sqrt(size / math.prod(shape_of(argument)))
+    return total
+
+
+def _times(of: _ConstantOf, node: fx.Node) -> float:
+    """A value is multiplied or divided by a number."""
+    first, second = node.args
+    divides = node.target in (operator.truediv, torch.div, "div")
+    if isinstance(first, (int, float)) and not divides:
+        first, second = second, first
+    if isinstance(second, fx.Node) and not isinstance(second.meta["value"], Tensor):
+        second = second.meta["value"]
+    if not isinstance(first, fx.Node) or not isinstance(second, (int, float)) or node.kwargs:
+        raise TypeError("a product of values")
+    return of(first) * (1 / abs(second) if divides else abs(second))
+
+
+def _side_by_side(of: _ConstantOf, node: fx.Node) -> float:
+    values = node.args[0]
+    if not isinstance(values, (tuple, list)):
+        raise TypeError("not a list of values")
+    return of(values)
+
+
+def _part(of: _ConstantOf, node: fx.Node) -> float:
+    """A slice takes each pixel at most once."""
+    (places,), _ = _settings(node)
+    places = places if isinstance(places, tuple) else (places,)
+    if not all(place is None or place is Ellipsis or isinstance(place, (slice, int)) for place in places):
+        raise TypeError("an index that may take a pixel twice")
+    return of(node.args[0])
+
+
+def _padded(of: _ConstantOf, node: fx.Node) -> float:
+    settings, named = _settings(node)
+    mode = settings[1] if len(settings) > 1 else named.get("mode", "constant")
+    if mode != "constant":
+        raise ValueError("padding that repeats pixels")
+    return of(node.args[0])
+
+
+def _mean(of: _ConstantOf, node: fx.Node) -> float:
+    _settings(node)
+    before, after = shape_of(node.args[0]), shape_of(node)
+    if before[:1] != after[:1]:
+        raise ValueError("a mean over the batch")
+    return of(node.args[0]) * math.sqrt(math.prod(after) / math.prod(before))
+
+
+def _dropped(of: _ConstantOf, node: fx.Node) -> float:
+    settings, named = _settings(node)
+    if (settings[1] if len(settings) > 1 else named.get("training", True)) is not False:
+        raise ValueError("it is random in eval mode too")
+    return of(node.args[0])
+
+
+def _as_layer(layer: type[nn.Module]) -> _Rule:
+    """The function takes the arguments of a layer, and is bounded as that layer is."""
+
+    def rule(of: _ConstantOf, node: fx.Node) -> float:
+        settings, named = _settings(node)
+        return of(node.args[0]) * of_layer(layer(*settings, **named), shape_of(node.args[0]), node.name)
+
+    return rule
+
+
+_ONE_TO_ONE = _scaled(1.0)
+_SAME = ("flatten", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "relu", "relu_", "tanh", "clamp", "neg")
+_METHODS: dict[str, _Rule] = {
+    **dict.fromkeys((*_SAME, "view", "contiguous", "float", "double", "clone"), _ONE_TO_ONE),
+    "sigmoid": _scaled(0.25),
+    **dict.fromkeys(("add", "add_", "sub", "sub_"), _sum),
+    **dict.fromkeys(("mul", "mul_", "div"), _times),
+    "mean": _mean,
+}
+_FUNCTIONS: dict[Callable[..., Any], _Rule] = {
+    **{getattr(torch, name): _ONE_TO_ONE for name in _SAME},
+    **dict.fromkeys(
+        (functional.relu, functional.relu_, functional.relu6, functional.hardtanh, functional.tanh, operator.neg,
+         functional.pixel_shuffle, functional.pixel_unshuffle), _ONE_TO_ONE,
+    ),
+    **dict.fromkeys((torch.sigmoid, functional.sigmoid), _scaled(0.25)),
+    functional.gelu: _scaled(1.13),
+    functional.silu: _scaled(1.1),
+    **dict.fromkeys((operator.add, operator.iadd, operator.sub, operator.isub, torch.add, torch.sub), _sum),
+    **dict.fromkeys((operator.mul, operator.truediv, operator.imul, torch.mul, torch.div), _times),
+    torch.cat: _side_by_side,
+    operator.getitem: _part,
+    functional.pad: _padded,
+    torch.mean: _mean,
+    functional.dropout: _dropped,
+    functional.avg_pool2d: _as_layer(nn.AvgPool2d),
+    functional.adaptive_avg_pool2d: _as_layer(nn.AdaptiveAvgPool2d),
+    functional.max_pool2d: _as_layer(nn.MaxPool2d),
+    functional.leaky_relu: _as_layer(nn.LeakyReLU),
+    functional.elu: _as_layer(nn.ELU),
+    functional.softplus: _as_layer(nn.Softplus),
+}  # fmt: skip

@@ -1,0 +1,116 @@
+"""The sandwich layers of Wang and Manchester (2023) have Lipschitz constant 1, whatever their parameters are.
+
+A layer computes h ↦ √2 Aᵀ Ψ relu(√2 Ψ⁻¹ B h + b), where the rows of [A B] are orthonormal and Ψ is diagonal. Its
+derivative is 2 Aᵀ S B with S diagonal in [0, 1]. This is an average of such matrices with S of zeros and ones, each of
+which is 2 A'ᵀ B' with A'A'ᵀ + B'B'ᵀ = S² ≤ 1, so ‖2 A'ᵀ B' v‖² ≤ 4 vᵀ B'ᵀ(1 − B'B'ᵀ) B' v ≤ ‖v‖², since 4 s(1 − s) ≤ 1:
+every layer has constant 1. Orthonormal rows come from free parameters by the Cayley transform; a convolution wraps
+around the image and has such a matrix at each frequency.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lvmrs.models.fourier import Grid, applied, spectrum_of
+
+__all__ = ["NormPool", "SandwichConv", "SandwichDense", "SandwichLast", "cayley"]
+
+
+def cayley(free: Tensor) -> Tensor:
+    """Any matrices (real or complex), not taller than wide, become ones of the same shape with orthonormal rows."""
+    size = free.shape[-2]
+    square, rest = free[..., :size], free[..., size:]
+    skew = square - square.mH + rest @ rest.mH
+    one = torch.eye(size, dtype=free.dtype, device=free.device)
+    inverse = torch.linalg.inv(one + skew)
+    return torch.cat([(one - skew) @ inverse, -2 * inverse @ rest], dim=-1)
+
+
+class _Sandwich(nn.Module):
+    """A layer has free parameters: weights of any size (``scale`` carries it), Ψ = exp(psi), and the bias."""
+
+    def __init__(self, before: int, after: int, *kernel: int) -> None:
+        super().__init__()
+        self.before, self.after = before, after
+        self.weight = nn.Parameter(torch.empty(after, after + before, *kernel))
+        nn.init.xavier_normal_(self.weight)
+        self.scale = nn.Parameter(self.weight.detach().norm())
+        self.psi = nn.Parameter(torch.zeros(after))
+        self.bias = nn.Parameter(torch.zeros(after))
+
+    def _free(self, dtype: torch.dtype | None = None) -> Tensor:
+        weight = self.weight.to(dtype or self.weight.dtype)
+        size: Tensor = torch.linalg.vector_norm(weight)
+        return weight * (self.scale.to(weight) / size)
+
+    def _split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The results are √2 Ψ⁻¹ B and √2 Aᴴ Ψ."""
+        psi = self.psi.to(rows.real.dtype)
+        into = math.sqrt(2) * torch.exp(-psi)[:, None] * rows[..., self.after :]
+        return into, math.sqrt(2) * rows[..., : self.after].mH * torch.exp(psi)
+
+
+class SandwichDense(_Sandwich):
+    """It takes vectors."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The result is the layer's answer to a batch."""
+        into, out_of = self.maps()
+        return functional.relu(x @ into.T + self.bias) @ out_of.T
+
+    def maps(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """The matrices stand before and after the activation."""
+        return self._split(cayley(self._free(dtype)))
+
+
+class SandwichLast(_Sandwich):
+    """The last layer is B h + b: it has no activation, and constant 1 as well."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__(before, after)
+        del self.psi
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The result is the layer's answer to a batch."""
+        into, _ = self.maps()
+        return x @ into.T + self.bias
+
+    def maps(self, dtype: torch.dtype | None = None) -> tuple[Tensor, None]:
+        """There is B, and nothing after it."""
+        return cayley(self._free(dtype))[:, self.after :], None
+
+
+class SandwichConv(_Sandwich):
+    """It takes images, which wrap around. With a ``stride`` s, squares of s × s pixels become channels first."""
+
+    def __init__(self, before: int, after: int, kernel: int = 3, stride: int = 1) -> None:
+        extent = max(1, kernel // stride)
+        super().__init__(before * stride**2, after, extent, extent)
+        self.stride = stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The result is the layer's answer to a batch."""
+        if self.stride > 1:
+            x = functional.pixel_unshuffle(x, self.stride)
+        into, out_of = self.maps((x.shape[-2], x.shape[-1]))
+        return applied(out_of, functional.relu(applied(into, x) + self.bias[:, None, None]))
+
+    def maps(self, grid: Grid, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """The spectra stand before and after the activation."""
+        return self._split(cayley(spectrum_of(self._free(dtype), grid)))
+
+
+class NormPool(nn.Module):
+    """It sums over squares of ``size`` × ``size`` pixels and divides by ``size``: an average that keeps the norm 1."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.stride = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The results are smaller images."""
+        return functional.avg_pool2d(x, self.stride) * self.stride
