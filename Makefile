@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-programs test-slow check format bench bounds clean
+.PHONY: help demo test test-statistical test-programs test-slow check format bench bounds clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,17 +18,23 @@ $(VENV)/.installed-%: $(SOURCES)
 		-c constraints.txt -e '.[$*]'
 	@touch $@
 
-demo: $(VENV)/.installed-digits  ## set up, train on digits, certify in two ways, compare
+demo: $(VENV)/.installed-digits  ## set up, train on digits, certify in four ways, compare
 	$(BIN)/lvmrs demo
 
+# Each process of pytest has one core: torch with more threads than cores is many times slower.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
 test: $(VENV)/.installed-test  ## set up and run the tests
-	$(BIN)/python -m pytest -n auto
+	$(PYTEST) -n auto
+
+test-statistical: $(VENV)/.installed-test  ## count false bounds and certificates by simulation
+	$(PYTEST) -n auto -m 'statistical and not slow'
 
 test-programs: $(VENV)/.installed-test $(VENV)/.installed-browser  ## tests with chromium, chromedriver and pdflatex, which must be there
-	$(BIN)/python -m pytest -m programs
+	$(PYTEST) -m programs
 
 test-slow: $(VENV)/.installed-test  ## the tests that take minutes
-	$(BIN)/python -m pytest -n auto -m slow
+	$(PYTEST) -n auto -m slow
 
 check: $(VENV)/.installed-test $(VENV)/.installed-check $(VENV)/.installed-bench $(VENV)/.installed-browser  ## lint, format, types and the import rule
 	$(BIN)/ruff check .

@@ -7,16 +7,16 @@ Networks have random weights; what they answer does not matter here.
 
 import argparse
 import time
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from lvmrs import LVM, SmoothedClassifier, Terms
+from lvmrs import LVM, Duels, Planner, SmoothedClassifier, Terms
 from lvmrs.models import ResNet
-from lvmrs.sampling import Noise, Stream
+from lvmrs.noise import Noise
+from lvmrs.testing import SELECTION, made_up_scores
 from side_by_side import median_ratio, seconds
-
-SELECTION = Stream(0, 0, "selection")
 
 
 def large(classes: int = 1000) -> nn.Module:
@@ -39,12 +39,16 @@ def compare(name: str, network: nn.Module, x: Tensor, n0: int, n: int) -> None:
                     network(pool[: min(batch, stage - start)])
 
     bare, ratio = median_ratio(forward, lambda: smoothed.certify(x, n0=n0, n=n), rounds=5)
-    logits = torch.cat(list(smoothed.scores(x, n0, stage="selection")))
-    (planning,) = seconds(lambda: LVM().plan([logits], Terms(0.5, 0.001, n), SELECTION))
-    print(
-        f"{name:24} batch {batch:4}  n0 + n = {n0 + n}  forward {bare:6.2f}s  certify / forward {ratio:.3f}"
-        f"  planning {planning * 1e3:5.0f}ms = {100 * planning / (ratio * bare):.2f} %"
-    )
+    logits = torch.cat(list(smoothed.scores(x, n0, stage="selection").logits()))
+    print(f"{name:24} batch {batch:4}  n0 + n = {n0 + n}  forward {bare:6.2f}s  certify / forward {ratio:.3f}")
+    for planner in (Duels(), LVM()):
+        (planning,) = seconds(partial(_planned, planner, logits, Terms(0.5, 0.001, n)), rounds=9)
+        share = f"{planning * 1e3:7.2f} ms = {100 * planning / bare:.3f} % of forward"
+        print(f"{'':24} planning with {type(planner).__name__:6} {share}")
+
+
+def _planned(planner: Planner, logits: Tensor, terms: Terms) -> None:
+    planner.plan(made_up_scores(logits, SELECTION), terms)
 
 
 def noise(shape: tuple[int, ...], n: int, batch: int) -> None:

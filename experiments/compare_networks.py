@@ -1,4 +1,4 @@
-"""Four kinds of base classifier on digits, each trained here and certified with LVM and with Cohen from the same noise.
+"""Four kinds of base classifier on digits, each trained here and certified in four ways from the same noise.
 
     python experiments/compare_networks.py [--inputs 120] [--n0 500] [--n 5000]
 
@@ -17,15 +17,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from lvmrs import LVM, Cohen, Planner, SmoothedClassifier, Terms, training
+from lvmrs import LVM, Cohen, Duels, Planner, SmoothedClassifier, Votes, training
 from lvmrs.data import Dataset, load
 from lvmrs.models import Denoised, DiffusionDenoiser, ready
-from lvmrs.sampling import Stage
-from lvmrs.smooth import plan_and_prove
 
 diffusers: Any = import_module("diffusers")  # not typed for strict checks
 
-PLANNERS: dict[str, Planner] = {"LVM": LVM(), "Cohen": Cohen()}
+PLANNERS: dict[str, Planner] = {"Cohen": Cohen(), "votes, R2": Votes(), "LVM": LVM(), "duels": Duels()}
 RADII = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -75,21 +73,13 @@ def networks(sigma: float, clean: nn.Module, denoiser: Callable[[float], nn.Modu
 def certify(model: nn.Module, sigma: float, data: Dataset, options: argparse.Namespace) -> dict[str, list[float]]:
     """Radii of all inputs for each planner, −1 where the answer is wrong or missing."""
     smoothed = SmoothedClassifier(model, sigma)
-    terms = Terms(sigma, options.alpha, options.n, smoothed.lipschitz)
-    samples: dict[Stage, int] = {"selection": options.n0, "certification": options.n}
+    numbers = {"n0": options.n0, "n": options.n, "alpha": options.alpha}
     radii: dict[str, list[float]] = {name: [] for name in PLANNERS}
     step = len(data) // options.inputs
     for index in range(0, step * options.inputs, step):
         x, label = data[index]
-        logits = {
-            stage: list(smoothed.scores(x, count, seed=options.seed, index=index, stage=stage))
-            for stage, count in samples.items()
-        }
-        for name, planner in PLANNERS.items():
-            certificate = plan_and_prove(
-                planner, terms, logits["selection"], logits["certification"],
-                n0=options.n0, seed=options.seed, index=index,
-            )  # fmt: skip
+        for name, planner in PLANNERS.items():  # the noise depends on seed and index alone
+            certificate = smoothed.certify(x, planner, seed=options.seed, index=index, **numbers)
             radii[name].append(certificate.radius if certificate.prediction == label else -1.0)
     return radii
 

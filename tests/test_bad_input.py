@@ -140,8 +140,8 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "optimum": (lambda: lipschitz.optimal_sigma(INF, of="vector"), "lipschitz must be positive and finite, got inf"),
     "map": (
-        lambda: lipschitz.of_map("relu", 1.0, of="class"),  # type: ignore[arg-type]
-        "map must be one of hardmax, softmax, sparsemax, got 'relu'",
+        lambda: lipschitz.of_map("relu", 1.0, of="class"),
+        "map must be one of hardmax, softmax, sparsemax, duel, soft-duel, got 'relu'",
     ),
     "epsilon": (
         lambda: lipschitz.local_quantile(0.5, epsilon=-1.0, sigma=1.0, lipschitz=1.0),

@@ -210,7 +210,7 @@ def test_a_denoiser_before_a_classifier_of_transformers(tmp_path: Path, folder: 
     loaded = models.load(f"hf:{place}", denoiser=f"diffusers:{folder}", sigma=0.25)
     smoothed = SmoothedClassifier(loaded.model, 0.25, batch=20)
     x, _ = load("digits")[0]
-    assert smoothed.certify(x, n0=20, n=40).plan.classes == 10
+    assert smoothed.certify(x, n0=20, n=40).classes == 10
     assert loaded.assumed[-1].startswith(f"denoised by diffusers:{folder}: one step back from step")
     assert loaded.denoiser is not None
     assert loaded.denoiser.startswith(f"diffusers:{folder} ")

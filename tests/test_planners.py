@@ -1,20 +1,26 @@
+import dataclasses
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from lvmrs import LVM, Cohen, Fixed, Lipschitz, Paper, Plan, Planner, Terms, prove, radius
+from lvmrs import LVM, Choice, Cohen, Duels, Fixed, Lipschitz, Paper, Plan, Planner, Terms, Votes, prove, radius
 from lvmrs.confidence import betting, clopper_pearson
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.confidence.betting import Betting
+from lvmrs.confidence.clopper_pearson import ClopperPearson
+from lvmrs.errors import InvalidArgumentError, ProofError
+from lvmrs.forms import R2
 from lvmrs.planners import forecast
+from lvmrs.planners.duels import calibrated_width
 from lvmrs.planners.fixed import calibrated
 from lvmrs.planners.survey import TEMPERATURES, Survey
-from lvmrs.sampling import Stream
 from lvmrs.simplex import softmax, sparsemax
+from lvmrs.testing import SELECTION, made_up_scores
 from tests.oracles import random_logits
 
-ORIGIN, STREAM = Stream(0, 0, "selection"), Stream(0, 0, "certification")
 TERMS = Terms(0.5, 0.001, 10_000)
 
 
@@ -25,13 +31,21 @@ def logits(n: int, c: int = 10, lead: float = 2.0, seed: int = 0) -> torch.Tenso
     return z
 
 
+def planned(planner: Planner, scores: torch.Tensor | Iterable[torch.Tensor], terms: Terms = TERMS) -> Plan:
+    return planner.plan(made_up_scores(scores, SELECTION), terms)
+
+
 PLANNERS: list[Planner] = [
     Cohen(),
+    Votes(),
     LVM(),
     Paper(),
     Fixed("softmax", 0.5),
     Lipschitz("ramp"),
     Lipschitz("both", mass=3.0),
+    Duels(),
+    Duels(0.7),
+    Duels("chosen"),
 ]
 
 
@@ -40,28 +54,65 @@ PLANNERS: list[Planner] = [
 def test_every_plan_is_one_that_the_prover_takes(planner: Planner, c: int) -> None:
     z = random_logits(300, c, dtype=torch.float32)
     terms = Terms(0.5, 0.01, 200, lipschitz=3.0)
-    plan = planner.plan(torch.split(z[:100], 33), terms, ORIGIN)
-    assert plan.origin == ORIGIN
+    plan = planned(planner, torch.split(z[:100], 33), terms)
+    assert (plan.origin, plan.n0, plan.planner) == (SELECTION, 100, type(planner).__name__)
+    assert plan.scope == planner.scope
     assert plan.risk <= terms.alpha * (1 + 1e-12)
-    prove.prove(plan, terms, [z[100:]], STREAM, n0=100)
+    prove.prove(plan, terms, made_up_scores(z[100:]))
+    with pytest.raises(ProofError, match="the plan was made on these very scores"):
+        prove.prove(plan, terms, made_up_scores(z[100:], SELECTION))
+
+
+class Own(Planner):
+    """What an author writes."""
+
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+        shown = torch.cat(list(logits))
+        return Cohen().choose([shown], terms)
+
+
+def test_where_a_plan_comes_from_is_stamped_on_it_whoever_wrote_the_planner() -> None:
+    z = logits(300)
+    plan = planned(Own(), z[:100], Terms(0.5, 0.01, 200))
+    assert (plan.origin, plan.n0, plan.planner, plan.scope) == (SELECTION, 100, "Own", "this input")
+    with pytest.raises(ProofError, match="the plan was made on these very scores"):
+        prove.prove(plan, Terms(0.5, 0.01, 200), made_up_scores(z[100:], SELECTION))
+    with pytest.raises(TypeError, match=r"Sly\.plan is final, since it says where a plan comes from"):
+        type("Sly", (Cohen,), {"plan": lambda self, scores, terms: None})
+    with pytest.raises(InvalidArgumentError, match="scores must be Scores, which know their stream, got list"):
+        Own().plan([z], TERMS)  # type: ignore[arg-type]
+    lazy = type("Lazy", (Own,), {"choose": lambda self, logits, terms: None})
+    with pytest.raises(InvalidArgumentError, match=r"Lazy\.choose must return a Choice, got NoneType"):
+        planned(lazy(), z)
 
 
 def test_cohen_picks_the_class_with_most_votes() -> None:
-    plan = Cohen().plan([logits(100)], TERMS, ORIGIN)
-    assert (plan.top, plan.map, plan.bound, plan.radius) == (3, "hardmax", "clopper_pearson", "r3")
+    plan = planned(Cohen(), logits(100))
+    assert (plan.top, plan.map.name, plan.bound.name, plan.form.name) == (3, "hardmax", "clopper_pearson", "r3")
     assert plan.risk_top == TERMS.alpha
-    assert plan.groups == ()
+    assert plan.risk_rival == 0
+    assert plan.rivals == ([], [])
     tied = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert Cohen().plan([tied], TERMS, ORIGIN).top == 1
+    assert planned(Cohen(), tied).top == 1
+
+
+def test_votes_bound_every_rival_or_none() -> None:
+    """R2 where rivals share the rest; R3 where one rival has all of it."""
+    plan = planned(Votes(), logits(1000))
+    assert (plan.map.name, plan.bound.name, plan.form.name) == ("hardmax", "clopper_pearson", "r2")
+    assert plan.risk_top == plan.risk_rival == TERMS.alpha / 2
+    assert plan.rivals == ([k for k in range(10) if k != 3], [])
+    pair = planned(Votes(), logits(1000)[:, [3, 7]])
+    assert (pair.form.name, pair.risk_top, pair.risk_rival) == ("r3", TERMS.alpha, 0.0)
 
 
 def test_survey_is_one_map_after_another_in_any_batches() -> None:
     z = logits(400)
     survey = Survey.of(torch.split(z, 7), maps=("hardmax", "softmax", "sparsemax"), temperatures=TEMPERATURES, mass=1.0)
     assert survey.n0 == 400
-    assert survey.maps == ("hardmax",) + ("softmax",) * 50 + ("sparsemax",) * 50
+    assert [each.name for each in survey.maps] == ["hardmax"] + ["softmax"] * 50 + ["sparsemax"] * 50
     for row, apply in ((11, softmax), (80, sparsemax)):
-        p = apply(z, temperature=float(survey.temperatures[row])).double()
+        p = apply(z, temperature=survey.maps[row].temperature).double()
         np.testing.assert_allclose(survey.mean[row], p.mean(dim=0), atol=1e-6)
         np.testing.assert_allclose(survey.variance[row], p.var(dim=0), atol=1e-6)
     assert survey.mean[0].tolist() == pytest.approx(torch.bincount(z.argmax(dim=1), minlength=10) / 400)
@@ -75,41 +126,44 @@ def test_temperatures_are_those_of_the_paper() -> None:
     np.testing.assert_allclose(ratios, ratios[0])
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10, 1000])
-def test_layouts_spend_no_more_than_the_risk(classes: int) -> None:
-    for layout in forecast.layouts(classes):
-        top, groups = layout.risks(0.001, classes)
-        assert math.fsum([top, *groups]) <= 0.001 * (1 + 1e-12)
-        assert all(risk > 0 for risk in (top, *groups))
-        assert len(groups) == (0 if layout.alone == 0 else layout.alone + (classes - 1 > layout.alone))
+@pytest.mark.parametrize("classes", [2, 3, 10, 24, 25, 1000])
+def test_far_rivals_are_pooled_only_where_that_saves_work(classes: int) -> None:
+    order = list(range(classes))[::-1]
+    for bound in (Betting(), ClopperPearson()):
+        way = forecast.Way(bound, two_sided=True)
+        alone = way.alone(order)
+        if bound.at_ease is None or classes <= bound.at_ease:
+            assert alone is None
+        else:
+            assert alone == tuple(order[1 : bound.at_ease - 1])  # with the top class and the pooled ones, at_ease
 
 
 def test_forecasts_come_close_to_what_is_certified() -> None:
     """What n0 = 2000 samples promise for n, and what n fresh samples give."""
     terms = Terms(0.5, 0.001, 20_000)
     survey = Survey.of([logits(2000)], maps=("hardmax", "softmax"), temperatures=(0.3, 1.0), mass=1.0)
-    found = forecast.forecasts(survey, terms, bounds=("betting",), forms=("r2",))[0]
+    found = forecast.forecasts(survey, terms, bounds=("betting",), forms=(R2(),))[0]
     for row in range(3):
-        plan = forecast.plan_of(survey, row, found, terms, planner="test", origin=ORIGIN, scope="this input")
-        certificate = prove.prove(plan, terms, [logits(20_000, seed=1)], STREAM, n0=2000)
+        choice = found.choice(survey, row, terms)
+        fields = {field.name: getattr(choice, field.name) for field in dataclasses.fields(choice)}
+        plan = Plan(**fields, planner="test", scope="this input", origin=SELECTION, n0=2000)
+        certificate = prove.prove(plan, terms, made_up_scores(logits(20_000, seed=1)))
         assert certificate.radius == pytest.approx(found.expected[row], rel=0.15)
 
 
 def test_forecast_widths_are_those_of_the_bounds() -> None:
     random = np.random.default_rng(0)
     for samples in (random.beta(60, 2, 10_000), random.random(10_000)):
-        low = forecast._lower(samples.mean(), samples.var(), 10_000, 0.001, "betting")
+        low = Betting().forecast(samples.mean(), samples.var(), 10_000, 0.001)
         assert samples.mean() - low == pytest.approx(samples.mean() - betting.lower(samples, 0.001), rel=0.25)
-    assert forecast._lower(np.array(0.9), np.array(0.09), 100, 0.01, "clopper_pearson") == clopper_pearson.lower(
-        90, 100, 0.01
-    )
+    assert ClopperPearson().forecast(np.array(0.9), np.array(0.09), 100, 0.01) == clopper_pearson.lower(90, 100, 0.01)
 
 
 def test_lvm_is_never_knowingly_worse_than_cohen() -> None:
     for seed in range(10):
         z = logits(300, lead=0.5 * seed, seed=seed)
         survey = Survey.of([z], maps=LVM().maps, temperatures=TEMPERATURES, mass=1.0)
-        found = forecast.forecasts(survey, TERMS, bounds=LVM().bounds, forms=("r2",))
+        found = forecast.forecasts(survey, TERMS, bounds=LVM().bounds, forms=(R2(),))
         row, top = forecast.best(found)
         votes = int(np.floor(survey.mean[0].max() * TERMS.n))
         cohen = radius.r3(clopper_pearson.lower(votes, TERMS.n, TERMS.alpha), sigma=TERMS.sigma)
@@ -118,15 +172,26 @@ def test_lvm_is_never_knowingly_worse_than_cohen() -> None:
 
 def test_lvm_uses_the_ramp_when_it_pays_and_a_constant_is_known() -> None:
     z = logits(500, lead=6.0)
-    assert LVM().plan([z], Terms(0.1, 0.001, 10_000), ORIGIN).radius in ("r2", "r3")
-    assert LVM().plan([z], Terms(0.1, 0.001, 10_000, lipschitz=1.0), ORIGIN).radius == "ramp"
+    assert planned(LVM(), z, Terms(0.1, 0.001, 10_000)).form.name in ("r2", "r3")
+    assert planned(LVM(), z, Terms(0.1, 0.001, 10_000, lipschitz=1.0)).form.name == "ramp"
+
+
+def test_lvm_leaves_votes_only_for_more_than_noise() -> None:
+    """Votes are best here: the luckiest of the soft maps must not be taken. Where it is sure, a soft map is."""
+    left = 0
+    for seed in range(30):
+        plan = planned(LVM(), logits(100, lead=3.0, seed=seed), Terms(0.5, 0.001, 1000))
+        left += plan.map.name != "hardmax"
+    assert left <= 3
+    # Class 0 wins little more than half of the votes, but by much when it wins: there a soft map is sure to pay.
+    lopsided = torch.where(torch.arange(1000)[:, None] % 25 < 13, torch.tensor([2.0, 0.0]), torch.tensor([0.0, 0.05]))
+    assert planned(LVM(), lopsided).map.name != "hardmax"
 
 
 def test_lvm_takes_what_it_is_given() -> None:
-    plan = LVM(maps=("softmax",), temperatures=(0.5,), mass=2.0, bounds=("hoeffding",)).plan(
-        [logits(200)], TERMS, ORIGIN
-    )
-    assert (plan.map, plan.temperature, plan.mass, plan.bound) == ("softmax", 0.5, 2.0, "hoeffding")
+    plan = planned(LVM(maps=("softmax",), temperatures=(0.5,), mass=2.0, bounds=("hoeffding",)), logits(200))
+    chosen = (plan.map.name, plan.map.temperature, plan.map.mass, plan.bound.name)
+    assert chosen == ("softmax", 0.5, 2.0, "hoeffding")
 
 
 def paper_by_hand(z: torch.Tensor, sigma: float, alpha: float) -> tuple[str, float]:
@@ -149,19 +214,94 @@ def paper_by_hand(z: torch.Tensor, sigma: float, alpha: float) -> tuple[str, flo
 
 def test_paper_is_the_search_of_the_paper() -> None:
     z = logits(1000, lead=4.0)
-    plan = Paper(maps=("softmax", "sparsemax")).plan([z], TERMS, ORIGIN)
-    assert (plan.map, plan.temperature) == paper_by_hand(z, 0.5, 0.001)
-    assert plan.bound == "bernstein"
-    assert plan.radius == "r2"
-    assert len(plan.groups) == 9
-    assert plan.risk == pytest.approx(0.001)
+    plan = planned(Paper(maps=("softmax", "sparsemax")), z)
+    assert (plan.map.name, plan.map.temperature) == paper_by_hand(z, 0.5, 0.001)
+    assert plan.bound.name == "bernstein"
+    assert plan.form.name == "r2"
+    assert len(plan.rivals[0]) == 9
+    assert plan.risk_top == plan.risk_rival == pytest.approx(0.0001)  # the union of the paper: α/c for each class
 
 
 def test_fixed_keeps_map_and_temperature_and_says_so() -> None:
-    plans = [Fixed("softmax", 0.4, mass=2.0).plan([logits(200, seed=s)], TERMS, ORIGIN) for s in range(4)]
-    assert {(plan.map, plan.temperature, plan.mass, plan.scope) for plan in plans} == {
+    plans = [planned(Fixed("softmax", 0.4, mass=2.0), logits(200, seed=s)) for s in range(4)]
+    assert {(plan.map.name, plan.map.temperature, plan.map.mass, plan.scope) for plan in plans} == {
         ("softmax", 0.4, 2.0, "all inputs")
     }
+
+
+def duels_by_hand(z: torch.Tensor) -> tuple[int, int]:
+    """The class with the best worst duel, and how often it wins that, pair by pair."""
+    wins = [[sum(row[a] > row[b] for row in z.tolist()) for b in range(z.shape[1])] for a in range(z.shape[1])]
+    worst = [min(wins[a][b] for b in range(z.shape[1]) if b != a) for a in range(z.shape[1])]
+    return worst.index(max(worst)), max(worst)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_duels_pick_the_class_with_the_best_worst_duel(seed: int) -> None:
+    z = logits(150, c=8, lead=0.5, seed=seed).round(decimals=1)  # with ties
+    plan = planned(Duels(), torch.split(z, 40))
+    top, _ = duels_by_hand(z)
+    assert plan.top == top
+    assert (plan.map.name, plan.bound.name, plan.form.name) == ("duel", "clopper_pearson", "r3")
+    assert (plan.risk_top, plan.risk_rival, plan.alone) == (0.0, TERMS.alpha, None)
+
+
+def test_a_class_without_votes_can_win_all_duels() -> None:
+    z = torch.tensor([[2.0, 3.0, 0.0, 0.0], [2.0, 0.0, 3.0, 0.0], [2.0, 0.0, 0.0, 3.0]]).repeat(100, 1)
+    assert planned(Cohen(), z).top != 0
+    plan = planned(Duels(), z)
+    assert plan.top == 0
+    assert prove.prove(plan, Terms(0.5, 0.001, 300), made_up_scores(z)).prediction == 0
+
+
+def test_a_thousand_classes_are_searched_among_the_strongest() -> None:
+    z = random_logits(200, 1000, dtype=torch.float32)
+    z[:, 500] += 4.0
+    assert planned(Duels(), z).top == 500
+    soft = planned(Duels(0.5), z)
+    assert soft.bound.name == "betting"
+    alone, pooled = soft.rivals
+    assert (len(alone), len(alone) + len(pooled)) == (23, 999)
+    wins = [int((z[:, 500] > z[:, k]).sum()) for k in range(1000) if k != 500]
+    worst = sorted(range(999), key=lambda k: wins[k])[:5]
+    assert {k if k < 500 else k + 1 for k in worst} <= set(alone)
+
+
+def test_widths_of_duels() -> None:
+    z = logits(500, lead=2.0)
+    assert planned(Duels(0.4), z).map.temperature == 0.4
+    assert planned(Duels(0.4), z).form.name == "r3"
+    known = Terms(0.5, 0.001, 10_000, lipschitz=1.0)
+    assert planned(Duels(0.4), z, known).form.name == "ramp"
+    assert planned(Duels(), z, known).form.name == "r3"
+    chosen = planned(Duels("chosen"), z, known)
+    assert (chosen.map.name, chosen.form.name, chosen.scope) == ("soft-duel", "ramp", "this input")
+    assert Duels(0.4).scope == Duels().scope == "all inputs"
+    radii = {
+        str(width): prove.prove(planned(Duels(width), z, known), known, made_up_scores(logits(10_000, seed=1))).radius
+        for width in (None, 0.05, 1.0, 30.0, "chosen")
+    }
+    assert radii["chosen"] >= max(radii.values()) * 0.99
+    for width, sentence in (
+        ("wide", "width must be a number, 'chosen' or None, got 'wide'"),
+        (-1.0, r"width must be positive and finite, got -1\.0"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=sentence):
+            Duels(width)  # type: ignore[arg-type]
+
+
+def test_the_calibrated_width_is_half_the_typical_deviation_of_the_margin() -> None:
+    inputs = [logits(400, lead=6.0, seed=seed) for seed in range(5)]
+    deviations = []
+    for z in inputs:
+        margins = z[:, 3:4] - z
+        nearest = min((k for k in range(10) if k != 3), key=lambda k: int((margins[:, k] > 0).sum()))
+        deviations.append(float(margins[:, nearest].double().numpy().std()))
+    assert calibrated_width([z] for z in inputs) == pytest.approx(np.median(deviations) / 2)
+    with pytest.raises(InvalidArgumentError, match="no calibration inputs were given"):
+        calibrated_width([])
+    with pytest.raises(InvalidArgumentError, match="the margins do not vary under noise"):
+        calibrated_width([[torch.zeros(10, 3)]])
 
 
 def test_calibration_finds_the_best_candidate_on_average() -> None:
@@ -170,9 +310,9 @@ def test_calibration_finds_the_best_candidate_on_average() -> None:
     totals = np.zeros(101)
     for z in inputs:
         survey = Survey.of([z], maps=LVM().maps, temperatures=TEMPERATURES, mass=1.0)
-        totals += np.maximum(forecast.forecasts(survey, TERMS, bounds=("betting",), forms=("r2",))[0].expected, 0)
+        totals += np.maximum(forecast.forecasts(survey, TERMS, bounds=("betting",), forms=(R2(),))[0].expected, 0)
     row = int(totals.argmax())
-    assert (found.map, found.temperature) == (survey.maps[row], survey.temperatures[row])
+    assert (found.map, found.temperature) == (survey.maps[row].name, survey.maps[row].temperature)
     assert found.radius == "r2"
 
 
@@ -191,34 +331,33 @@ def test_lipschitz_procedures_are_ordered() -> None:
     terms = Terms(0.4, 0.001, 5000, lipschitz=1.0)
     radii = []
     for procedure in ("noise", "both", "ramp"):
-        plan = Lipschitz(procedure).plan([logits(500, lead=4.0)], terms, ORIGIN)
-        radii.append(prove.prove(plan, terms, [logits(5000, lead=4.0, seed=1)], STREAM, n0=500).radius)
+        plan = planned(Lipschitz(procedure), logits(500, lead=4.0), terms)
+        radii.append(prove.prove(plan, terms, made_up_scores(logits(5000, lead=4.0, seed=1))).radius)
     assert radii[0] < radii[1] < radii[2]
 
 
 def test_bad_planners_are_refused() -> None:
-    with pytest.raises(
-        InvalidArgumentError, match="procedure must be one of deterministic, noise, both, ramp, got 'luck'"
-    ):
+    with pytest.raises(InvalidArgumentError, match="procedure must be one of noise, both, ramp, got 'luck'"):
         Lipschitz("luck")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="hardmax keeps no Lipschitz constant"):
         Lipschitz("both", map="hardmax")
     with pytest.raises(InvalidArgumentError, match="radius must be 'r2', 'ramp' or None, got 'r1'"):
         Fixed("softmax", radius="r1")
-    with pytest.raises(InvalidArgumentError, match="takes no samples"):
-        Lipschitz("deterministic").plan([logits(10)], TERMS, ORIGIN)
-    with pytest.raises(InvalidArgumentError, match="n0 must be at least 1"):
-        LVM().plan([], TERMS, ORIGIN)
+    for planner in PLANNERS:
+        with pytest.raises(InvalidArgumentError, match="n0 must be at least 1"):
+            planned(planner, [])
     with pytest.raises(InvalidArgumentError, match="temperatures is empty"):
         LVM(temperatures=())
     with pytest.raises(InvalidArgumentError, match=r"temperatures must be positive and finite, got -1\.0 at index 1"):
         Paper(temperatures=(1.0, -1.0))
     with pytest.raises(InvalidArgumentError, match=r"maps must be a tuple of at least one name, got \(\)"):
         LVM(maps=())
-    with pytest.raises(InvalidArgumentError, match="maps must be one of hardmax, softmax, sparsemax, got 'maxout'"):
-        Fixed("maxout")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=r"maps must be one of hardmax, .*, got 'maxout'"):
+        Fixed("maxout")
     with pytest.raises(InvalidArgumentError, match=r"bounds must be one of .*, got 'hope'"):
-        LVM(bounds=("hope",))  # type: ignore[arg-type]
+        LVM(bounds=("hope",))
+    with pytest.raises(InvalidArgumentError, match="maps must be a map to the simplex, got duel; use the method duels"):
+        LVM(maps=("hardmax", "duel"))
     with pytest.raises(InvalidArgumentError, match="bounds must have one for soft maps"):
         LVM(bounds=("clopper_pearson",))
     with pytest.raises(InvalidArgumentError, match=r"mass must be positive and finite, got -1\.0"):
@@ -226,6 +365,6 @@ def test_bad_planners_are_refused() -> None:
 
 
 def test_plans_are_short_to_read() -> None:
-    plan = LVM().plan([logits(300, c=1000)], TERMS, ORIGIN)
+    plan = planned(LVM(), logits(300, c=1000))
     assert isinstance(plan, Plan)
     assert len(repr(plan)) < 150

@@ -1,7 +1,8 @@
-"""The prover, line by line: what it computes, and what it refuses."""
+"""The proof, line by line: what it computes, and what it refuses."""
 
 import dataclasses
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -9,43 +10,54 @@ import pytest
 import torch
 from scipy import stats
 
-from lvmrs import Certificate, Plan, Terms, lipschitz, radius, simplex
-from lvmrs.confidence import bernstein, betting, clopper_pearson, hoeffding
+from lvmrs import Certificate, Deterministic, Plan, Terms, lipschitz, maps, radius, simplex
+from lvmrs.certificate import ABSTAIN
+from lvmrs.confidence import Bound, Tally, bernstein, betting, clopper_pearson, hoeffding
+from lvmrs.confidence.base import Sides
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ProofError
-from lvmrs.plan import BoundName, RadiusName
-from lvmrs.prove import ABSTAIN, prove, prove_without_noise
-from lvmrs.sampling import Stream
-from tests.oracles import random_logits
+from lvmrs.noise import Stream
+from lvmrs.prove import Proof, prove
+from lvmrs.registry import BOUNDS, FORMS, MAPS
+from lvmrs.scores import Portion, Scores
+from lvmrs.testing import CERTIFICATION, SELECTION, made_up_scores
+from tests.oracles import Floats, random_logits
 
-ORIGIN, STREAM = Stream(0, 0, "selection"), Stream(0, 0, "certification")
 N = 500
 LOGITS = random_logits(N, 5, scale=1.0, dtype=torch.float32) + torch.tensor([1.5, 0.5, 0.0, 0.0, -0.5])
 TERMS = Terms(0.5, 0.01, N, lipschitz=2.0)
 
 
 def plan(**changes: Any) -> Plan:
+    """A plan; map, bound and form may be given by name."""
     fields: dict[str, Any] = {
         "planner": "test",
         "top": 0,
         "classes": 5,
         "map": "softmax",
         "bound": "betting",
-        "radius": "r2",
+        "form": "r2",
         "risk_top": 0.004,
-        "groups": ((1,), (2,), (3, 4)),
-        "risk_groups": (0.003, 0.002, 0.001),
+        "risk_rival": 0.003,
+        "alone": (1, 2),
         "temperature": 0.7,
         "mass": 1.0,
-        "origin": ORIGIN,
+        "origin": SELECTION,
+        "n0": 100,
+        "scope": "this input",
+        **changes,
     }
-    return Plan(**{**fields, **changes})
+    settings = {name: fields.pop(name) for name in ("temperature", "mass")}
+    for name, names, given in (("map", MAPS, settings), ("bound", BOUNDS, {}), ("form", FORMS, {})):
+        if isinstance(fields[name], str):
+            fields[name] = names.find(fields[name])(**given)
+    return Plan(**fields)
 
 
 def made(**changes: Any) -> Certificate:
-    return prove(plan(**changes), TERMS, [LOGITS], STREAM, n0=100)
+    return prove(plan(**changes), TERMS, made_up_scores(LOGITS))
 
 
-def group_scores(mapped: torch.Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+def columns_by_hand(mapped: torch.Tensor) -> Floats:
     p = mapped.double().numpy()
     return np.stack([p[:, 0], p[:, 1], p[:, 2], p[:, 3] + p[:, 4]])
 
@@ -53,21 +65,19 @@ def group_scores(mapped: torch.Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
 @pytest.mark.parametrize("bound", ["betting", "bernstein", "hoeffding"])
 @pytest.mark.parametrize("mass", [1.0, 3.0])
 @pytest.mark.parametrize("name", ["softmax", "sparsemax"])
-def test_bounds_are_those_of_the_groups(bound: BoundName, mass: float, name: str) -> None:
+def test_bounds_are_those_of_the_columns(bound: str, mass: float, name: str) -> None:
+    """Each rival at the same risk, 3 and 4 pooled; the closed forms, one by one."""
     apply = simplex.softmax if name == "softmax" else simplex.sparsemax
-    top, *groups = group_scores(apply(LOGITS, temperature=0.7, mass=mass))
-    risks = (0.003, 0.002, 0.001)
+    top, *rivals = columns_by_hand(apply(LOGITS, temperature=0.7, mass=mass))
     if bound == "betting":
         low = betting.lower(top, 0.004, mass=mass)
-        highs = [betting.upper(group, risk, mass=mass) for group, risk in zip(groups, risks, strict=True)]
+        highs = [betting.upper(rival, 0.003, mass=mass) for rival in rivals]
     elif bound == "hoeffding":
         low = hoeffding.lower(top.mean(), N, 0.004, mass=mass)
-        highs = [hoeffding.upper(g.mean(), N, risk, mass=mass) for g, risk in zip(groups, risks, strict=True)]
+        highs = [hoeffding.upper(rival.mean(), N, 0.003, mass=mass) for rival in rivals]
     else:
         low = bernstein.lower(top.mean(), top.var(ddof=1), N, 0.004, mass=mass)
-        highs = [
-            bernstein.upper(g.mean(), g.var(ddof=1), N, risk, mass=mass) for g, risk in zip(groups, risks, strict=True)
-        ]
+        highs = [bernstein.upper(rival.mean(), rival.var(ddof=1), N, 0.003, mass=mass) for rival in rivals]
     certificate = made(bound=bound, mass=mass, map=name)
     # Games are pruned together, so a bound may differ by less than the slack of a grid point from one played alone.
     assert certificate.p_lower == pytest.approx(float(low), rel=1e-6)
@@ -79,19 +89,43 @@ def test_hardmax_counts_votes() -> None:
     votes = [int((winners == k).sum()) for k in range(5)]
     certificate = made(map="hardmax", bound="clopper_pearson")
     assert certificate.p_lower == clopper_pearson.lower(votes[0], N, 0.004)
-    highs = [
-        clopper_pearson.upper(votes[1], N, 0.003),
-        clopper_pearson.upper(votes[2], N, 0.002),
-        clopper_pearson.upper(votes[3] + votes[4], N, 0.001),
-    ]
+    highs = [clopper_pearson.upper(count, N, 0.003) for count in (votes[1], votes[2], votes[3] + votes[4])]
     assert certificate.p_upper == min(max(highs), 1 - certificate.p_lower)
+    every = made(map="hardmax", bound="clopper_pearson", alone=None)
+    assert every.p_upper == min(max(clopper_pearson.upper(v, N, 0.003) for v in votes[1:]), 1 - every.p_lower)
+
+
+def duels_by_hand(rivals: list[list[int]]) -> list[int]:
+    """How often class 0 beats all classes of each list at once; a tie is a loss."""
+    return [sum(all(row[0] > row[k] for k in group) for row in LOGITS.tolist()) for group in rivals]
+
+
+def test_duels_count_who_beat_whom() -> None:
+    duels = {"map": "duel", "bound": "clopper_pearson", "form": "r3", "risk_top": 0.0, "risk_rival": 0.01}
+    for alone, groups in ((None, [[1], [2], [3], [4]]), ((1, 2), [[1], [2], [3, 4]]), ((), [[1, 2, 3, 4]])):
+        certificate = made(**duels, alone=alone)
+        q = min(float(clopper_pearson.lower(count, N, 0.01)) for count in duels_by_hand(groups))
+        assert certificate.p_lower == q
+        assert certificate.p_upper == 1 - q
+        assert certificate.radius == pytest.approx(0.5 * stats.norm.ppf(q), rel=1e-12)
+
+
+def test_soft_duels_are_ramps_of_the_margin() -> None:
+    duels = {"map": "soft-duel", "risk_top": 0.0, "risk_rival": 0.01, "temperature": 0.8, "alone": None}
+    for form in ("r3", "ramp"):
+        certificate = made(**duels, form=form)
+        scores = np.clip(0.5 + (LOGITS[:, :1] - LOGITS[:, 1:]).double().numpy() / 1.6, 0, 1)
+        q = min(float(betting.lower(column, 0.01)) for column in scores.T)
+        assert certificate.p_lower == pytest.approx(q, rel=1e-6)
+        q = certificate.p_lower
+        slope = 2.0 / (math.sqrt(2) * 0.8)
+        pair = radius.ramp_pairwise(q, 1 - q, sigma=0.5, lipschitz=slope * math.sqrt(2))
+        expected = pair if form == "ramp" else 0.5 * stats.norm.ppf(q)
+        assert certificate.radius == pytest.approx(float(expected), rel=1e-9)
 
 
 def test_cohen_equals_an_independent_computation_from_counts() -> None:
-    certificate = prove(
-        plan(map="hardmax", bound="clopper_pearson", radius="r3", groups=(), risk_groups=(), risk_top=0.01),
-        TERMS, [LOGITS], STREAM, n0=100,
-    )  # fmt: skip
+    certificate = made(map="hardmax", bound="clopper_pearson", form="r3", risk_top=0.01, risk_rival=0.0)
     votes = int((LOGITS.argmax(dim=1) == 0).sum())
     p = stats.beta.ppf(0.01, votes, N - votes + 1)
     assert certificate.p_lower == p
@@ -102,19 +136,20 @@ def test_cohen_equals_an_independent_computation_from_counts() -> None:
 def test_the_ceiling_of_cohen() -> None:
     all_right = torch.tensor([[1.0, 0.0]]).expand(100_000, 2)
     terms = Terms(1.0, 0.001, 100_000)
-    certain = plan(
-        classes=2, map="hardmax", bound="clopper_pearson", radius="r3", groups=(), risk_groups=(), risk_top=0.001
-    )
-    assert prove(certain, terms, [all_right], STREAM, n0=1).radius == pytest.approx(
-        3.81146, abs=1e-5
-    )  # 3.812 σ, rounded up
+    votes = {"classes": 2, "bound": "clopper_pearson", "form": "r3", "alone": None}
+    for changes in (
+        {"map": "hardmax", "risk_top": 0.001, "risk_rival": 0.0},
+        {"map": "duel", "risk_top": 0.0, "risk_rival": 0.001},
+    ):
+        certificate = prove(plan(**votes, **changes), terms, made_up_scores(all_right))
+        assert certificate.radius == pytest.approx(3.81146, abs=1e-5)  # 3.812 σ, rounded up
 
 
 @pytest.mark.parametrize("form", ["r1", "r1-noise", "r2", "r3", "ramp"])
 @pytest.mark.parametrize("mass", [1.0, 2.0])
-def test_radius_is_that_of_the_form(form: RadiusName, mass: float) -> None:
-    changes = {"groups": (), "risk_groups": ()} if form == "r3" else {}
-    certificate = made(radius=form, mass=mass, map="sparsemax", **changes)
+def test_radius_is_that_of_the_form(form: str, mass: float) -> None:
+    changes = {"risk_rival": 0.0} if form == "r3" else {}
+    certificate = made(form=form, mass=mass, map="sparsemax", **changes)
     a, b = certificate.p_lower, certificate.p_upper
     slope = 2.0 / 0.7
     expected = {
@@ -129,48 +164,89 @@ def test_radius_is_that_of_the_form(form: RadiusName, mass: float) -> None:
     assert certificate.radius == pytest.approx(float(expected), rel=1e-12)
 
 
-def test_without_groups_the_rivals_have_what_is_left() -> None:
-    certificate = made(groups=(), risk_groups=(), radius="ramp")
+def test_without_bounds_the_rivals_have_what_is_left() -> None:
+    certificate = made(risk_rival=0.0, form="ramp")
     assert certificate.p_upper == 1 - certificate.p_lower
 
 
-def test_portions_of_the_scores_do_not_matter() -> None:
-    whole = made()
+ANY_PART: list[dict[str, Any]] = [
+    {},
+    {"bound": "bernstein"},
+    {"map": "hardmax", "bound": "clopper_pearson"},
+    {"map": "duel", "bound": "clopper_pearson", "risk_top": 0.0},
+    {"map": "soft-duel", "risk_top": 0.0},
+]
+
+
+@pytest.mark.parametrize("changes", ANY_PART)
+def test_portions_of_the_scores_do_not_matter(changes: dict[str, Any]) -> None:
+    whole = made(**changes)
     for size in (1, 7, 128):
-        parts = prove(plan(), TERMS, torch.split(LOGITS, size), STREAM, n0=100)
-        assert parts == whole
+        assert prove(plan(**changes), TERMS, made_up_scores(torch.split(LOGITS, size))) == whole
+
+
+@pytest.mark.parametrize("changes", ANY_PART)
+def test_a_proof_can_be_put_away_and_taken_up_again(changes: dict[str, Any]) -> None:
+    terms = Terms(0.5, 0.01, 4 * N, lipschitz=2.0)
+    logits = torch.cat([LOGITS] * 4)
+    proof = Proof(plan(**changes), terms)
+    for portion in made_up_scores(torch.split(logits, 300)):
+        proof.add(portion)
+        proof = pickle.loads(pickle.dumps(proof))  # noqa: S301
+    assert proof.certificate() == prove(plan(**changes), terms, made_up_scores(logits))
+    assert proof.certificate() == proof.certificate()
+
+
+def test_the_state_of_a_proof_does_not_grow() -> None:
+    sizes = []
+    for times in (10, 100):
+        proof = Proof(plan(map="duel", bound="clopper_pearson", risk_top=0.0), Terms(0.5, 0.01, 200 * N))
+        for portion in made_up_scores([LOGITS] * times):
+            proof.add(portion)
+        sizes.append(len(pickle.dumps(proof)))
+    assert max(sizes) < 40_000
 
 
 def test_where_nothing_can_be_told_it_abstains() -> None:
-    certificate = prove(plan(), TERMS, [torch.zeros(N, 5)], STREAM, n0=100)
-    assert certificate.prediction == ABSTAIN
-    assert certificate.radius == 0
-    assert "Nothing is certified" in certificate.guarantee
-    assert "abstains" in repr(certificate)
+    for changes in ANY_PART:
+        certificate = prove(plan(**changes, top=1, alone=None), TERMS, made_up_scores(torch.zeros(N, 5)))
+        assert certificate.prediction == ABSTAIN
+        assert certificate.radius == 0
+        assert "Nothing is certified" in certificate.guarantee
+        assert "abstains" in repr(certificate)
 
 
 def test_a_class_that_loses_is_not_certified() -> None:
-    certificate = made(top=4, groups=((0,), (1, 2, 3)), risk_groups=(0.003, 0.003))
-    assert certificate.prediction == ABSTAIN
+    for changes in ANY_PART:
+        assert made(**changes, top=4, alone=(0,)).prediction == ABSTAIN
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
-    "risk": ({"risk_top": 0.0045}, "spends a risk of 0.0105, more than alpha = 0.01"),
-    "no risk": ({"risk_top": 0.0}, "must lie strictly between 0 and 1"),
-    "missing rival": ({"groups": ((1,), (2,), (3,))}, "do not partition the rival classes"),
-    "top among rivals": ({"groups": ((0, 1), (2,), (3, 4))}, "do not partition the rival classes"),
-    "rival twice": ({"groups": ((1, 2), (2,), (3, 4))}, "do not partition the rival classes"),
-    "empty group": ({"groups": ((1, 2), (), (3, 4))}, "a group of rivals is empty"),
-    "risks of groups": ({"risk_groups": (0.003, 0.003)}, "3 groups of rivals with 2 risks"),
+    "risk": ({"risk_top": 0.0075}, "spends a risk of 0.0105, more than alpha = 0.01"),
+    "no risk": ({"risk_top": 0.0}, "risk_top must lie strictly between 0 and 1"),
+    "negative risk": ({"risk_rival": -0.001}, "risk_rival must not be negative"),
+    "risk of duels": ({"map": "duel", "risk_rival": 0.0}, "risk_rival must lie strictly between 0 and 1"),
+    "risk of duels spent twice": ({"map": "duel", "risk_rival": 0.0101, "risk_top": 0.0}, "spends a risk of 0.0101"),
+    "NaN risk": ({"risk_top": math.nan}, "risk_top must lie strictly between 0 and 1"),
+    "unknown rival": ({"alone": (1, 5)}, "alone must name rivals of class 0 among 5 classes, each once"),
+    "top among rivals": ({"alone": (0, 1)}, "alone must name rivals of class 0"),
+    "rival twice": ({"alone": (1, 1)}, "alone must name rivals of class 0 among 5 classes, each once"),
     "top": ({"top": 5}, "class 5 is not one of 5 classes"),
-    "classes": ({"classes": 4, "groups": ((1,), (2,), (3,))}, "scores of shape (500, 5) for a plan of 4 classes"),
+    "classes": ({"classes": 4}, "scores of shape (500, 5) for a plan of 4 classes"),
     "soft counts": ({"bound": "clopper_pearson"}, "holds for 0/1 scores only, and softmax is not"),
-    "deterministic": ({"radius": "deterministic"}, "takes no samples"),
-    "r1 of hardmax": ({"radius": "r1", "map": "hardmax"}, "needs one of the logits, and a map that keeps it"),
-    "temperature": ({"temperature": -1.0}, "must be positive, got -1.0"),
-    "map": ({"map": "maxout"}, "map must be one of hardmax, softmax, sparsemax, got 'maxout'"),
-    "bound": ({"bound": "guess"}, "bound must be one of"),
-    "radius": ({"radius": "r9"}, "radius must be one of"),
+    "soft duel counts": (
+        {"map": "soft-duel", "risk_top": 0.0, "bound": "clopper_pearson"},
+        "holds for 0/1 scores only, and soft-duel is not",
+    ),
+    "r1 of hardmax": ({"form": "r1", "map": "hardmax"}, "needs a Lipschitz constant of the logits, and a map that"),
+    "temperature": ({"temperature": -1.0}, "temperature must be positive and finite, got -1.0"),
+    "mass of a duel": ({"map": "duel", "mass": 2.0}, "mass must be 1 for a duel, got 2"),
+    "map": ({"map": "maxout"}, "map must be one of hardmax, softmax, sparsemax, duel, soft-duel, got 'maxout'"),
+    "bound": ({"bound": "guess"}, "bound must be one of betting, bernstein, hoeffding, clopper_pearson, got 'guess'"),
+    "form": ({"form": "deterministic"}, "form must be one of r1, r1-noise, r2, r3, ramp, got 'deterministic'"),
+    "no map": ({"map": 3}, "map must be a Map, got 3"),
+    "no bound": ({"bound": None}, "bound must be a Bound, got None"),
+    "no form": ({"form": simplex}, "form must be a Form, got <module"),
 }
 
 
@@ -185,24 +261,102 @@ def test_plans_that_cannot_be_trusted_are_refused(case: str) -> None:
 
 def test_scores_of_the_stream_of_the_plan_are_refused() -> None:
     with pytest.raises(ProofError, match="the plan was made on these very scores"):
-        prove(plan(), TERMS, [LOGITS], ORIGIN, n0=100)
-    prove(plan(origin=None), TERMS, [LOGITS], ORIGIN, n0=100)
+        prove(plan(), TERMS, made_up_scores(LOGITS, SELECTION))
+    assert prove(plan(origin=Stream(1, 0, "selection")), TERMS, made_up_scores(LOGITS, SELECTION)).n == N
+
+
+def test_scores_are_made_by_their_sources_only() -> None:
+    with pytest.raises(ProofError, match="not by hand"):
+        Scores(CERTIFICATION, N, [LOGITS])
+    with pytest.raises(ProofError, match="not by hand"):
+        Portion(CERTIFICATION, 0, LOGITS)
+    with pytest.raises(ProofError, match="not Tensor"):
+        Proof(plan(), TERMS).add(LOGITS)  # type: ignore[arg-type]
+    (portion,) = made_up_scores(LOGITS)
+    with pytest.raises(ProofError, match="not by hand"):
+        dataclasses.replace(portion, stream=SELECTION)
+
+
+def test_every_sample_is_taken_once_and_in_order() -> None:
+    first, second = made_up_scores(torch.split(LOGITS, 250))
+    proof = Proof(plan(), TERMS)
+    proof.add(first)
+    with pytest.raises(ProofError, match="sample 0 where sample 250 is next; give each once, in order"):
+        proof.add(first)
+    with pytest.raises(ProofError, match="250 scores where the risk was computed for 500"):
+        proof.certificate()
+    _, other = made_up_scores(torch.split(LOGITS, 250), Stream(0, 1, "certification"))
+    with pytest.raises(ProofError, match="a proof is about one stream"):
+        proof.add(other)
+    proof.add(second)
+    assert proof.certificate() == made()
+
+
+def test_scores_that_were_begun_do_not_start_over() -> None:
+    scores = made_up_scores(torch.split(LOGITS, 100))
+    next(iter(scores))
+    assert next(iter(scores)).first == 100
 
 
 @pytest.mark.parametrize("count", [1, N - 1, N + 1])
 def test_another_number_of_scores_is_refused(count: int) -> None:
     scores = torch.cat([LOGITS, LOGITS])[:count]
     with pytest.raises(ProofError, match="give exactly n"):
-        prove(plan(), TERMS, [scores], STREAM, n0=100)
+        prove(plan(), TERMS, made_up_scores(scores))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_scores_that_are_not_finite_are_refused(value: float) -> None:
     broken = LOGITS.clone()
     broken[3, 2] = value
-    for changes in ({}, {"map": "hardmax", "bound": "clopper_pearson"}):
+    for changes in ANY_PART:
         with pytest.raises(ProofError, match="NaN or infinite"):
-            prove(plan(**changes), TERMS, [broken], STREAM, n0=100)
+            prove(plan(**changes), TERMS, made_up_scores(broken))
+
+
+def test_scores_that_are_not_logits_are_refused() -> None:
+    for changes in ANY_PART:
+        with pytest.raises(ProofError, match=r"scores are torch.int64; expected floating-point logits"):
+            prove(plan(**changes), TERMS, made_up_scores(LOGITS.long()))
+
+
+class Liar(maps.SimplexMap):
+    """Scores that are not in the simplex."""
+
+    name = "liar"
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(logits, dim=-1) + self.temperature
+
+    @classmethod
+    def constants(cls, lipschitz: Any, *, temperature: Any = 1.0, mass: Any = 1.0) -> maps.Slopes:
+        return maps.Softmax.constants(lipschitz, temperature=temperature, mass=mass)
+
+
+class Wide(Bound):
+    """Bounds that are no probabilities."""
+
+    name = "wide"
+
+    def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
+        class Nothing(Tally):
+            def add(self, columns: torch.Tensor) -> None:
+                pass
+
+            def bounds(self) -> Floats:
+                return np.full(len(risks), np.nan)
+
+        return Nothing()
+
+    def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
+        return mean
+
+
+def test_parts_that_break_their_promise_are_refused() -> None:
+    with pytest.raises(ProofError, match="the map liar gives scores that are not at least 0 with sum 1"):
+        made(map=Liar(0.3))
+    with pytest.raises(ProofError, match=r"wide gives a bound outside of \[0, 1\]"):
+        made(bound=Wide())
 
 
 @pytest.mark.parametrize(
@@ -232,10 +386,14 @@ def test_certificates_are_made_by_the_prover_only() -> None:
 
 
 def test_certificates_and_plans_survive_json() -> None:
-    for certificate in (made(), made(radius="ramp"), prove_without_noise(LOGITS[0], 2.0, planner="test")):
+    for changes in (*ANY_PART, {"form": "ramp"}, {"alone": None}, {"mass": 3.0}):
+        certificate = made(**changes)
         assert Certificate.from_json(certificate.to_json()) == certificate
+        assert certificate.plan is not None
         assert Plan.from_json(certificate.plan.to_json()) == certificate.plan
-    unknown = prove(plan(), Terms(0.5, 0.01, N), [LOGITS], STREAM, n0=100)
+    certain = Deterministic().certify(LOGITS[0], 2.0)
+    assert Certificate.from_json(certain.to_json()) == certain
+    unknown = prove(plan(), Terms(0.5, 0.01, N), made_up_scores(LOGITS))
     assert Certificate.from_json(unknown.to_json()).lipschitz == math.inf
 
 
@@ -244,6 +402,12 @@ def test_json_of_another_version_is_refused() -> None:
         Certificate.from_json(made().to_json()[:-1] + ', "extra": 1}')
     with pytest.raises(InvalidArgumentError, match="not a plan of this version: extra missing or unknown"):
         Plan.from_json(plan().to_json()[:-1] + ', "extra": 1}')
+
+
+def test_parts_that_are_not_known_here_are_refused_by_name() -> None:
+    for word, sentence in (("softmax", "map must be one of"), ("betting", "bound must be"), ("r2", "form must be one")):
+        with pytest.raises(InvalidArgumentError, match=f"{sentence}.*, got 'unheard-of'"):
+            Plan.from_json(plan().to_json().replace(f'"{word}"', '"unheard-of"'))
 
 
 @pytest.mark.parametrize("text", ["", "{", "3", "[]", "{}", "null"])
@@ -260,7 +424,7 @@ def test_numbers_of_any_kind_become_plain() -> None:
 
 
 def test_softmax_has_constants_of_its_own() -> None:
-    certificate = made(radius="ramp", temperature=0.3)
+    certificate = made(form="ramp", temperature=0.3)
     a, b = certificate.p_lower, certificate.p_upper
     slopes = {"lipschitz": 0.5 * 2.0 / 0.3, "class_lipschitz": math.sqrt(2) / 4 * 2.0 / 0.3}
     assert certificate.radius == pytest.approx(float(radius.ramp(a, b, sigma=0.5, **slopes)), rel=1e-12)
@@ -268,7 +432,7 @@ def test_softmax_has_constants_of_its_own() -> None:
 
 def test_scores_with_gradients_are_taken() -> None:
     scores = LOGITS.clone().requires_grad_()
-    assert prove(plan(), TERMS, [scores], STREAM, n0=100) == made()
+    assert prove(plan(), TERMS, made_up_scores(scores)) == made()
 
 
 def test_certificates_say_what_they_guarantee() -> None:
@@ -280,6 +444,13 @@ def test_certificates_say_what_they_guarantee() -> None:
     )
     assert "the same for all inputs" in made(scope="all inputs").guarantee
     assert "softmax at temperature 0.7 with mass 3 (" in made(mass=3.0).guarantee
+    duels = made(map="duel", bound="clopper_pearson", risk_top=0.0, risk_rival=0.01, scope="all inputs")
+    assert (
+        "the classifier that takes the winner of all duels under noise of σ = 0.5 (the same for all inputs) "
+        "answers with class 0." in duels.guarantee
+    )
+    soft = made(map="soft-duel", risk_top=0.0, temperature=0.25)
+    assert "the winner of all soft duels of width 0.25 under noise" in soft.guarantee
     assert shown in repr(certificate)
     assert len(repr(certificate)) < 250
     page = certificate._repr_html_()
@@ -289,12 +460,13 @@ def test_certificates_say_what_they_guarantee() -> None:
 
 
 def test_deterministic_certificate() -> None:
-    certificate = prove_without_noise(torch.tensor([0.5, 2.0, 1.0]), 4.0, planner="test")
+    certificate = Deterministic().certify(torch.tensor([0.5, 2.0, 1.0]), 4.0)
     assert certificate.prediction == 1
     assert certificate.radius == pytest.approx(1.0 / (math.sqrt(2) * 4))
     assert certificate.alpha == certificate.n == 0
     assert certificate.guarantee.startswith("Certainly")
-    assert prove_without_noise(torch.tensor([1.0, 1.0]), 4.0, planner="test").prediction == ABSTAIN
+    assert certificate.record()["form"] == "deterministic"
+    assert Deterministic().certify(torch.tensor([1.0, 1.0]), 4.0).prediction == ABSTAIN
 
 
 @pytest.mark.parametrize(
@@ -308,4 +480,4 @@ def test_deterministic_certificate() -> None:
 )
 def test_deterministic_certificates_need_logits_and_a_constant(logits: torch.Tensor, constant: float) -> None:
     with pytest.raises(ProofError):
-        prove_without_noise(logits, constant, planner="test")
+        Deterministic().certify(logits, constant)

@@ -6,7 +6,9 @@ import torch
 from scipy import stats
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.sampling import Noise, Sampler, Stage, Stream, evaluating, in_portions, tuned_batch
+from lvmrs.noise import Noise, Stage, Stream
+from lvmrs.sampling import Sampler, evaluating, tuned_batch
+from lvmrs.scores import in_portions
 from tests.models import RowByRow, WithDropout
 
 SHAPE = torch.Size((3, 5, 5))

@@ -12,10 +12,11 @@ from hypothesis.extra.numpy import arrays
 from lvmrs import simplex
 from lvmrs.confidence import bernstein, betting
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.maps import sweeping
 from tests.oracles import random_logits, softmax_by_definition, sparsemax_by_bisection
 
 MAPS = {"hardmax": simplex.hardmax, "softmax": simplex.softmax, "sparsemax": simplex.sparsemax}
-NAMES: list[simplex.MapName] = ["hardmax", "softmax", "sparsemax"]
+NAMES: list[str] = ["hardmax", "softmax", "sparsemax"]
 
 logits = arrays(np.float64, st.integers(1, 12), elements=st.floats(-50, 50, width=32)).map(torch.from_numpy)
 temperatures = st.floats(0.01, 50)
@@ -128,9 +129,7 @@ GRID = np.geomspace(0.01, 50, 50)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
 @pytest.mark.parametrize(("n", "c"), [(400, 10), (30, 1000), (2, 2), (1, 5)])
-def test_sweep_is_one_map_after_another(
-    name: simplex.MapName, dtype: torch.dtype, tolerance: float, n: int, c: int
-) -> None:
+def test_sweep_is_one_map_after_another(name: str, dtype: torch.dtype, tolerance: float, n: int, c: int) -> None:
     z = random_logits(n, c, dtype=dtype)
     moments = simplex.sweep(z, GRID, map=name, mass=1.5)
     assert moments.count == n
@@ -145,7 +144,7 @@ def test_sweep_is_one_map_after_another(
 
 @settings(max_examples=30)
 @given(data=st.data(), name=st.sampled_from(NAMES))
-def test_sweep_of_any_logits_and_temperatures(data: st.DataObject, name: simplex.MapName) -> None:
+def test_sweep_of_any_logits_and_temperatures(data: st.DataObject, name: str) -> None:
     shape = data.draw(st.tuples(st.integers(1, 6), st.integers(1, 6)))
     z = torch.from_numpy(data.draw(arrays(np.float64, shape, elements=st.floats(-1e3, 1e3))))
     ts = data.draw(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=4))
@@ -156,11 +155,11 @@ def test_sweep_of_any_logits_and_temperatures(data: st.DataObject, name: simplex
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_sweeps_of_parts_add_up_whatever_the_chunks(name: simplex.MapName, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweeps_of_parts_add_up_whatever_the_chunks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     z = random_logits(500, 10)
     whole = simplex.sweep(z, GRID, map=name)
     parts = simplex.sweep(z[:123], GRID, map=name) + simplex.sweep(z[123:], GRID, map=name)
-    monkeypatch.setattr(simplex, "_CHUNK", 170)
+    monkeypatch.setattr(sweeping, "_CHUNK", 170)
     chunked = simplex.sweep(z, GRID, map=name)
     for other in (parts, chunked):
         np.testing.assert_allclose(other.mean, whole.mean, rtol=0, atol=1e-14)
@@ -210,7 +209,7 @@ def test_map_results_go_straight_into_the_bounds() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tensors_are_made_on_the_device_of_the_logits(name: simplex.MapName) -> None:
+def test_tensors_are_made_on_the_device_of_the_logits(name: str) -> None:
     """With another default device, anything made without saying where would clash with the logits."""
     z = random_logits(8, 3)
     torch.set_default_device("meta")
@@ -222,5 +221,5 @@ def test_tensors_are_made_on_the_device_of_the_logits(name: simplex.MapName) -> 
 
 
 def test_unknown_map_is_named() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"map must be one of hardmax, softmax, sparsemax, got 'maxout'"):
-        simplex.sweep(random_logits(3, 3), [1.0], map="maxout")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=r"map must be one of hardmax, .*, got 'maxout'"):
+        simplex.sweep(random_logits(3, 3), [1.0], map="maxout")

@@ -4,7 +4,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,7 +12,21 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from lvmrs import LVM, Certificate, Cohen, Fixed, Lipschitz, Paper, Planner, SmoothedClassifier
+from lvmrs import (
+    LVM,
+    Certificate,
+    Cohen,
+    Deterministic,
+    Duels,
+    Fixed,
+    Lipschitz,
+    Paper,
+    Planner,
+    SmoothedClassifier,
+    Terms,
+    Votes,
+    prove,
+)
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError
 from tests.models import RowByRow, WithDropout
 
@@ -20,7 +34,13 @@ X = torch.linspace(0, 1, 12)
 QUICK: dict[str, Any] = {"n0": 200, "n": 1000, "alpha": 0.01, "seed": 3}
 
 
-@pytest.mark.parametrize("planner", [Cohen(), LVM(), Paper(), Fixed("softmax", 0.5), Lipschitz("ramp")], ids=type)
+EVERY = [
+    *(Cohen(), Votes(), LVM(), Paper(), Fixed("softmax", 0.5), Lipschitz("ramp")),
+    *(Duels(), Duels(0.5), Duels("chosen")),
+]
+
+
+@pytest.mark.parametrize("planner", EVERY, ids=repr)
 def test_same_certificate_for_any_batch_size(planner: Planner) -> None:
     made = [
         SmoothedClassifier(RowByRow(), 0.25, 9.0, batch=batch).certify(X, planner, **QUICK)
@@ -45,7 +65,8 @@ def test_certificates_of_a_linear_classifier_are_right() -> None:
     x = torch.tensor([0.5, 0.25])
     true = float((weights[0] - weights[1]) @ x / (weights[0] - weights[1]).norm())
     smoothed = SmoothedClassifier(lambda batch: batch @ weights.T, 0.3, float(torch.linalg.matrix_norm(weights, 2)))
-    for planner in (Cohen(), LVM(), Lipschitz("ramp"), Lipschitz("both"), Lipschitz("deterministic")):
+    procedures = (Lipschitz("ramp"), Lipschitz("both"), Deterministic())
+    for planner in (Cohen(), Votes(), LVM(), Duels(), Duels(0.5), *procedures):
         certificate = smoothed.certify(x, planner, n=20_000)
         assert certificate.prediction == 0
         assert 0 < certificate.radius <= true
@@ -55,13 +76,21 @@ def test_certificates_of_a_linear_classifier_are_right() -> None:
 def test_cohen_from_the_very_scores() -> None:
     smoothed = SmoothedClassifier(RowByRow(), 0.25)
     certificate = smoothed.certify(X, Cohen(), **QUICK)
-    selection = torch.cat(list(smoothed.scores(X, 200, seed=3, stage="selection")))
-    scores = torch.cat(list(smoothed.scores(X, 1000, seed=3)))
+    selection = torch.cat(list(smoothed.scores(X, 200, seed=3, stage="selection").logits()))
+    scores = torch.cat(list(smoothed.scores(X, 1000, seed=3).logits()))
     top = int(torch.bincount(selection.argmax(dim=1)).argmax())
     votes = int((scores.argmax(dim=1) == top).sum())
     p = stats.beta.ppf(0.01, votes, 1000 - votes + 1)
     assert certificate.p_lower == p
     assert certificate.radius == max(0.0, 0.25 * stats.norm.ppf(p))
+
+
+def test_certify_is_plan_and_prove() -> None:
+    smoothed = SmoothedClassifier(RowByRow(), 0.25)
+    terms = Terms(0.25, 0.01, 1000)
+    for planner in (Cohen(), Duels(), LVM()):
+        plan = planner.plan(smoothed.scores(X, 200, seed=3, stage="selection"), terms)
+        assert prove.prove(plan, terms, smoothed.scores(X, 1000, seed=3)) == smoothed.certify(X, planner, **QUICK)
 
 
 def test_certificate_records_how_it_was_made() -> None:
@@ -70,8 +99,9 @@ def test_certificate_records_how_it_was_made() -> None:
     assert (certificate.n0, certificate.n, certificate.alpha, certificate.sigma) == (200, 1000, 0.01, 0.25)
     assert certificate.stream is not None
     assert (certificate.stream.seed, certificate.stream.index) == (3, 5)
-    assert certificate.plan.origin is not None
+    assert certificate.plan is not None
     assert certificate.plan.origin.stage == "selection"
+    assert certificate.plan.planner == "Duels"
     assert certificate.lipschitz == math.inf
 
 
@@ -166,25 +196,45 @@ def test_certifies_within_inference_mode_too() -> None:
 
 def test_scores_are_not_overwritten_when_a_model_answers_with_its_input() -> None:
     smoothed = SmoothedClassifier(lambda x: x[:, :3], 0.25, batch=10)
-    scores = list(smoothed.scores(X, 30))
+    scores = list(smoothed.scores(X, 30).logits())
     assert not torch.equal(scores[0], scores[1])
-    assert torch.equal(torch.cat(scores), next(SmoothedClassifier(lambda x: x[:, :3], 0.25, batch=30).scores(X, 30)))
+    at_once = SmoothedClassifier(lambda x: x[:, :3], 0.25, batch=30).scores(X, 30)
+    assert torch.equal(torch.cat(scores), next(at_once.logits()))
 
 
 def test_prediction_and_its_abstention() -> None:
     smoothed = SmoothedClassifier(RowByRow(), 0.25)
-    logits = torch.cat(list(smoothed.scores(X, 1000, seed=0, stage="prediction")))
+    logits = torch.cat(list(smoothed.scores(X, 1000, seed=0, stage="prediction").logits()))
     votes = torch.bincount(logits.argmax(dim=1), minlength=3).numpy()
+    assert smoothed.predict(X, n=1000, by="votes") == int(votes.argmax())
     assert smoothed.predict(X, n=1000) == int(votes.argmax())
     undecided = SmoothedClassifier(lambda x: torch.stack([x[:, 0], -x[:, 0]], dim=1), 0.25)
+    assert undecided.predict(torch.zeros(1), n=200, by="votes") == -1
     assert undecided.predict(torch.zeros(1), n=200) == -1
 
 
-def test_predictions_are_wrong_no_more_often_than_alpha() -> None:
+def split_votes(x: Tensor) -> Tensor:
+    """Class 0 is second for everyone, and never first."""
+    logits = torch.zeros(len(x), 4)
+    logits[:, 0] = 2.0
+    logits[torch.arange(len(x)), 1 + (x[:, 0].abs() * 1e4).long() % 3] = 3.0
+    return logits
+
+
+def test_the_winner_of_all_duels_need_not_have_votes() -> None:
+    smoothed = SmoothedClassifier(split_votes, 0.25)
+    assert smoothed.predict(X, n=1000) == 0
+    assert smoothed.predict(X, n=1000, by="votes") == -1
+    assert smoothed.certify(X, **QUICK).prediction == 0
+    assert smoothed.certify(X, Votes(), **QUICK).prediction == -1
+
+
+@pytest.mark.parametrize("by", ["duels", "votes"])
+def test_predictions_are_wrong_no_more_often_than_alpha(by: Literal["duels", "votes"]) -> None:
     """With p = 0.53 against 0.47, few samples often mislead; the test abstains instead."""
     shift = 0.25 * stats.norm.ppf(0.53)
     smoothed = SmoothedClassifier(lambda x: torch.stack([x[:, 0], -x[:, 0]], dim=1), 0.25, batch=100)
-    answers = [smoothed.predict(torch.tensor([shift]), n=100, alpha=0.05, seed=seed) for seed in range(400)]
+    answers = [smoothed.predict(torch.tensor([shift]), n=100, alpha=0.05, seed=seed, by=by) for seed in range(400)]
     assert answers.count(-1) > 100
     assert stats.binomtest(answers.count(1), 400, 0.05, alternative="greater").pvalue > 1e-4
 
@@ -194,7 +244,14 @@ def test_calibration_gives_a_planner_for_all_inputs() -> None:
     planner = smoothed.calibrate([X, 2 * X], labels=[0, 0], n0=200, n=1000)
     assert isinstance(planner, Fixed)
     certificate = smoothed.certify(X, planner, **QUICK)
+    assert certificate.plan is not None
     assert certificate.plan.scope == "all inputs"
+    duels = smoothed.calibrate_duels([X, 2 * X], n0=200)
+    assert isinstance(duels, Duels)
+    assert isinstance(duels.width, float)
+    certificate = smoothed.certify(X, duels, **QUICK)
+    assert certificate.plan is not None
+    assert (certificate.plan.scope, certificate.plan.map.temperature) == ("all inputs", duels.width)
     with pytest.raises(InvalidArgumentError, match="1 labels for 2 inputs"):
         smoothed.calibrate([X, X], labels=[0])
 
@@ -260,10 +317,14 @@ BAD_ARGUMENTS: dict[str, tuple[Callable[[], object], str]] = {
     "n": (lambda: SmoothedClassifier(good, 0.5).certify(X, n=1), "n must be a whole number of at least 2, got 1.0"),
     "alpha": (lambda: SmoothedClassifier(good, 0.5).certify(X, alpha=1.0), "alpha must lie strictly between 0 and 1"),
     "seed": (lambda: SmoothedClassifier(good, 0.5).certify(X, seed=-1), "seed must be a whole number from 0"),
-    "planner": (lambda: SmoothedClassifier(good, 0.5).certify(X, "lvm"), "planner must be a Planner such as LVM()"),  # type: ignore[arg-type]
+    "planner": (lambda: SmoothedClassifier(good, 0.5).certify(X, "lvm"), "planner must be a Planner such as Duels()"),  # type: ignore[arg-type]
     "no constant": (
         lambda: SmoothedClassifier(good, 0.5).certify(X, Lipschitz("ramp")),
-        "lipschitz is not known and the ramp procedure needs it",
+        "lipschitz is not known and Lipschitz needs it",
+    ),
+    "by": (
+        lambda: SmoothedClassifier(good, 0.5).predict(X, by="luck"),  # type: ignore[arg-type]
+        "by must be one of duels, votes, got 'luck'",
     ),
     "device": (lambda: SmoothedClassifier(good, 0.5, device="gpu0"), "device 'gpu0' cannot be used here ("),
     "autocast": (

@@ -13,28 +13,38 @@ if TYPE_CHECKING:
         confidence,
         data,
         errors,
+        forms,
         lipschitz,
+        maps,
         models,
         moments,
+        noise,
         planners,
         prove,
         radius,
+        registry,
         runs,
         sampling,
+        scores,
         simplex,
+        testing,
         training,
         work,
     )
-    from lvmrs.plan import Plan, Terms
-    from lvmrs.planners import LVM, Cohen, Fixed, Lipschitz, Paper, Planner
-    from lvmrs.prove import Certificate
+    from lvmrs.certificate import Certificate
+    from lvmrs.deterministic import Deterministic
+    from lvmrs.plan import Choice, Plan, Terms
+    from lvmrs.planners import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Votes
     from lvmrs.runs import Run
     from lvmrs.smooth import SmoothedClassifier
 
 __all__ = [
     "LVM",
     "Certificate",
+    "Choice",
     "Cohen",
+    "Deterministic",
+    "Duels",
     "Fixed",
     "Lipschitz",
     "Paper",
@@ -43,20 +53,27 @@ __all__ = [
     "Run",
     "SmoothedClassifier",
     "Terms",
+    "Votes",
     "__version__",
     "analysis",
     "confidence",
     "data",
     "errors",
+    "forms",
     "lipschitz",
+    "maps",
     "models",
     "moments",
+    "noise",
     "planners",
     "prove",
     "radius",
+    "registry",
     "runs",
     "sampling",
+    "scores",
     "simplex",
+    "testing",
     "training",
     "work",
 ]
@@ -64,9 +81,10 @@ __all__ = [
 __version__ = version("lvmrs")
 
 _HOMES = {
-    "lvmrs.plan": ("Plan", "Terms"),
-    "lvmrs.planners": ("LVM", "Cohen", "Fixed", "Lipschitz", "Paper", "Planner"),
-    "lvmrs.prove": ("Certificate",),
+    "lvmrs.certificate": ("Certificate",),
+    "lvmrs.deterministic": ("Deterministic",),
+    "lvmrs.plan": ("Choice", "Plan", "Terms"),
+    "lvmrs.planners": ("LVM", "Cohen", "Duels", "Fixed", "Lipschitz", "Paper", "Planner", "Votes"),
     "lvmrs.runs": ("Run",),
     "lvmrs.smooth": ("SmoothedClassifier",),
 }

@@ -17,6 +17,7 @@ __all__ = [
     "Floats",
     "Numbers",
     "broadcast",
+    "constant",
     "device",
     "finite_tensor",
     "known_lipschitz",
@@ -89,6 +90,11 @@ def positive(name: str, value: Numbers, *, infinite: bool = False) -> Floats:
     finite = np.isfinite(array) | infinite
     require(name, array, (array > 0) & finite, "must be positive" if infinite else "must be positive and finite")
     return array
+
+
+def constant(value: Numbers) -> Floats:
+    """A Lipschitz constant; infinity stands for "not known"."""
+    return positive("lipschitz", value, infinite=True)
 
 
 def mass(value: Numbers) -> Floats:

@@ -15,40 +15,30 @@ from scipy import special
 
 from lvmrs import _checks
 from lvmrs._checks import Floats, Numbers
-from lvmrs.simplex import MapName
+from lvmrs.registry import MAPS
 
 __all__ = ["Kind", "local_quantile", "of_map", "optimal_sigma", "smoothed", "smoothed_limit"]
 
 Kind = Literal["class", "vector"]
 
-# Of s itself, at temperature 1 and mass 1.
-_MAPS: dict[Kind, dict[str, float]] = {
-    "class": {"hardmax": np.inf, "softmax": np.sqrt(2) / 4, "sparsemax": 1.0},
-    "vector": {"hardmax": np.inf, "softmax": 0.5, "sparsemax": 1.0},
-}
 # Noise alone makes scores of mass r r/(k σ)-Lipschitz, with this k.
 _NOISE: dict[Kind, float] = {"class": np.sqrt(2 * np.pi), "vector": np.sqrt(np.pi)}
 
 
 def of_map(
-    map: MapName,  # noqa: A002
+    map: str,  # noqa: A002
     lipschitz: Numbers,
     *,
     of: Kind,
     temperature: Numbers = 1.0,
     mass: Numbers = 1.0,
 ) -> Floats:
-    """Constant of the scores s(f(·)/t), where ``lipschitz`` is that of the vector of logits f.
+    """Constant of the scores s(f(·)/t), where ``lipschitz`` is that of the vector of logits f; the map knows it.
 
     Softmax: ½ r L/t as a vector, (√2/4) r L/t for a class. Sparsemax: L/t, whatever its mass. Hardmax: ∞.
     """
-    factors = _MAPS[_kind(of)]
-    _checks.one_of("map", map, factors)
-    lipschitz, temperature = _constant(lipschitz), _checks.positive("temperature", temperature)
-    mass = _checks.mass(mass)
-    _checks.broadcast(lipschitz=lipschitz, temperature=temperature, mass=mass)
-    scale = mass if map == "softmax" else np.ones_like(mass)
-    return _checks.unwrapped(factors[map] * scale * lipschitz / temperature)
+    found = MAPS.find(map).constants(lipschitz, temperature=temperature, mass=mass)
+    return _checks.unwrapped({"vector": found.vector, "class": found.one}[_kind(of)])
 
 
 def smoothed(lipschitz: Numbers, *, sigma: Numbers, of: Kind, mass: Numbers = 1.0) -> Floats:
@@ -86,7 +76,7 @@ def local_quantile(p: Numbers, *, epsilon: Numbers, sigma: Numbers, lipschitz: N
     """
     mass = _checks.mass(mass)
     p, sigma = _checks.within("p", p, mass), _checks.positive("sigma", sigma)
-    lipschitz, epsilon = _constant(lipschitz), _checks.real("epsilon", epsilon)
+    lipschitz, epsilon = _checks.constant(lipschitz), _checks.real("epsilon", epsilon)
     _checks.require("epsilon", epsilon, (epsilon >= 0) & np.isfinite(epsilon), "must be at least 0 and finite")
     _checks.broadcast(p=p, epsilon=epsilon, sigma=sigma, lipschitz=lipschitz, mass=mass)
     reach = np.where(epsilon > 0, epsilon * np.where(epsilon > 0, lipschitz, 1.0), 0.0)  # 0 · ∞ is 0 here
@@ -109,11 +99,7 @@ def _kind(of: Kind) -> Kind:
     return of
 
 
-def _constant(lipschitz: Numbers) -> Floats:
-    return _checks.positive("lipschitz", lipschitz, infinite=True)
-
-
 def _guarded(lipschitz: Numbers, sigma: Numbers, mass: Numbers, of: Kind) -> tuple[Floats, Floats]:
-    lipschitz, sigma, mass = _constant(lipschitz), _checks.positive("sigma", sigma), _checks.mass(mass)
+    lipschitz, sigma, mass = _checks.constant(lipschitz), _checks.positive("sigma", sigma), _checks.mass(mass)
     _checks.broadcast(lipschitz=lipschitz, sigma=sigma, mass=mass)
     return lipschitz, mass / (sigma * _NOISE[_kind(of)])

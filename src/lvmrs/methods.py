@@ -1,61 +1,56 @@
-"""Planners by name, as the command line and manifests know them."""
+"""Methods by name, as the command line and manifests know them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
-from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.planners import LVM, Cohen, Fixed, Lipschitz, Paper, Planner
-from lvmrs.planners.lipschitz import Procedure
+from lvmrs.method import Method
+from lvmrs.registry import MAPS, METHODS
 
-__all__ = ["METHODS", "described", "description", "planner"]
+__all__ = ["DEFAULT", "described", "description", "method"]
 
-_PLANNERS: dict[str, Callable[..., Planner]] = {
-    "lvm": LVM,
-    "cohen": Cohen,
-    "paper": Paper,
-    "fixed": Fixed,
-    **{f"lipschitz-{procedure}": Lipschitz for procedure in get_args(Procedure)},
-}
-METHODS = tuple(_PLANNERS)
+DEFAULT = "duels"
+"""The method that is taken when none is named."""
 
 
-def planner(method: str, **choices: Any) -> Planner:
-    """The planner of that name. Choices (``bound``, ``map``, ``temperature``, ``mass``) that are None are left out."""
-    _checks.one_of("method", method, METHODS)
-    maker = _PLANNERS[method]
-    given = {name: value for name, value in choices.items() if value is not None}
-    settings: dict[str, Any] = {"procedure": method.removeprefix("lipschitz-")} if maker is Lipschitz else {}
-    known = {field.name for field in dataclasses.fields(maker)}  # type: ignore[arg-type]
-    for name, value in given.items():
-        if name in known:
-            settings[name] = value
-        elif f"{name}s" in known:  # a search over one alone
-            settings[f"{name}s"] = (value,)
+def method(name: str | type[Method], **choices: Any) -> Method:
+    """The method of that name, or of a class of yours. Choices (``bound``, ``map``, …) that are None are left out."""
+    maker, settings = (METHODS.find(name), METHODS.settings(name)) if isinstance(name, str) else (name, {})
+    name = name if isinstance(name, str) else name.__name__
+    fields = {field.name: field for field in dataclasses.fields(maker)} if dataclasses.is_dataclass(maker) else {}
+    for choice, value in choices.items():
+        if value is None:
+            continue
+        if choice in fields:
+            settings[choice] = value
+        elif f"{choice}s" in fields:  # a search over one alone
+            settings[f"{choice}s"] = (value,)
         else:
-            raise InvalidArgumentError(f"{name} cannot be chosen with method {method}; leave it out")
-    if maker is Fixed and "map" not in settings:
-        raise InvalidArgumentError("map must be given with method fixed: hardmax, softmax or sparsemax")
-    return maker(**settings)
+            raise InvalidArgumentError(f"{choice} cannot be chosen with method {name}; leave it out")
+    for field in fields.values():
+        if field.name not in settings and field.default is field.default_factory is dataclasses.MISSING:
+            known = f": {', '.join(MAPS.having('simplex'))}" if field.name == "map" else ""
+            raise InvalidArgumentError(f"{field.name} must be given with method {name}{known}")
+    made: Method = maker(**settings)
+    return made
 
 
-def description(planner: Planner) -> dict[str, Any]:
-    """The planner and all its settings, for a manifest."""
-    fields: dict[str, Any] = dataclasses.asdict(planner) if dataclasses.is_dataclass(planner) else {}
+def description(chosen: Method) -> dict[str, Any]:
+    """The method and all its settings, for a manifest."""
+    fields: dict[str, Any] = dataclasses.asdict(chosen) if dataclasses.is_dataclass(chosen) else {}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
-    return {"planner": type(planner).__name__, **plain}
+    return {"planner": type(chosen).__name__, **plain}
 
 
-def described(fields: dict[str, Any]) -> Planner:
-    """The planner that a manifest describes."""
+def described(fields: dict[str, Any]) -> Method:
+    """The method that a manifest describes."""
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-    name = settings.pop("planner")
-    makers: dict[str, Callable[..., Planner]] = {
-        maker.__name__: maker for maker in (LVM, Cohen, Paper, Fixed, Lipschitz)
-    }
-    if name not in makers:
-        raise InvalidArgumentError(f"method {name} is not one of ours; choose one with --method")
-    return makers[name](**settings)
+    wanted = settings.pop("planner")
+    for name in METHODS:
+        maker = METHODS.find(name)
+        if maker.__name__ == wanted:
+            made: Method = maker(**settings)
+            return made
+    raise InvalidArgumentError(f"method {wanted} is not one of ours; choose one with --method")

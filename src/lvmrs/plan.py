@@ -1,7 +1,7 @@
 """What is to be proved, and how a planner proposes to prove it.
 
-A ``Plan`` is a heuristic's answer: it may be useless, but whatever it says, a certificate that the prover makes from it
-holds. What a certificate may rely on are the ``Terms``.
+A ``Choice`` is a heuristic's answer; a ``Plan`` is a choice with the stream that it was made on. It may be useless, but
+whatever it says, a certificate that the proof makes from it holds. What a certificate may rely on are the ``Terms``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lvmrs import _checks
+from lvmrs.confidence.base import Bound
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.sampling import Stream
-from lvmrs.simplex import MapName
+from lvmrs.forms.base import Form
+from lvmrs.maps.base import Map
+from lvmrs.noise import Stream
+from lvmrs.registry import BOUNDS, FORMS, MAPS
 
-__all__ = ["BoundName", "Plan", "RadiusName", "Scope", "Terms", "check_fields", "fields_of_json"]
+__all__ = ["Choice", "Plan", "Scope", "Terms", "check_fields", "fields_of_json"]
 
-BoundName = Literal["clopper_pearson", "hoeffding", "bernstein", "betting"]
-RadiusName = Literal["r1", "r1-noise", "r2", "r3", "ramp", "deterministic"]
 Scope = Literal["this input", "all inputs"]
 
 
@@ -42,55 +43,79 @@ class Terms:
             "sigma": _checks.single("sigma", _checks.positive("sigma", self.sigma)),
             "alpha": alpha,
             "n": int(_checks.single("n", _checks.whole("n", self.n, least=2))),
-            "lipschitz": _checks.single("lipschitz", _checks.positive("lipschitz", self.lipschitz, infinite=True)),
+            "lipschitz": _checks.single("lipschitz", _checks.constant(self.lipschitz)),
         }
         for name, value in plain.items():  # Python's own numbers, whatever they came as
             object.__setattr__(self, name, value)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How one input is to be certified. ``groups`` partition the rivals of ``top``, or are empty.
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """How one input is to be certified: class ``top`` against each of its rivals."""
 
-    Each group is bounded together, at its own risk; with no groups the rivals are bounded by what the top class leaves.
-    """
-
-    planner: str
     top: int
     classes: int
-    map: MapName
-    bound: BoundName
-    radius: RadiusName
+    map: Map
+    bound: Bound
+    form: Form
     risk_top: float
-    groups: tuple[tuple[int, ...], ...] = ()
-    risk_groups: tuple[float, ...] = ()
-    temperature: float = 1.0
-    mass: float = 1.0
-    origin: Stream | None = None
-    """The stream that it was made on; the prover takes scores of any other."""
-    scope: Scope = "this input"
-    """Whether map, temperature and mass were chosen for this input or for all inputs alike."""
+    """Risk of the bound on the top class; 0 for duels, which have no such bound."""
+    risk_rival: float = 0.0
+    """Risk of the bound on each rival; 0 where the rivals are bounded by what the top class leaves."""
+    alone: tuple[int, ...] | None = None
+    """Rivals that are bounded each alone, the others together, which saves work; None for all of them alone."""
 
     @property
     def risk(self) -> float:
-        """The risk that it spends."""
-        return math.fsum((self.risk_top, *self.risk_groups))
+        """The risk that it spends: once for the top class, once for the rivals, however many there are."""
+        return self.risk_top + self.risk_rival
+
+    @property
+    def rivals(self) -> tuple[list[int], list[int]]:
+        """The rivals that are bounded each alone, and those that are bounded together."""
+        if self.risk_rival == 0:
+            return [], []
+        others = [k for k in range(self.classes) if k != self.top]
+        alone = others if self.alone is None else list(self.alone)
+        return alone, sorted(set(others) - set(alone))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Plan(Choice):
+    """A choice, and where it comes from: stamped by ``Planner.plan``, whoever wrote the planner."""
+
+    planner: str
+    scope: Scope
+    """Whether map, temperature and mass were chosen for this input or for all inputs alike."""
+    origin: Stream
+    """The stream that it was made on; the proof takes scores of any other."""
+    n0: int
+    """How many samples it was made on."""
 
     def __repr__(self) -> str:
-        """Short: the choices, not the groups."""
-        at = "" if self.map == "hardmax" else f" at t={self.temperature:.4g}"
-        mass = "" if self.mass == 1.0 else f", mass {self.mass:.4g}"
-        rivals = f"{len(self.groups)} groups of rivals" if self.groups else "rivals by what is left"
-        return (
-            f"<Plan by {self.planner}: class {self.top}, {self.map}{at}{mass}, {self.bound}, {self.radius}, {rivals}>"
-        )
+        """Short: the choices, not the rivals."""
+        alone, pooled = self.rivals
+        together = f" and {len(pooled)} together" if pooled else ""
+        rivals = f"{len(alone)} rivals{together}" if self.risk_rival else "rivals by what is left"
+        parts = f"{self.map.name}{self.map.settings}, {self.bound.name}, {self.form.name}"
+        return f"<Plan by {self.planner}: class {self.top}, {parts}, {rivals}>"
 
     def _repr_html_(self) -> str:
         return f"<code>{html.escape(repr(self))}</code>"
 
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, in what JSON knows."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return fields | {
+            "map": {"name": self.map.name, **dataclasses.asdict(self.map)},
+            "bound": self.bound.name,
+            "form": self.form.name,
+            "origin": dataclasses.asdict(self.origin),
+        }
+
     def to_json(self) -> str:
         """Everything, without loss."""
-        return json.dumps(dataclasses.asdict(self), allow_nan=False)
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
@@ -99,15 +124,17 @@ class Plan:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Plan:
-        """The plan with these fields, as they come from JSON."""
+        """The plan with these fields, as they come from JSON; parts that are not known here are refused by name."""
         check_fields(cls, fields, "plan")
-        origin = fields.get("origin")
+        settings = dict(fields["map"])
         return cls(
             **{
                 **fields,
-                "groups": tuple(tuple(group) for group in fields.get("groups", ())),
-                "risk_groups": tuple(fields.get("risk_groups", ())),
-                "origin": Stream(**origin) if origin else None,
+                "map": MAPS.find(settings.pop("name"))(**settings),
+                "bound": BOUNDS.find(fields["bound"])(),
+                "form": FORMS.find(fields["form"])(),
+                "alone": None if fields["alone"] is None else tuple(fields["alone"]),
+                "origin": Stream(**fields["origin"]),
             }
         )
 

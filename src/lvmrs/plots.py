@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from lvmrs import analysis
 from lvmrs._extras import optional
 from lvmrs.analysis import Results
 from lvmrs.errors import RunError
+from lvmrs.registry import MAPS
 from lvmrs.runs import Run
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ __all__ = ["choices", "curves", "radii", "variance"]
 
 # Okabe and Ito's colours, which people with colour-blindness can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MAPS = {"hardmax": "#0072B2", "softmax": "#D55E00", "sparsemax": "#009E73"}
 
 
 def _figure(x: str, y: str) -> tuple[Figure, Any]:
@@ -76,10 +77,10 @@ def radii(runs: Sequence[Results]) -> Figure:
 def choices(run: Run) -> Figure:
     """Which map and temperature were chosen for each input, against its radius."""
     figure, axes = _figure("certified radius", "temperature")
-    for name, colour in _MAPS.items():
+    for name, colour in zip(MAPS, itertools.cycle(COLOURS)):
         rows = [row for row in run.rows() if row.map == name]
         if rows:
-            marker = "_" if name == "hardmax" else "o"  # hardmax has no temperature
+            marker = "o" if name in MAPS.having("tempered") else "_"  # where the temperature has no effect
             axes.scatter(
                 [row.radius for row in rows], [row.temperature for row in rows], s=14, color=colour, alpha=0.6,
                 marker=marker, linewidths=1, label=f"{name} ({len(rows)})",
@@ -99,8 +100,9 @@ def variance(run: Run) -> Figure:
     from lvmrs.work import score_statistics
 
     figure, axes = _figure("margin of the mean scores", "variance of the top score")
-    for name, colour in _MAPS.items():
-        points = [(margin, spread) for map_, margin, spread in score_statistics(run) if map_ == name]
+    found = list(score_statistics(run))
+    for name, colour in zip(MAPS, itertools.cycle(COLOURS)):
+        points = [(margin, spread) for map_, margin, spread in found if map_ == name]
         if points:
             axes.scatter(*zip(*points, strict=True), s=14, color=colour, alpha=0.6, label=f"{name} ({len(points)})")
     axes.legend(frameon=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -11,19 +11,21 @@ from scipy import stats
 from torch import Tensor, nn
 
 from lvmrs import _checks
+from lvmrs.certificate import ABSTAIN, Certificate
+from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, first_line
+from lvmrs.method import Method
+from lvmrs.noise import Stage, Stream
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
+from lvmrs.planners.duels import Duels, calibrated_width
 from lvmrs.planners.fixed import Fixed, calibrated
-from lvmrs.planners.lipschitz import Lipschitz
-from lvmrs.planners.lvm import LVM
 from lvmrs.planners.survey import Survey
-from lvmrs.prove import ABSTAIN, Certificate, prove, prove_without_noise
-from lvmrs.sampling import Model, Sampler, Stage, Stream, check_logits, tuned_batch
+from lvmrs.prove import prove
+from lvmrs.sampling import Model, Sampler, Watch, check_logits, tuned_batch
+from lvmrs.scores import Scores
 
-__all__ = ["SmoothedClassifier", "Watch", "plan_and_prove"]
-
-Watch = Callable[[Stage, Tensor], None]
+__all__ = ["SmoothedClassifier"]
 
 
 class SmoothedClassifier:
@@ -73,7 +75,7 @@ class SmoothedClassifier:
     def certify(
         self,
         x: Tensor,
-        planner: Planner | None = None,
+        planner: Method | None = None,
         *,
         n0: int = 1_000,
         n: int = 100_000,
@@ -82,28 +84,23 @@ class SmoothedClassifier:
         index: int = 0,
         watch: Watch | None = None,
     ) -> Certificate:
-        """The certificate of one input (no batch dimension), by default planned by ``LVM``.
+        """The certificate of one input (no batch dimension), by default by ``Duels``.
 
         With probability at least 1 − ``alpha`` it is right. ``index`` is the place of the input in its data set: the
         noise depends on it and on ``seed``, and on nothing else. ``watch`` is shown each batch of logits as it passes.
         """
         x = self._input(x)
-        planner = LVM() if planner is None else planner
-        self.check_planner(planner)
+        method = self.check_method(Duels() if planner is None else planner)
         sampler = self._sampler(x)
-        if isinstance(planner, Lipschitz) and planner.procedure == "deterministic":
+        if isinstance(method, Deterministic):
             logits = sampler.forward(x[None])
             check_logits(logits, 1, 0)
-            return prove_without_noise(logits[0], self.lipschitz, planner="Lipschitz")
+            return method.certify(logits[0], self.lipschitz)
         terms = Terms(self.sigma, alpha, n, self.lipschitz)
         n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
-        samples: dict[Stage, int] = {"selection": n0, "certification": terms.n}
-        scores = {stage: sampler.logits(x, Stream(seed, index, stage), count) for stage, count in samples.items()}
-        if watch is not None:
-            scores = {stage: _watched(stage, batches, watch) for stage, batches in scores.items()}
-        return plan_and_prove(
-            planner, terms, scores["selection"], scores["certification"], n0=n0, seed=seed, index=index
-        )
+        selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
+        certification = sampler.scores(x, Stream(seed, index, "certification"), terms.n, watch)
+        return prove(method.plan(selection, terms), terms, certification)
 
     @property
     def kind_of_device(self) -> str:
@@ -120,35 +117,50 @@ class SmoothedClassifier:
         return self._sampler(self._input(x)).batch
 
     def certify_batch(
-        self, inputs: Iterable[Tensor], planner: Planner | None = None, *, first: int = 0, **settings: Any
+        self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any
     ) -> list[Certificate]:
         """Certificates of several inputs, numbered from ``first`` on; ``settings`` are those of ``certify``."""
         if "index" in settings:
             raise InvalidArgumentError("index is counted from first= on for several inputs; give that instead")
         return [self.certify(x, planner, index=index, **settings) for index, x in enumerate(inputs, start=first)]
 
-    def predict(self, x: Tensor, *, n: int = 1_000, alpha: float = 0.001, seed: int = 0, index: int = 0) -> int:
-        """The class that wins most often (smoothing with hardmax), or −1 if the runner-up could be the true winner.
+    def predict(
+        self,
+        x: Tensor,
+        *,
+        n: int = 1_000,
+        n0: int = 100,
+        alpha: float = 0.001,
+        seed: int = 0,
+        index: int = 0,
+        by: Literal["duels", "votes"] = "duels",
+    ) -> int:
+        """The class that the smoothed classifier answers with, or −1 if that cannot be told at this risk.
 
-        It is wrong with probability at most ``alpha``: the two leading classes are compared by an exact binomial test
-        (Cohen et al. 2019, Predict).
+        By duels: the class that wins more than half of its duels against every other one; it is looked for on n0
+        samples and tested on n others. By votes: the class that wins most often (smoothing with hardmax), where the
+        two leading classes are compared by an exact binomial test (Cohen et al. 2019, Predict) and n0 is not used. An
+        answer is wrong with probability at most ``alpha``.
         """
         x = self._input(x)
         terms = Terms(self.sigma, alpha, n)
-        logits = self._sampler(x).logits(x, Stream(seed, index, "prediction"), terms.n)
-        votes = Survey.of(logits, maps=("hardmax",), temperatures=(), mass=1.0).mean[0] * terms.n
+        _checks.one_of("by", by, ("duels", "votes"))
+        scores = self._sampler(x).scores(x, Stream(seed, index, "prediction"), terms.n)
+        if by == "duels":
+            n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
+            selection = self._sampler(x).scores(x, Stream(seed, index, "selection"), n0)
+            return prove(Duels().plan(selection, terms), terms, scores).prediction
+        votes = Survey.of(scores.logits(), maps=("hardmax",)).mean[0] * terms.n
         first, second = (int(k) for k in (-votes).argsort(kind="stable")[:2])
         won, lost = round(votes[first]), round(votes[second])
         doubt = stats.binomtest(won, won + lost, 0.5).pvalue
         return first if doubt <= terms.alpha else ABSTAIN
 
-    def scores(
-        self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification"
-    ) -> Iterator[Tensor]:
-        """Logits of n noisy copies in batches, the very ones that ``certify`` uses at that stage."""
+    def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
+        """Scores of n noisy copies, as ``certify`` uses them at that stage; ``.logits()`` has the tensors."""
         x = self._input(x)
         n = int(_checks.single("n", _checks.whole("n", n, least=1)))
-        return self._sampler(x).logits(x, Stream(seed, index, stage), n)
+        return self._sampler(x).scores(x, Stream(seed, index, stage), n)
 
     def calibrate(
         self,
@@ -169,17 +181,26 @@ class SmoothedClassifier:
         labels = None if labels is None else [int(label) for label in labels]
         if labels is not None and len(labels) != len(inputs):
             raise InvalidArgumentError(f"{len(labels)} labels for {len(inputs)} inputs; give one for each")
-        samples = (self.scores(x, n0, seed=seed, index=i, stage="calibration") for i, x in enumerate(inputs))
+        samples = self._calibration(inputs, n0, seed)
         return calibrated(samples, terms, labels=labels, objective=objective, epsilon=epsilon, **search)
 
-    def check_planner(self, planner: Planner) -> None:
-        """Refuse what is no planner, or one that needs a Lipschitz constant which is not known."""
-        if not isinstance(planner, Planner):
-            raise InvalidArgumentError(f"planner must be a Planner such as LVM() or Cohen(), got {planner!r:.80}")
-        if isinstance(planner, Lipschitz) and math.isinf(self.lipschitz):
+    def calibrate_duels(self, inputs: Iterable[Tensor], *, n0: int = 1_000, seed: int = 0) -> Duels:
+        """Soft duels of one width for all inputs, found on these held-out ones; see ``calibrated_width``."""
+        return Duels(calibrated_width(self._calibration(inputs, n0, seed)))
+
+    def _calibration(self, inputs: Iterable[Tensor], n0: int, seed: int) -> Iterator[Iterator[Tensor]]:
+        for index, x in enumerate(inputs):
+            yield self.scores(x, n0, seed=seed, index=index, stage="calibration").logits()
+
+    def check_method(self, method: Method) -> Planner | Deterministic:
+        """The method; refused if it is none, or if it needs a Lipschitz constant which is not known."""
+        if not isinstance(method, Planner | Deterministic):
+            raise InvalidArgumentError(f"planner must be a Planner such as Duels() or LVM(), got {method!r:.80}")
+        if method.needs_constant and math.isinf(self.lipschitz):
             raise InvalidArgumentError(
-                f"lipschitz is not known and the {planner.procedure} procedure needs it; give it: lvmrs lipschitz helps"
+                f"lipschitz is not known and {type(method).__name__} needs it; give it: lvmrs lipschitz helps"
             )
+        return method
 
     def _input(self, x: Tensor) -> Tensor:
         x = _checks.finite_tensor("x", x, dims=0).detach()
@@ -235,24 +256,3 @@ class SmoothedClassifier:
                 "the model's answer to an input depends on what else is in its batch; a certificate needs answers that "
                 "do not: put normalisation layers in eval mode, with running statistics"
             )
-
-
-def plan_and_prove(
-    planner: Planner,
-    terms: Terms,
-    selection: Iterable[Tensor],
-    certification: Iterable[Tensor],
-    *,
-    n0: int,
-    seed: int,
-    index: int,
-) -> Certificate:
-    """Plan on the n0 logits of the selection stage, prove on the ``terms.n`` logits of the certification stage."""
-    plan = planner.plan(selection, terms, Stream(seed, index, "selection"))
-    return prove(plan, terms, certification, Stream(seed, index, "certification"), n0=n0)
-
-
-def _watched(stage: Stage, batches: Iterator[Tensor], watch: Watch) -> Iterator[Tensor]:
-    for batch in batches:
-        watch(stage, batch)
-        yield batch

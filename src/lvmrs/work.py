@@ -15,29 +15,33 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from lvmrs import _checks, simplex
+from lvmrs import _checks
+from lvmrs.certificate import Certificate
 from lvmrs.data import Dataset, taken
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, RunError, first_line
+from lvmrs.method import Method
 from lvmrs.methods import description
 from lvmrs.models import Denoised, Loaded, Preprocessed
+from lvmrs.noise import Stage, Stream
 from lvmrs.plan import Terms
-from lvmrs.planners import Lipschitz, Planner
-from lvmrs.prove import Certificate
+from lvmrs.planners import Planner
+from lvmrs.prove import prove
+from lvmrs.registry import BOUNDS, MAPS
 from lvmrs.runs import Manifest, Row, Run, RunWriter
-from lvmrs.runs.scores import ScoresWriter, read_scores
-from lvmrs.sampling import Stage, Stream
-from lvmrs.smooth import SmoothedClassifier, plan_and_prove
+from lvmrs.runs.scores import ScoresWriter, kept_scores, read_scores
+from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["about", "about_data", "certify", "merge", "recertify", "score_statistics", "settings_of"]
+__all__ = ["about", "about_data", "about_method", "certify", "merge", "recertify", "score_statistics", "settings_of"]
 
 OnRow = Callable[[Row], None]
-# Kept scores are shown to the prover this many rows at a time.
-_ROWS = 4096
+
+
+def about_method(method: Method, sigma: float) -> dict[str, Any]:
+    """The classifier that the certificates are about, in words for readers."""
+    return {"classifier": method.classifier(sigma)}
 
 
 def about(command: str, **more: Any) -> dict[str, Any]:
@@ -66,16 +70,20 @@ def settings_of(
     loaded: Loaded,
     data: Dataset,
     smoothed: SmoothedClassifier,
-    planner: Planner,
+    method: Method,
     *,
     alpha: float,
     n0: int,
     n: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Everything that decides the rows of a run, for its manifest; refused here, before a directory is made of it."""
-    smoothed.check_planner(planner)
+    """Everything that decides the rows of a run, for its manifest; refused here, before a directory is made of it.
+
+    A method that takes no samples has no risk: alpha, n0 and n are then 0.
+    """
+    smoothed.check_method(method)
     terms = Terms(smoothed.sigma, alpha, n)
+    n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
     return {
         "model": loaded.name,
         "weights": loaded.fingerprint,
@@ -89,11 +97,11 @@ def settings_of(
         "data": data.fingerprint(),
         "image size": getattr(data, "size", None),
         "data assumed": list(data.assumed),
-        "method": description(planner),
+        "method": description(method),
         "sigma": terms.sigma,
-        "alpha": terms.alpha,
-        "n0": int(_checks.single("n0", _checks.whole("n0", n0, least=1))),
-        "n": terms.n,
+        "alpha": terms.alpha if method.samples else 0.0,
+        "n0": n0 if method.samples else 0,
+        "n": terms.n if method.samples else 0,
         "seed": Stream(seed, 0, "selection").seed,
         "device": smoothed.kind_of_device,
         "autocast": None if smoothed.autocast is None else str(smoothed.autocast).removeprefix("torch."),
@@ -103,7 +111,7 @@ def settings_of(
 
 
 def certify(
-    writer: RunWriter, smoothed: SmoothedClassifier, data: Dataset, planner: Planner, on_row: OnRow = lambda row: None
+    writer: RunWriter, smoothed: SmoothedClassifier, data: Dataset, planner: Method, on_row: OnRow = lambda row: None
 ) -> None:
     """Certify every input that the run still waits for, each row on the disk before the next is begun."""
     manifest = writer.run.manifest
@@ -120,10 +128,8 @@ def certify(
             certificate = _certificate(smoothed, x, planner, index, settings, keeper)
             if keeper is not None:
                 keeper.flush()
-            if not 0 <= label < certificate.plan.classes:
-                raise DataError(
-                    f"input {index} has label {label}, but the model knows {certificate.plan.classes} classes"
-                )
+            if not 0 <= label < certificate.classes:
+                raise DataError(f"input {index} has label {label}, but the model knows {certificate.classes} classes")
             row = Row.of(index, label, certificate, time.perf_counter() - start)
             writer.append(row)
             on_row(row)
@@ -135,12 +141,12 @@ def certify(
 def _certificate(
     smoothed: SmoothedClassifier,
     x: Tensor,
-    planner: Planner,
+    planner: Method,
     index: int,
     settings: dict[str, Any],
     keeper: ScoresWriter | None,
 ) -> Certificate:
-    numbers = {name: settings[name] for name in ("n0", "n", "alpha", "seed")}
+    numbers = {name: settings[name] for name in ("n0", "n", "alpha", "seed")} if planner.samples else {}
     try:
         return smoothed.certify(x, planner, index=index, watch=None if keeper is None else keeper.add, **numbers)
     except ModelError as error:
@@ -163,7 +169,7 @@ def _keeper(writer: RunWriter) -> ScoresWriter | None:
 def recertify(
     source: Run,
     out: str | Path,
-    planner: Planner,
+    planner: Method,
     *,
     alpha: float | None = None,
     n0: int | None = None,
@@ -177,16 +183,16 @@ def recertify(
     Each run that is made so holds by itself. Picking for each input the best of several, after looking, does not.
     """
     old = source.manifest
-    terms, n0 = _terms(old, alpha, n0, n)
-    if isinstance(planner, Lipschitz) and planner.procedure == "deterministic":
-        raise InvalidArgumentError("the deterministic procedure needs the network, not its scores under noise")
-    if isinstance(planner, Lipschitz) and old.settings["lipschitz"] is None:
+    if not isinstance(planner, Planner):
+        raise InvalidArgumentError(f"{type(planner).__name__} needs the network, not its scores under noise")
+    if planner.needs_constant and old.settings["lipschitz"] is None:
         raise InvalidArgumentError("the run was made without a Lipschitz constant, which this method needs")
-    settings = {**old.settings, "alpha": terms.alpha, "n0": n0, "n": terms.n, "method": description(planner)}
-    origin = {"scores_of": str(source.directory), **_names(old)}
-    manifest = Manifest(settings, old.selection, old.batch, about=about(command, **origin))
     for stage in ("selection", "certification"):
         read_scores(source.directory, stage)  # refuses a run without them, before a directory is made
+    terms, n0 = _terms(old, alpha, n0, n)
+    settings = {**old.settings, "alpha": terms.alpha, "n0": n0, "n": terms.n, "method": description(planner)}
+    origin = {"scores_of": str(source.directory), **_names(old), **about_method(planner, terms.sigma)}
+    manifest = Manifest(settings, old.selection, old.batch, about=about(command, **origin))
     with RunWriter.begin(out, manifest, resume=True) as writer:  # made of the same scores, so what is there is right
         waiting = [row for row in source.rows() if row.idx not in writer.done]
         task = partial(_recertified, source.directory, old.selection.indices, planner, terms, n0, settings["seed"])
@@ -204,24 +210,30 @@ def _workers(processes: int) -> Iterator[Callable[..., Iterator[Row]]]:
         yield map
         return
     # Not forked: torch's threads do not survive that.
-    with ProcessPoolExecutor(processes, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin_worker, (MAPS.added, BOUNDS.added)) as pool:
         yield pool.map
+
+
+def _begin_worker(maps: Sequence[type], bounds: Sequence[type]) -> None:
+    torch.set_num_threads(1)
+    for names, parts in ((MAPS, maps), (BOUNDS, bounds)):
+        for part in parts:
+            names.add(part)
 
 
 def _recertified(
     directory: Path, indices: Sequence[int], planner: Planner, terms: Terms, n0: int, seed: int, old: Row
 ) -> Row:
     position = indices.index(old.idx)
-    selection, certification = (read_scores(directory, stage)[position] for stage in ("selection", "certification"))
+    selection = kept_scores(directory, position, Stream(seed, old.idx, "selection"), n0)
+    certification = kept_scores(directory, position, Stream(seed, old.idx, "certification"), terms.n)
     start = time.perf_counter()
-    certificate = plan_and_prove(
-        planner, terms, _batches(selection[:n0]), _batches(certification[: terms.n]), n0=n0, seed=seed, index=old.idx
-    )
+    certificate = prove(planner.plan(selection, terms), terms, certification)
     return Row.of(old.idx, old.label, certificate, time.perf_counter() - start)
 
 
 def _names(manifest: Manifest) -> dict[str, Any]:
-    return {name: manifest.about.get(name) for name in ("data", "classes")}
+    return {name: manifest.about.get(name) for name in ("data", "classes", "classifier")}
 
 
 def _terms(old: Manifest, alpha: float | None, n0: int | None, n: int | None) -> tuple[Terms, int]:
@@ -233,11 +245,6 @@ def _terms(old: Manifest, alpha: float | None, n0: int | None, n: int | None) ->
     terms = Terms(kept["sigma"], kept["alpha"] if alpha is None else alpha, kept["n"] if n is None else n, **constant)
     n0 = kept["n0"] if n0 is None else n0
     return terms, int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
-
-
-def _batches(scores: NDArray[Any]) -> Iterator[Tensor]:
-    for start in range(0, len(scores), _ROWS):
-        yield torch.from_numpy(np.array(scores[start : start + _ROWS]))
 
 
 def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
@@ -270,8 +277,9 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
 
 
 def _copy_scores(run: Run, index: int, keeper: ScoresWriter) -> None:
-    for stage in keeper.samples:
-        for batch in _batches(read_scores(run.directory, stage)[run.manifest.selection.indices.index(index)]):
+    position, seed = run.manifest.selection.indices.index(index), run.manifest.settings["seed"]
+    for stage, count in keeper.samples.items():
+        for batch in kept_scores(run.directory, position, Stream(seed, index, stage), count).logits():
             keeper.add(stage, batch)
 
 
@@ -295,17 +303,22 @@ def _check_shards(shards: Sequence[Run]) -> None:
 
 
 def score_statistics(run: Run) -> Iterator[tuple[str, float, float]]:
-    """For each row of a run with kept scores: its map, the margin of the mean scores, the variance of the top one."""
-    scores = read_scores(run.directory, "certification")
+    """For each row of a run with kept scores: its map, the margin of the mean scores, the variance of the top one.
+
+    For duels these are the margin and the variance of the hardest one.
+    """
+    indices = run.manifest.selection.indices
+    seed, n = run.manifest.settings["seed"], run.manifest.settings["n"]
+    none = torch.tensor([], dtype=torch.long)
     for row in run.rows():
-        position = run.manifest.selection.indices.index(row.idx)
-        logits = torch.from_numpy(np.array(scores[position]))
-        if row.map == "hardmax":
-            p = simplex.hardmax(logits)
+        scores = kept_scores(run.directory, indices.index(row.idx), Stream(seed, row.idx, "certification"), n)
+        logits = torch.cat(list(scores.logits()))
+        rivals = torch.tensor([k for k in range(logits.shape[1]) if k != row.top])
+        smoothed = MAPS.find(row.map)(row.temperature, row.mass)
+        columns = smoothed.columns(logits, row.top, rivals, none).double()
+        mean, variance = columns.mean(dim=0), columns.var(dim=0)
+        if smoothed.paired:
+            hardest = int(mean.argmin())
+            yield row.map, float(2 * mean[hardest] - 1), float(variance[hardest])
         else:
-            apply = simplex.softmax if row.map == "softmax" else simplex.sparsemax
-            p = apply(logits, temperature=row.temperature, mass=row.mass)
-        p = p.double() / row.mass
-        mean = p.mean(dim=0)
-        others = torch.cat([mean[: row.top], mean[row.top + 1 :]])
-        yield row.map, float(mean[row.top] - others.max()), float(p[:, row.top].var())
+            yield row.map, float(mean[0] - mean[1:].max()), float(variance[0])

@@ -226,15 +226,15 @@ def test_the_demo(lvmrs: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "N", 200)
     code, out, err = lvmrs("demo")
     assert code == 0
-    head, columns, cohen, lvm = out.splitlines()
+    head, columns, *rows = out.splitlines()
     assert head == "certified accuracy in %, 4 digits, σ = 0.5, α = 0.001, n0 = 50, n = 200"
     assert columns.split()[:2] == ["run", "inputs"]
-    assert cohen.startswith("lvmrs-demo-1/cohen")
-    assert lvm.startswith("lvmrs-demo-1/lvm")
+    names = ["cohen", "votes", "lvm", "duels"]
+    assert [row.split()[0] for row in rows] == [f"lvmrs-demo-1/{name}" for name in names]
     assert "trained on digits with noise σ = 0.5: right on" in err
     assert len(runs.Run("lvmrs-demo-1/cohen").rows()) == 4
     code, out, _ = lvmrs("demo --json")
-    assert list(json.loads(out)) == ["lvmrs-demo-2/cohen", "lvmrs-demo-2/lvm"]
+    assert list(json.loads(out)) == [f"lvmrs-demo-2/{name}" for name in names]
 
 
 MISTAKES = {
@@ -245,7 +245,18 @@ MISTAKES = {
     "certify DIGITS --out a --n0 0": (2, "n0 must be a whole number of at least 1"),
     "certify DIGITS --out a --alpha 1": (2, "alpha must lie strictly between 0 and 1"),
     "certify DIGITS --out a --method magic": (2, "method must be one of"),
-    "certify DIGITS --out a --bound magic": (2, "bounds must be one of"),
+    "certify DIGITS --out a --method lvm --bound magic": (2, "bounds must be one of"),
+    "certify DIGITS --out a --bound betting": (2, "bound cannot be chosen with method duels; leave it out"),
+    "certify DIGITS --out a --width wide": (2, "width must be a number or chosen, got 'wide'"),
+    "certify DIGITS --out a --width -1": (2, "width must be positive and finite, got -1.0"),
+    "certify DIGITS --out a --method cohen --width 1": (2, "width cannot be chosen with method cohen; leave it out"),
+    "certify DIGITS --out a --method fixed --map duel": (2, "maps must be a map to the simplex, got duel"),
+    "certify DIGITS --out a --method python:lvmrs.nothing:x": (2, "lvmrs.nothing cannot be imported"),
+    "certify DIGITS --out a --method python:lvmrs.radius:r2": (2, "is not a class derived from Planner"),
+    "certify DIGITS --out a --method lvm --map python:lvmrs.radius:r2": (2, "a map must be a class derived from Map"),
+    "certify DIGITS --out a --method lvm --bound python:lvmrs:Cohen": (2, "a bound must be a class derived from Bound"),
+    "predict DIGITS --by luck": (2, "by must be one of duels, votes, got 'luck'"),
+    "calibrate DIGITS --max 0": (2, "max must be a whole number of at least 1"),
     "certify DIGITS --out a --method cohen --bound betting": (2, "bound cannot be chosen with method cohen"),
     "certify DIGITS --out a --method fixed": (2, "map must be given with method fixed"),
     "certify DIGITS --out a --method lipschitz-ramp": (2, "lipschitz is not known"),

@@ -198,7 +198,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:small_cnn --data npz:no-test.npz --sigma 0.25 AS_A": (1, "add --test-split none"),
     "train --model ready:small_cnn --data npz:other-test.npz --sigma 0.25 AS_A": (1, "fails on test inputs of shape"),
     "train --model ready:small_cnn --data npz:more-test.npz --sigma 0.25 AS_A": (1, "test, has label 9"),
-    "certify --model ready:small_cnn --method lipschitz-ramp CERTIFY": (2, "the ramp procedure needs it; give it"),
+    "certify --model ready:small_cnn --method lipschitz-ramp CERTIFY": (2, "and Lipschitz needs it; give it"),
     "lipschitz --model ready:resnet8 --shape inf,8,8": (2, "shape must be positive whole numbers with commas"),
     "lipschitz --model ready:resnet8 --shape x": (2, "shape must be numbers with commas between them, got 'x'"),
     "lipschitz --model ready:resnet8 --shape 0,1": (2, "shape must be positive whole numbers with commas"),

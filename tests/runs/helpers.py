@@ -10,8 +10,9 @@ import numpy as np
 
 from lvmrs import work
 from lvmrs.data import Arrays
+from lvmrs.method import Method
 from lvmrs.models import Loaded
-from lvmrs.planners import LVM, Planner
+from lvmrs.planners import LVM
 from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
 from lvmrs.smooth import SmoothedClassifier
 from tests.models import RowByRow
@@ -20,11 +21,15 @@ INPUTS = 12
 DATA = Arrays("tiny", "test", np.random.default_rng(0).random((INPUTS, 12)), np.arange(INPUTS) % 3)
 
 
-def manifest_of(planner: Planner, selection: Selection, *, keep: bool = False, **changed: Any) -> Manifest:
+def manifest_of(
+    planner: Method, selection: Selection, *, keep: bool = False, batch: int = 64, **changed: Any
+) -> Manifest:
     numbers = {"alpha": 0.01, "n0": 50, "n": 300, "seed": 0, **changed}
     loaded = Loaded(RowByRow(), "python:tests.models:RowByRow", "unknown", None, ())
     settings = work.settings_of(loaded, DATA, SmoothedClassifier(RowByRow(), 0.5, 3.0), planner, **numbers)
-    return Manifest(settings, selection, 64, keep, work.about("test", **work.about_data(DATA)))
+    return Manifest(
+        settings, selection, batch, keep, work.about("test", **work.about_data(DATA), **work.about_method(planner, 0.5))
+    )
 
 
 def fill(
@@ -33,7 +38,7 @@ def fill(
     resume: bool = False,
     selection: Selection | None = None,
     keep: bool = False,
-    planner: Planner | None = None,
+    planner: Method | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
     **changed: Any,
 ) -> Run:

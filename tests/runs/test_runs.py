@@ -4,6 +4,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from lvmrs import analysis, work
+from lvmrs import Deterministic, Duels, Votes, analysis, work
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, RunError
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
@@ -41,11 +42,17 @@ def test_rows_say_how_each_input_was_certified(tmp_path: Path) -> None:
     rows = fill(tmp_path / "a").rows()
     assert {row.bound for row in rows} <= {"betting", "bernstein", "hoeffding", "clopper_pearson"}
     for row in rows:
-        risks = [float(value) for value in row.risk_groups.split(";")] if row.groups != "-" else []
-        assert len(risks) == (0 if row.groups == "-" else len(row.groups.split(";")))
-        assert row.risk_top + sum(risks) <= 0.01 * (1 + 1e-9)
-    (row,) = fill(tmp_path / "b", planner=Lipschitz("deterministic"), selection=Selection(INPUTS, max=1)).rows()
-    assert (row.bound, row.form) == ("none", "deterministic")
+        assert (row.groups == "-") == (row.risk_groups == "-")
+        risk = 0.0 if row.risk_groups == "-" else float(row.risk_groups)
+        assert 0 < row.risk_top + risk <= 0.01 * (1 + 1e-9)
+    one = Selection(INPUTS, max=1)
+    (row,) = fill(tmp_path / "b", planner=Deterministic(), selection=one).rows()
+    assert (row.bound, row.form, row.risk_top) == ("none", "deterministic", 0.0)
+    (row,) = fill(tmp_path / "c", planner=Duels(), selection=one).rows()
+    assert (row.map, row.bound, row.form, row.risk_top) == ("duel", "clopper_pearson", "r3", 0.0)
+    assert (row.groups, row.risk_groups) == ("each", "0.01")
+    (row,) = fill(tmp_path / "d", planner=Duels(0.5), selection=one).rows()
+    assert (row.map, row.temperature, row.bound, row.form) == ("soft-duel", 0.5, "betting", "ramp")
 
 
 def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
@@ -233,7 +240,8 @@ def test_shards_that_do_not_belong_together(tmp_path: Path) -> None:
 
 def test_recertifying_equals_certifying(tmp_path: Path) -> None:
     source = fill(tmp_path / "a", keep=True)
-    for name, planner in (("lvm", LVM()), ("cohen", Cohen()), ("paper", Paper()), ("ramp", Lipschitz("ramp"))):
+    planners = [LVM(), Cohen(), Paper(), Lipschitz("ramp"), Votes(), Duels(), Duels(0.5), Duels("chosen")]
+    for name, planner in ((str(k), planner) for k, planner in enumerate(planners)):
         again = work.recertify(source, tmp_path / name, planner)
         assert lines(again) == lines(fill(tmp_path / f"{name}-fresh", planner=planner))
     spread = work.recertify(source, tmp_path / "spread", LVM(), processes=2)
@@ -243,6 +251,49 @@ def test_recertifying_equals_certifying(tmp_path: Path) -> None:
     fewer = work.recertify(source, tmp_path / "fewer", LVM(), n0=20, n=100)
     assert lines(fewer) == lines(fill(tmp_path / "fewer-fresh", n0=20, n=100))
     assert fewer.manifest.about["scores_of"] == str(source.directory)
+
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+@pytest.mark.parametrize("batch", [1, 7, 64, 1000])
+def test_rows_of_cohen_are_those_of_the_first_version(tmp_path: Path, batch: int) -> None:
+    """Byte for byte but for the time that each took, for any batch size and order of inputs."""
+    golden = Run(GOLDEN / "cohen-format-1")
+    made = fill(tmp_path / "a", planner=Cohen(), keep=True, n=200, n0=40, batch=batch)
+    assert lines(made) == lines(golden)
+    for stage in ("selection", "certification"):
+        name = f"scores-{stage}.npy"
+        assert (made.directory / name).read_bytes() == (golden.directory / name).read_bytes()
+    parts = [
+        fill(
+            tmp_path / str(k), planner=Cohen(), keep=True, n=200, n0=40, selection=Selection(INPUTS, shard=k, shards=3)
+        )
+        for k in (3, 1, 2)
+    ]
+    assert lines(work.merge(parts, tmp_path / "merged")) == lines(golden)
+
+
+def test_runs_of_the_first_version_are_read_resumed_and_recertified(tmp_path: Path) -> None:
+    golden = Run(GOLDEN / "cohen-format-1")
+    assert lines(work.recertify(golden, tmp_path / "cohen", Cohen())) == lines(golden)
+    duels = work.recertify(golden, tmp_path / "duels", Duels())
+    assert lines(duels) == lines(fill(tmp_path / "fresh", planner=Duels(), n=200, n0=40))
+    assert "map the same for all inputs" in golden.manifest.about["classifier"]
+    torn = tmp_path / "torn"
+    shutil.copytree(golden.directory, torn)
+    (torn / "certificates.tsv").write_bytes((torn / "certificates.tsv").read_bytes()[:-300])
+    resumed = fill(torn, planner=Cohen(), keep=True, n=200, n0=40, resume=True)
+    assert lines(resumed) == lines(golden)
+    chosen = Run(GOLDEN / "lvm-format-1")
+    assert "map chosen for each input" in chosen.manifest.about["classifier"]
+    assert len(analysis.results_of(chosen)) == len(chosen.rows()) == 4
+    certain = Run(GOLDEN / "deterministic-format-1")
+    assert certain.manifest.settings["method"] == {"planner": "Deterministic"}
+    assert analysis.results_of(certain).settings["alpha"] == 0
+    again = fill(tmp_path / "certain", planner=Deterministic(), selection=Selection(INPUTS, max=4))
+    assert lines(again) == lines(certain)
+    assert not again.manifest.difference(certain.manifest)
 
 
 def test_recertifying_an_unfinished_run_certifies_what_is_there(tmp_path: Path) -> None:
@@ -261,7 +312,7 @@ def test_what_cannot_be_recertified(tmp_path: Path) -> None:
         (kept, {"n": 301}, "n = 301 is more than the 300 scores that were kept"),
         (kept, {"n0": 51}, "n0 = 51 is more than the 50 scores that were kept"),
         (kept, {"alpha": 1.5}, "alpha must lie strictly between 0 and 1"),
-        (kept, {"planner": Lipschitz("deterministic")}, "the deterministic procedure needs the network"),
+        (kept, {"planner": Deterministic()}, "Deterministic needs the network, not its scores under noise"),
     ]
     for run, options, sentence in cases:
         with pytest.raises(LvmrsError) as caught:

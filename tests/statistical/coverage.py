@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from lvmrs.confidence import bernstein, betting, clopper_pearson, hoeffding
 from tests.oracles import Floats
@@ -78,8 +77,3 @@ def false_bounds(bound: Bound, side: str, distribution: Distribution, n: int, ri
             (bounds > distribution.mean + 1e-12 if side == "lower" else bounds < distribution.mean - 1e-12).sum()
         )
     return wrong
-
-
-def too_many(wrong: int, repeats: int, risk: float) -> bool:
-    """Whether so many false bounds would surprise at one in 10 000, if each were false with probability ``risk``."""
-    return bool(stats.binomtest(wrong, repeats, risk, alternative="greater").pvalue < 1e-4)

@@ -6,8 +6,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lvmrs.confidence import game
+from lvmrs.testing import too_many
 from tests.oracles import Floats
-from tests.statistical.coverage import BOUNDS, DISTRIBUTIONS, Bound, bernoulli, false_bounds, too_many
+from tests.statistical.coverage import BOUNDS, DISTRIBUTIONS, Bound, bernoulli, false_bounds
 
 REPEATS = {10: 1000, 100: 300, 1000: 150, 10_000: 40, 100_000: 60}
 

@@ -73,8 +73,6 @@ def results_of(run: Run) -> Results:
         raise RunError(f"{run.file}: input {strangers[0]} does not belong to this run; it is from another")
     missing = len(manifest.selection.indices) - len(found)
     settings = {**manifest.about, **manifest.settings}
-    if settings.get("method", {}).get("procedure") == "deterministic":
-        settings |= {"alpha": 0.0, "n": 0}  # nothing is sampled, nothing is risked
     return Results(found.name, found.idx, found.label, found.predict, found.radius, missing, settings)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from lvmrs.cli.analyze import analyze, compare
+from lvmrs.cli.calibrate import calibrate
 from lvmrs.cli.certify import INCOMPLETE, certify
 from lvmrs.cli.demo import demo_command
 from lvmrs.cli.import_ import import_
@@ -35,8 +36,8 @@ Start here:
   lvmrs analyze runs/a                               certified accuracy and average radius
   lvmrs report runs/a -o report.html                 a page to open and to send
 
-Commands: demo, train, certify, predict, recertify, merge, import, analyze, compare,
-plot, report, lipschitz, radius.
+Commands: demo, train, certify, predict, calibrate, recertify, merge, import, analyze,
+compare, plot, report, lipschitz, radius.
 Each has --help, with examples."""
 
 _INTERRUPTED = 130  # what typer exits with after Control-C
@@ -71,6 +72,7 @@ app.command("demo")(demo_command)
 app.command()(train)
 app.command()(certify)
 app.command()(predict)
+app.command()(calibrate)
 app.command()(recertify)
 app.command()(merge)
 app.command()(analyze)

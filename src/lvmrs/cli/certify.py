@@ -37,11 +37,12 @@ def certify(
     denoiser: options.Denoiser = None,
     split: options.Split = "test",
     image_size: options.ImageSize = None,
-    method: options.Method = "lvm",
+    method: options.Method = "duels",
     bound: options.Bound = None,
     map: options.Map = None,  # noqa: A002
     temperature: options.Temperature = None,
     mass: options.Mass = None,
+    width: options.Width = None,
     lipschitz: Annotated[
         Optional[float],
         typer.Option(
@@ -80,16 +81,17 @@ def certify(
       lvmrs certify --model hf:microsoft/resnet-50 --data imagefolder:val --image-size 224 --sigma 0.25 --out runs/b
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --method cohen --skip 20 --out runs/c
     """
-    from lvmrs import methods, work  # torch takes seconds to import: only those who use it wait
+    from lvmrs import work  # torch takes seconds to import: only those who use it wait
+    from lvmrs.cli.choice import chosen_method
     from lvmrs.cli.request import Request, check_selection
     from lvmrs.data import taken
 
-    planner = methods.planner(method, bound=bound, map=map, temperature=temperature, mass=mass)
+    planner = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, width=width)
     number, count = shard(shard_)
     out = out.expanduser()
     batch = _batch(out, batch, resume=resume)
-    if keep_scores and method == "lipschitz-deterministic":
-        raise InvalidArgumentError("keep-scores: the deterministic method samples nothing; leave it out")
+    if keep_scores and not planner.samples:
+        raise InvalidArgumentError(f"keep-scores: the method {method} samples nothing; leave it out")
     request = Request(
         model, weights, mean, std, denoiser, data, split, image_size, sigma, device, autocast, compile, lipschitz
     )  # fmt: skip
@@ -98,10 +100,10 @@ def certify(
     check_selection(dataset, selection)
     first, _ = taken(dataset, selection.indices[0])
     settings = work.settings_of(loaded, dataset, smoothed, planner, alpha=alpha, n0=n0, n=n, seed=seed)
-    about = work.about(command_line(), **work.about_data(dataset))
+    about = work.about(command_line(), **work.about_data(dataset), **work.about_method(planner, sigma))
     manifest = Manifest(settings, selection, smoothed.batch_for(first), keep_scores, about)
     with RunWriter.begin(out, manifest, resume=resume) as writer:
-        waiting, each = len(writer.pending), 1 if method == "lipschitz-deterministic" else n0 + n
+        waiting, each = len(writer.pending), n0 + n if planner.samples else 1
         if waiting:
             classes = _tell_cost(smoothed, dataset, writer.pending[0], waiting, each)
             largest = dataset.largest_label()
@@ -138,7 +140,7 @@ def _tell_cost(smoothed: SmoothedClassifier, dataset: Dataset, index: int, input
     x, _ = dataset[index]
     size, done, start = smoothed.batch_for(x), 0, time.perf_counter()
     while not done or time.perf_counter() - start < 0.5:
-        for logits in smoothed.scores(x, size, stage="prediction"):
+        for logits in smoothed.scores(x, size, stage="prediction").logits():
             done += len(logits)
     rate = done / (time.perf_counter() - start)
     total = inputs * each

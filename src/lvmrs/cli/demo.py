@@ -27,7 +27,7 @@ def demo_command(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Train a small network on digits with noise, certify 100 test digits with Cohen and with LVM, compare.
+    """Train a small network on digits with noise, certify 100 test digits in four ways, compare.
 
     \b
     Examples:
@@ -45,8 +45,8 @@ def demo_command(
     accuracy = demo.train(weights, sigma=demo.SIGMA)
     tell(f"trained on digits with noise σ = {demo.SIGMA:g}: right on {accuracy:.1%} of noisy test digits")
     with watching(demo.INPUTS, demo.N0 + demo.N) as show:
-        lvm, cohen = demo.certify_both(place, weights, show)
-    results = [analysis.results_of(run) for run in (cohen, lvm)]
+        runs = demo.certify_all(place, weights, show)
+    results = [analysis.results_of(run) for run in runs]
     if as_json:
         averages = {result.name: analysis.average_certified_radius(result).value for result in results}
         print(json.dumps(averages))
@@ -56,8 +56,8 @@ def demo_command(
         f"n0 = {demo.N0}, n = {demo.N}\n{table(results, _RADII)}"
     )
     page = place / "report.html"
-    write_report([cohen, lvm], page, radii=_RADII, picture=pictures(lvm, None))
-    tell(f"open {page} in a browser; or look closer: lvmrs analyze {cohen.directory} {lvm.directory} --radii 0:2:0.1")
+    write_report(runs, page, radii=_RADII, picture=pictures(runs[0], None))
+    tell(f"open {page} in a browser; or look closer: lvmrs compare {runs[1].directory} {runs[-1].directory}")
 
 
 def _new_directory() -> Path:

@@ -5,6 +5,8 @@ from typing import Annotated, Optional
 
 import typer
 
+from lvmrs.registry import BOUNDS, MAPS, METHODS
+
 __all__ = [
     "N0",
     "Alpha",
@@ -32,6 +34,7 @@ __all__ = [
     "Std",
     "Temperature",
     "Weights",
+    "Width",
 ]  # fmt: skip
 
 _MODELS = (
@@ -63,20 +66,22 @@ Batch = Annotated[Optional[int], typer.Option("--batch", help="Samples at a time
 Skip = Annotated[int, typer.Option("--skip", help="Take every so-manieth input.")]
 Max = Annotated[Optional[int], typer.Option("--max", help="Stop before this index of the data set.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the noise.")]
-Method = Annotated[
-    str,
-    typer.Option(
-        "--method", help="How to plan: lvm, cohen, paper, fixed, or lipschitz-deterministic, -noise, -both, -ramp."
-    ),
-]
+Method = Annotated[str, typer.Option("--method", help=f"How to certify: {METHODS.listed}, or python:MODULE:PLANNER.")]
 Bound = Annotated[
     Optional[str],
     typer.Option(
-        "--bound", help="Confidence bound, if not the method's own: betting, bernstein, hoeffding, clopper_pearson."
+        "--bound", help=f"Confidence bound, if not the method's own: {BOUNDS.listed}, or python:MODULE:BOUND."
     ),
 ]
-Map = Annotated[Optional[str], typer.Option("--map", help="Simplex map alone: hardmax, softmax, sparsemax.")]
+Map = Annotated[
+    Optional[str],
+    typer.Option("--map", help=f"Simplex map alone: {', '.join(MAPS.having('simplex'))}, or python:MODULE:MAP."),
+]
 Temperature = Annotated[Optional[float], typer.Option("--temperature", help="Temperature alone, instead of a search.")]
+Width = Annotated[
+    Optional[str],
+    typer.Option("--width", help="Soft duels of this width, or chosen for each input; else duels are hard."),
+]
 Mass = Annotated[Optional[float], typer.Option("--mass", help="Mass of the simplex.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, …")]
 Autocast = Annotated[Optional[str], typer.Option("--autocast", help="Run the model in bfloat16 or float16.")]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
+
+import typer
 
 from lvmrs._decimals import percent
 from lvmrs.cli import options
@@ -23,7 +26,9 @@ def predict(
     split: options.Split = "test",
     image_size: options.ImageSize = None,
     alpha: options.Alpha = 0.001,
+    n0: options.N0 = 100,
     n: options.N = 1_000,
+    by: Annotated[str, typer.Option("--by", help="Who answers: the winner of all duels, or of most votes.")] = "duels",
     batch: options.Batch = None,
     skip: options.Skip = 1,
     max: options.Max = None,  # noqa: A002
@@ -31,7 +36,7 @@ def predict(
     device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
-    """Answer with the class that wins most often under noise, or −1 where that is in doubt.
+    """Answer with the class that wins all its duels under noise (or most votes), or −1 where that is in doubt.
 
     Rows go to stdout as they come: idx, label, predict, correct. An answer is wrong with probability ALPHA at most.
 
@@ -40,24 +45,22 @@ def predict(
       lvmrs predict --model python:nets:resnet --weights w.safetensors --data digits --sigma 0.5 --max 20
       lvmrs predict --model onnx:net.onnx --data npz:test.npz --sigma 0.25 --n 10000 > answers.tsv
     """
+    from lvmrs.certificate import ABSTAIN
     from lvmrs.cli.request import Request, check_selection
     from lvmrs.data import taken
-    from lvmrs.plan import Terms
-    from lvmrs.prove import ABSTAIN
 
     _, dataset, smoothed = Request(
         model, weights, mean, std, denoiser, data, split, image_size, sigma, device
     ).load(batch)  # fmt: skip
-    Terms(sigma, alpha, n)  # refuses numbers that cannot be used before anything is printed
     selection = Selection(len(dataset), skip, max)
     check_selection(dataset, selection)
     indices = selection.indices
     right = abstained = 0
-    if not as_json:
-        print("idx\tlabel\tpredict\tcorrect")
     for index in indices:
         x, label = taken(dataset, index)
-        answer = smoothed.predict(x, n=n, alpha=alpha, seed=seed, index=index)
+        answer = smoothed.predict(x, n=n, n0=n0, alpha=alpha, seed=seed, index=index, by=by)  # type: ignore[arg-type]
+        if index == indices[0] and not as_json:
+            print("idx\tlabel\tpredict\tcorrect")
         row = {"idx": index, "label": label, "predict": answer, "correct": int(answer == label)}
         print(json.dumps(row) if as_json else "\t".join(map(str, row.values())), flush=True)
         right, abstained = right + row["correct"], abstained + (answer == ABSTAIN)

@@ -24,12 +24,16 @@ def recertify(
     run: Annotated[Path, typer.Argument(help="A run that was made with --keep-scores.")],
     out: options.Out,
     method: Annotated[
-        Optional[str], typer.Option("--method", help="How to plan; else as RUN did, or lvm where a choice is given.")
+        Optional[str],
+        typer.Option(
+            "--method", help="How to certify; else as RUN did, or lvm (with --width, duels) where a choice is given."
+        ),
     ] = None,
     bound: options.Bound = None,
     map: options.Map = None,  # noqa: A002
     temperature: options.Temperature = None,
     mass: options.Mass = None,
+    width: options.Width = None,
     alpha: Annotated[Optional[float], typer.Option("--alpha", help="Another risk.")] = None,
     n0: Annotated[Optional[int], typer.Option("--n0", "--N0", help="Fewer samples to plan on.")] = None,
     n: Annotated[Optional[int], typer.Option("--n", "--N", help="Fewer samples to prove on.")] = None,
@@ -46,13 +50,14 @@ def recertify(
       lvmrs recertify runs/a --method lvm --bound bernstein --alpha 0.01 --out runs/a-bernstein
     """
     from lvmrs import methods, work
+    from lvmrs.cli.choice import chosen_method
 
     source = Run(run)
-    choices = {"bound": bound, "map": map, "temperature": temperature, "mass": mass}
-    if method is None and not any(value is not None for value in choices.values()):
+    choices = {"bound": bound, "map": map, "temperature": temperature, "mass": mass, "width": width}
+    if method is None and all(choice is None for choice in choices.values()):
         planner = methods.described(source.manifest.settings["method"])
     else:
-        planner = methods.planner(method or "lvm", **choices)
+        planner = chosen_method(method or ("lvm" if width is None else "duels"), **choices)
     processes = (os.cpu_count() or 1) if len(source.rows()) >= _WORTH_PROCESSES else 1
     samples = source.manifest.settings["n0"] + source.manifest.settings["n"]
     with watching(len(source.rows()), samples) as show:

@@ -2,7 +2,8 @@
 
 Each module has ``lower`` and ``upper``. Over the sampling, ``lower`` exceeds the mean with probability at most
 ``risk``, and ``upper`` falls below it with probability at most ``risk``; to spend one risk on several bounds is up to
-the caller.
+the caller. Each module also has its ``Bound``, which keeps a tally of scores as they come in: the proof asks that.
+To add a bound, derive from ``Bound`` and call ``lvmrs.registry.BOUNDS.add``.
 
 ====================  ======================  =============================================================
 module                for                     needs
@@ -15,5 +16,6 @@ module                for                     needs
 """
 
 from lvmrs.confidence import bernstein, betting, clopper_pearson, hoeffding
+from lvmrs.confidence.base import Bound, Tally
 
-__all__ = ["bernstein", "betting", "clopper_pearson", "hoeffding"]
+__all__ = ["Bound", "Tally", "bernstein", "betting", "clopper_pearson", "hoeffding"]

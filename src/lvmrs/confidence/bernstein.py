@@ -1,12 +1,18 @@
 """The empirical Bernstein bound (Maurer and Pontil 2009, theorem 4): narrow where the observed variance is small."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from lvmrs import _checks
 from lvmrs._checks import Floats, Numbers
+from lvmrs.confidence.base import Bound, Sides, Tally, TallyOfMoments
 from lvmrs.confidence.game import ROUNDING
 
-__all__ = ["lower", "upper"]
+__all__ = ["Bernstein", "lower", "upper"]
 
 
 def lower(mean: Numbers, variance: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
@@ -39,3 +45,29 @@ def _guarded(
     _checks.require("variance", shown, (shown >= 0) & (shown <= most), rule)
     log = np.log(2) - np.log(risk)
     return mean, np.sqrt(2 * variance * log / n) + top * 7 * log / (3 * (n - 1)), top
+
+
+@dataclass(frozen=True)
+class Bernstein(Bound):
+    """Bounds for any scores in [0, 1], from their mean and variance."""
+
+    name: ClassVar[str] = "bernstein"
+
+    def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
+        """Moments of each column."""
+        return TallyOfMoments(n, risks, upper, _lower_of_moments, _upper_of_moments)
+
+    def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
+        """The bound for the moments that are expected."""
+        log = np.log(2 / risk)
+        width = np.sqrt(2 * variance * log / n) + 7 * log / (3 * (n - 1))
+        lowest: Floats = np.maximum(np.clip(mean, 0.0, 1.0) - width, 0.0)
+        return lowest
+
+
+def _lower_of_moments(mean: Floats, variance: Floats, n: int, risk: Floats) -> Floats:
+    return lower(mean, variance, n, risk)
+
+
+def _upper_of_moments(mean: Floats, variance: Floats, n: int, risk: Floats) -> Floats:
+    return upper(mean, variance, n, risk)

@@ -5,18 +5,26 @@ at most ``risk`` if m is the mean (Waudby-Smith and Ramdas 2024). How the stakes
 told in ``game``.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from scipy import special
+from torch import Tensor
 
 from lvmrs import _checks
 from lvmrs._checks import Floats, Numbers
+from lvmrs.confidence.base import Bound, Sides, Tally
 from lvmrs.confidence.game import ROUNDING, Game, blocks
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.moments import statistics_device
 
-__all__ = ["histogram", "lower", "lower_from_histogram", "upper", "upper_from_histogram"]
+__all__ = ["Betting", "histogram", "lower", "lower_from_histogram", "upper", "upper_from_histogram"]
 
 # Rows that play at a time.
 _ROWS = 256
@@ -126,3 +134,37 @@ def _bound_of_row(values: Floats, counts: NDArray[np.int64], risk: float, seed: 
         left = left - drawn
         game.play(values[None, drawn > 0], drawn[None, drawn > 0].astype(np.float64))
     return float(game.bound()[0])
+
+
+@dataclass(frozen=True)
+class Betting(Bound):
+    """Bounds for any scores in [0, 1], by betting against each candidate mean."""
+
+    name: ClassVar[str] = "betting"
+    at_ease: ClassVar[int | None] = 24
+
+    def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
+        """One game for each column."""
+        return _Games(n, risks, upper)
+
+    def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
+        """The normal width, and for next to no variance that of a sample without any."""
+        mean = np.clip(mean, 0.0, 1.0)
+        width = np.hypot(-special.ndtri(risk) * np.sqrt(variance / n), mean * np.log(1 / risk) / n)
+        lowest: Floats = np.maximum(mean - width, 0.0)
+        return lowest
+
+
+class _Games(Tally):
+    def __init__(self, n: int, risks: Floats, upper: Sides) -> None:
+        self.game, self.upper = Game(n, risks), upper
+
+    def add(self, columns: Tensor) -> None:
+        shares = columns.to(statistics_device(columns.device)).to(torch.float64)
+        values = shares.t().contiguous().cpu().numpy()
+        # An upper bound is a lower bound on what is missing to 1.
+        self.game.feed(np.where(self.upper[:, None], 1 - values, values))
+
+    def bounds(self) -> Floats:
+        found = self.game.bound()
+        return np.where(self.upper, 1 - found, found)

@@ -1,12 +1,19 @@
 """The exact bound for a binomial proportion (Clopper and Pearson 1934): for variables that are 0 or ``mass`` only."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from scipy import special
+from torch import Tensor
 
 from lvmrs import _checks
 from lvmrs._checks import Floats, Numbers
+from lvmrs.confidence.base import Bound, Sides, Tally
 
-__all__ = ["lower", "upper"]
+__all__ = ["ClopperPearson", "lower", "upper"]
 
 
 def lower(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
@@ -31,3 +38,35 @@ def _guarded(count: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[
     shown, most = np.broadcast_arrays(count, n)
     _checks.require("count", shown, shown <= most, "must not exceed n")
     return count, n, risk, top
+
+
+@dataclass(frozen=True)
+class ClopperPearson(Bound):
+    """Exact bounds for 0/1 scores, from their counts."""
+
+    name: ClassVar[str] = "clopper_pearson"
+    votes_only: ClassVar[bool] = True
+
+    def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
+        """Counts of each column."""
+        return _Counts(n, risks, upper)
+
+    def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
+        """The bound for the count that is expected, rounded down."""
+        return lower(np.floor(np.clip(mean, 0.0, 1.0) * n), n, risk)
+
+
+class _Counts(Tally):
+    def __init__(self, n: int, risks: Floats, upper: Sides) -> None:
+        self.n, self.risks, self.upper = n, risks, upper
+        self.counts = np.zeros(len(risks))
+
+    def add(self, columns: Tensor) -> None:
+        self.counts += columns.sum(dim=0).cpu().numpy()
+
+    def bounds(self) -> Floats:
+        found = np.empty(len(self.counts))
+        for side, closed_form in ((~self.upper, lower), (self.upper, upper)):
+            if side.any():
+                found[side] = closed_form(self.counts[side], self.n, self.risks[side])
+        return found

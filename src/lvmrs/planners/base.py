@@ -1,40 +1,67 @@
-"""The interface of all planners."""
+"""The interface of all planners: one method that authors write, and one that is final."""
 
-from abc import ABC, abstractmethod
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
 from collections.abc import Iterable
-from typing import get_args
+from typing import Any, final
 
 from torch import Tensor
 
 from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.plan import BoundName, Plan, Terms
-from lvmrs.sampling import Stream
-from lvmrs.simplex import MapName
+from lvmrs.method import Method
+from lvmrs.plan import Choice, Plan, Terms
+from lvmrs.registry import BOUNDS
+from lvmrs.scores import Scores
+from lvmrs.simplex import simplex_map
 
 __all__ = ["Planner", "check_search"]
 
 
-class Planner(ABC):
-    """Chooses how to certify an input, from logits of noisy copies that the certificate will not be made from."""
+class Planner(Method):
+    """Chooses how to certify an input, from logits of noisy copies that the certificate will not be made from.
+
+    Authors write ``choose``. ``plan`` is final: it stamps the stream of the scores on every plan, so that no plan can
+    be proved on the scores that it was made on.
+    """
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Refuse a class that has a ``plan`` of its own."""
+        super().__init_subclass__(**settings)
+        if "plan" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__}.plan is final, since it says where a plan comes from; write choose instead"
+            )
+
+    @final
+    def plan(self, scores: Scores, terms: Terms) -> Plan:
+        """The plan that ``choose`` makes of the selection scores, with their stream on it."""
+        if not isinstance(scores, Scores):
+            raise InvalidArgumentError(f"scores must be Scores, which know their stream, got {type(scores).__name__}")
+        choice = self.choose(scores.logits(), terms)
+        if not isinstance(choice, Choice):
+            kind = type(self).__name__
+            raise InvalidArgumentError(f"{kind}.choose must return a Choice, got {type(choice).__name__}")
+        chosen = {field.name: getattr(choice, field.name) for field in dataclasses.fields(Choice)}
+        return Plan(**chosen, planner=type(self).__name__, scope=self.scope, origin=scores.stream, n0=scores.count)
 
     @abstractmethod
-    def plan(self, scores: Iterable[Tensor], terms: Terms, origin: Stream) -> Plan:
-        """A plan from the selection scores, in batches (samples, classes); ``origin`` goes into the plan."""
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+        """How to certify the input, judged from selection logits in batches (samples, classes)."""
 
 
-def check_search(
-    maps: tuple[MapName, ...], temperatures: tuple[float, ...], mass: float, bounds: tuple[BoundName, ...]
-) -> None:
+def check_search(maps: tuple[str, ...], temperatures: tuple[float, ...], mass: float, bounds: tuple[str, ...]) -> None:
     """Refuse a search over nothing, or over what does not exist, before anything is sampled for it."""
-    for name, names, choices in (("maps", maps, MapName), ("bounds", bounds, BoundName)):
+    for name, names in (("maps", maps), ("bounds", bounds)):
         if not isinstance(names, tuple) or not names:
             raise InvalidArgumentError(f"{name} must be a tuple of at least one name, got {names!r}")
-        for value in names:
-            _checks.one_of(name, value, get_args(choices))
-    if set(maps) != {"hardmax"}:
+    if any(simplex_map(name, argument="maps").tempered for name in maps):
         if _checks.positive("temperatures", temperatures).ndim != 1:
             raise InvalidArgumentError(f"temperatures must be a tuple of numbers, got {temperatures!r}")
-        if set(bounds) == {"clopper_pearson"}:
+        if all(BOUNDS.find(name, argument="bounds").votes_only for name in bounds):
             raise InvalidArgumentError("bounds must have one for soft maps: betting, bernstein or hoeffding")
+    for name in bounds:
+        BOUNDS.find(name, argument="bounds")
     _checks.single("mass", _checks.mass(mass))

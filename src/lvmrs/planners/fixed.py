@@ -2,15 +2,14 @@
 
 With a map chosen per input, a certificate is about the classifier smoothed with the map chosen at x; whoever runs the
 whole procedure at x' may choose another. Here the classifier is fixed beforehand, on inputs that are held out, and only
-how to prove its answer (class, groups, bound) is left to the selection sample.
+how to prove its answer (class, bound, form) is left to the selection sample.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
@@ -18,12 +17,11 @@ from torch import Tensor
 from lvmrs import _checks
 from lvmrs._checks import Floats
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.plan import BoundName, Plan, RadiusName, Terms
+from lvmrs.plan import Choice, Scope, Terms
 from lvmrs.planners.base import Planner, check_search
-from lvmrs.planners.forecast import best, forecasts, plan_of
+from lvmrs.planners.forecast import best, forecasts, forms_for
 from lvmrs.planners.survey import TEMPERATURES, Survey
-from lvmrs.sampling import Stream
-from lvmrs.simplex import MapName
+from lvmrs.registry import FORMS
 
 __all__ = ["Fixed", "calibrated"]
 
@@ -35,23 +33,25 @@ class Fixed(Planner):
     ``radius`` is "r2" or, with a Lipschitz constant, "ramp"; without it, the better of them for each input.
     """
 
-    map: MapName
+    map: str
     temperature: float = 1.0
     mass: float = 1.0
-    radius: RadiusName | None = None
-    bounds: tuple[BoundName, ...] = ("betting",)
+    radius: str | None = None
+    bounds: tuple[str, ...] = ("betting",)
+
+    scope: ClassVar[Scope] = "all inputs"
 
     def __post_init__(self) -> None:
         check_search((self.map,), (self.temperature,), self.mass, self.bounds)
         if self.radius not in (None, "r2", "ramp"):
             raise InvalidArgumentError(f"radius must be 'r2', 'ramp' or None, got {self.radius!r}")
 
-    def plan(self, scores: Iterable[Tensor], terms: Terms, origin: Stream) -> Plan:
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """The class with the largest mean score, proved in the way with the largest forecast."""
-        survey = Survey.of(scores, maps=(self.map,), temperatures=(self.temperature,), mass=self.mass)
-        forms = _forms(terms) if self.radius is None else (self.radius,)
+        survey = Survey.of(logits, maps=(self.map,), temperatures=(self.temperature,), mass=self.mass)
+        forms = forms_for(terms) if self.radius is None else (FORMS.find(self.radius)(),)
         row, forecast = best(forecasts(survey, terms, bounds=self.bounds, forms=forms))
-        return plan_of(survey, row, forecast, terms, planner="Fixed", origin=origin, scope="all inputs")
+        return forecast.choice(survey, row, terms)
 
 
 def calibrated(
@@ -61,7 +61,7 @@ def calibrated(
     labels: Sequence[int] | None = None,
     objective: Literal["average radius", "accuracy"] = "average radius",
     epsilon: float = 0.0,
-    maps: tuple[MapName, ...] = ("hardmax", "softmax", "sparsemax"),
+    maps: tuple[str, ...] = ("hardmax", "softmax", "sparsemax"),
     temperatures: tuple[float, ...] = TEMPERATURES,
     mass: float = 1.0,
 ) -> Fixed:
@@ -73,21 +73,18 @@ def calibrated(
     _checks.one_of("objective", objective, ("average radius", "accuracy"))
     _checks.single("epsilon", _checks.real("epsilon", epsilon))
     check_search(maps, temperatures, mass, ("betting",))
-    total: dict[RadiusName, Floats] = {}
+    total: dict[str, Floats] = {}
     count = 0
     for count, scores in enumerate(samples, start=1):
         survey = Survey.of(scores, maps=maps, temperatures=temperatures, mass=mass)
         right = survey.mean.argmax(axis=1) == labels[count - 1] if labels is not None else True
-        for forecast in forecasts(survey, terms, bounds=("betting",), forms=_forms(terms)):
+        for forecast in forecasts(survey, terms, bounds=("betting",), forms=forms_for(terms)):
             expected = forecast.expected
             value = np.maximum(expected, 0.0) if objective == "average radius" else (expected > epsilon) * 1.0
-            total[forecast.form] = total.get(forecast.form, np.zeros(len(value))) + value * right
+            name = forecast.form.name
+            total[name] = total.get(name, np.zeros(len(value))) + value * right
     if not count:
         raise InvalidArgumentError("no calibration inputs were given; give at least one")
     form = max(total, key=lambda name: float(total[name].max()))
     row = int(total[form].argmax())
-    return Fixed(survey.maps[row], float(survey.temperatures[row]), mass, radius=form)
-
-
-def _forms(terms: Terms) -> tuple[RadiusName, ...]:
-    return ("r2",) if math.isinf(terms.lipschitz) else ("r2", "ramp")
+    return Fixed(survey.maps[row].name, survey.maps[row].temperature, mass, radius=form)

@@ -1,4 +1,4 @@
-"""What the selection sample says of every candidate map and temperature: means and variances of all classes."""
+"""What the selection sample says of every candidate map: means and variances of all classes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs._checks import Floats
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.maps import SimplexMap, sweep
 from lvmrs.moments import Moments
-from lvmrs.sampling import in_portions
-from lvmrs.simplex import MapName, sweep
+from lvmrs.scores import in_portions
+from lvmrs.simplex import simplex_map
 
 __all__ = ["TEMPERATURES", "Survey"]
 
@@ -25,36 +27,46 @@ _PORTION = 2048
 
 @dataclass(frozen=True)
 class Survey:
-    """One row per candidate: its map and temperature, and mean and variance of each class on ``n0`` samples."""
+    """One row per candidate: mean and variance of the score of each class on ``n0`` samples, as shares of the mass."""
 
     n0: int
-    maps: tuple[MapName, ...]
-    temperatures: Floats
+    maps: tuple[SimplexMap, ...]
     mean: Floats
     variance: Floats
-    mass: float
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return int(self.mean.shape[1])
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """For each candidate, the classes with the largest mean first; the lower index first where means are equal."""
+        return np.argsort(-self.mean, axis=1, kind="stable").astype(np.intp)
 
     @classmethod
     def of(
-        cls, scores: Iterable[Tensor], *, maps: Sequence[MapName], temperatures: Sequence[float], mass: float
+        cls, logits: Iterable[Tensor], *, maps: Sequence[str], temperatures: Sequence[float] = (), mass: float = 1.0
     ) -> Survey:
-        """From logits in batches. Hardmax is one candidate; the other maps are one for each temperature."""
-        grids = [(name, [1.0] if name == "hardmax" else list(temperatures)) for name in maps]
-        if not all(grid for _, grid in grids):
+        """From logits in batches: one candidate for each temperature of a map that has one."""
+        kinds = [simplex_map(name) for name in maps]
+        families = [kind.family(temperatures, mass) for kind in kinds]
+        if not all(families):
             raise InvalidArgumentError("temperatures is empty; softmax and sparsemax need at least one")
         totals: list[Moments] = []
-        for logits in in_portions(scores, _PORTION):
-            parts = [sweep(logits, grid, map=name, mass=mass) for name, grid in grids]
+        for portion in in_portions(logits, _PORTION):
+            parts = [
+                sweep(kind, portion, [each.temperature for each in family], mass=mass)
+                for kind, family in zip(kinds, families, strict=True)
+            ]
             totals = [total + part for total, part in zip(totals, parts, strict=True)] if totals else parts
         if not totals:
             raise InvalidArgumentError("no selection scores were given; n0 must be at least 1")
         n0 = totals[0].count
-        squares = torch.cat([total.squares for total in totals])
+        squares = torch.cat([total.squares for total in totals]).cpu().numpy()
         return cls(
             n0=n0,
-            maps=tuple(name for name, grid in grids for _ in grid),
-            temperatures=np.concatenate([grid for _, grid in grids]),
-            mean=torch.cat([total.mean for total in totals]).cpu().numpy(),
-            variance=(squares / max(1, n0 - 1)).cpu().numpy(),
-            mass=mass,
+            maps=tuple(each for family in families for each in family),
+            mean=torch.cat([total.mean for total in totals]).cpu().numpy() / mass,
+            variance=squares / max(1, n0 - 1) / mass**2,
         )

@@ -16,6 +16,7 @@ import numpy as np
 from lvmrs import analysis
 from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs.analysis import Results
+from lvmrs.registry import MAPS
 from lvmrs.runs import Row, Run
 
 __all__ = ["write_report"]
@@ -109,7 +110,7 @@ def _settings(run: Run) -> dict[str, str]:
     settings = run.manifest.settings
     method = dict(settings["method"])
     rest = {name: value for name, value in settings.items() if name not in ("method", "data", "weights")}
-    if method.get("procedure") == "deterministic":
+    if settings["n"] == 0:  # nothing was sampled
         rest = {name: value for name, value in rest.items() if name not in ("alpha", "n0", "n", "seed", "sigma")}
     shown = {
         "data": run.manifest.about.get("data"),
@@ -129,7 +130,7 @@ def _words(value: object) -> str:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    temperature = None if row.map in ("hardmax", "unknown") else f"{row.temperature:.3g}"
+    temperature = f"{row.temperature:.3g}" if row.map in MAPS.having("tempered") else None
     return {
         "label": row.label,
         "predict": row.predict,
@@ -142,22 +143,21 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _guarantee(run: Run) -> str:
-    settings = run.manifest.settings
-    if settings["method"].get("procedure") == "deterministic":
+    settings, about = run.manifest.settings, run.manifest.about
+    if "imported" in about:
+        return "Taken from another project's file: what is guaranteed is what that project says."
+    answer = about.get("classifier") or "the smoothed classifier"
+    if settings["n"] == 0:
         return (
             f"If {settings['lipschitz']:g} is a Lipschitz constant of the logits for pixels in [0, 1], each "
-            "certificate is certain: no point closer than the radius changes the answer of the classifier itself."
+            f"certificate is certain: no point closer than the radius changes the answer of {answer}."
         )
-    if "imported" in run.manifest.about:
-        return "Taken from another project's file: what is guaranteed is what that project says."
     constant = settings.get("lipschitz")
     known = "" if constant is None else f" That relies on {constant:g} being a Lipschitz constant of the logits."
-    chosen = "chosen for each input" if settings["method"]["planner"] in ("LVM", "Paper") else "the same for all inputs"
     return (
         f"Each certificate is right with probability at least 1 − {settings['alpha']:g} over its sampling: no point "
-        "closer than the radius (in the Euclidean distance of pixels in [0, 1]) changes the answer of the classifier "
-        f"smoothed with Gaussian noise of σ = {settings['sigma']:g}, with its map {chosen}. Choices were made on "
-        f"{settings['n0']} samples, and proved on {settings['n']} others.{known}"
+        "closer than the radius (in the Euclidean distance of pixels in [0, 1]) changes the answer of "
+        f"{answer}. Choices were made on {settings['n0']} samples, and proved on {settings['n']} others.{known}"
     )
 
 

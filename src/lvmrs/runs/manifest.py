@@ -79,6 +79,7 @@ class Manifest:
         lacking = [name for name in _NEEDED if name not in stored.get("settings", {})]
         if lacking:
             raise RunError(f"{file} is damaged: its settings have no {lacking[0]}")
+        stored = _migrated(stored)
         try:
             return cls(**{**stored, "selection": Selection(**stored["selection"])})
         except (TypeError, KeyError, InvalidArgumentError) as error:
@@ -93,6 +94,29 @@ class Manifest:
             for name in dict.fromkeys((*mine, *theirs))
             if mine.get(name) != theirs.get(name)
         ]
+
+
+def _migrated(stored: dict[str, Any]) -> dict[str, Any]:
+    """What earlier versions wrote, as this one writes it: methods without samples, and what certificates are about."""
+    settings, about = dict(stored["settings"]), dict(stored.get("about") or {})
+    method = settings["method"] if isinstance(settings["method"], dict) else {}
+    if method.get("procedure") == "deterministic":
+        settings |= {"method": {"planner": "Deterministic"}, "alpha": 0.0, "n0": 0, "n": 0}
+        about.setdefault("classifier", "the classifier itself")
+    if (scope := _SCOPES.get(method.get("planner", ""))) is not None:
+        smoothed = f"the classifier smoothed with Gaussian noise of σ = {settings['sigma']}"
+        about.setdefault("classifier", f"{smoothed}, with its map {scope}")
+    return {**stored, "settings": settings, "about": about}
+
+
+# Whether the map was the same for all inputs: earlier versions did not write it down.
+_SCOPES = {
+    "LVM": "chosen for each input",
+    "Paper": "chosen for each input",
+    "Cohen": "the same for all inputs",
+    "Fixed": "the same for all inputs",
+    "Lipschitz": "the same for all inputs",
+}
 
 
 def _text(value: object) -> str:

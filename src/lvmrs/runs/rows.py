@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lvmrs.errors import RunError
 
 if TYPE_CHECKING:
-    from lvmrs.prove import Certificate
+    from lvmrs.certificate import Certificate
 
 __all__ = ["COLUMNS", "HEADER", "Row"]
 
@@ -37,13 +37,13 @@ class Row:
     form: str
     risk_top: float
     groups: str
-    """Groups of rival classes, such as 3;1,2;* where * stands for all classes not named."""
+    """Which rivals have bounds of their own: - none, each all, 3;1;* 3 and 1 alone and the others together."""
     risk_groups: str
+    """The risk of the bound on each rival, or -."""
 
     @classmethod
     def of(cls, index: int, label: int, certificate: Certificate, seconds: float) -> Row:
         """The row of a certificate."""
-        plan = certificate.plan
         return cls(
             idx=index,
             label=label,
@@ -53,15 +53,8 @@ class Row:
             time=round(seconds, 4),
             p_lower=certificate.p_lower,
             p_upper=certificate.p_upper,
-            top=plan.top,
-            map=plan.map,
-            temperature=plan.temperature,
-            mass=plan.mass,
-            bound="none" if plan.radius == "deterministic" else plan.bound,
-            form=plan.radius,
-            risk_top=plan.risk_top,
-            groups=_groups(plan.groups),
-            risk_groups=";".join(map(repr, plan.risk_groups)) or "-",
+            top=certificate.top,
+            **certificate.record(),
         )
 
     def text(self) -> str:
@@ -83,11 +76,3 @@ class Row:
 COLUMNS = tuple(column.name for column in dataclasses.fields(Row))
 HEADER = "\t".join(COLUMNS)
 _KINDS = {column.name: {"int": int, "float": float, "str": str}[str(column.type)] for column in dataclasses.fields(Row)}
-
-
-def _groups(groups: tuple[tuple[int, ...], ...]) -> str:
-    if not groups:
-        return "-"
-    largest = max(range(len(groups)), key=lambda k: len(groups[k]))
-    named = [",".join(map(str, group)) if k != largest else "*" for k, group in enumerate(groups)]
-    return ";".join(named)

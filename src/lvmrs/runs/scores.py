@@ -7,6 +7,7 @@ plain writes: a full disk is then an error that can be handled, and not a signal
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,10 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs.errors import RunError
+from lvmrs.noise import Stage, Stream
 from lvmrs.runs.disk import disk_errors
-from lvmrs.sampling import Stage
+from lvmrs.scores import Scores, scores_of
 
-__all__ = ["ScoresWriter", "read_scores"]
+__all__ = ["ScoresWriter", "kept_scores", "read_scores"]
+
+# Rows given out at a time.
+_ROWS = 4096
 
 
 def _path(directory: Path, stage: Stage) -> Path:
@@ -88,3 +93,13 @@ def read_scores(directory: Path, stage: Stage) -> NDArray[Any]:
         return npy.open_memmap(path, mode="r")
     except ValueError as error:
         raise RunError(f"{path} is damaged: {error}") from error
+
+
+def kept_scores(directory: Path, position: int, stream: Stream, count: int) -> Scores:
+    """The first ``count`` scores of the input at this position of a run, which is the input of that stream."""
+    return scores_of(stream, count, _batches(read_scores(directory, stream.stage)[position, :count]))
+
+
+def _batches(scores: NDArray[Any]) -> Iterator[Tensor]:
+    for start in range(0, len(scores), _ROWS):
+        yield torch.from_numpy(np.array(scores[start : start + _ROWS]))

@@ -1,0 +1,50 @@
+"""From the words of a command line to a method; what a user typed may name code of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from lvmrs import methods
+from lvmrs._python import imported
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.method import Method
+from lvmrs.registry import BOUNDS, MAPS, Names
+
+__all__ = ["chosen_method"]
+
+_OWN = "python:"
+
+
+def chosen_method(method: str, **choices: Any) -> Method:
+    """The method with these choices; ``python:MODULE:NAME`` names a planner, map or bound of the user's own."""
+    readers: dict[str, Callable[[Any], Any]] = {
+        "bound": partial(_known, BOUNDS),
+        "map": partial(_known, MAPS),
+        "width": _width,
+    }
+    choices = {name: readers[name](word) if name in readers else word for name, word in choices.items()}
+    if not method.startswith(_OWN):
+        return methods.method(method, **choices)
+    own = imported(method, method.removeprefix(_OWN), error=InvalidArgumentError)
+    if isinstance(own, type) and issubclass(own, Method):
+        return methods.method(own, **choices)
+    raise InvalidArgumentError(f"{method} is not a class derived from Planner; see lvmrs.planners")
+
+
+def _known(names: Names, word: str | None) -> str | None:
+    if word is None or not word.startswith(_OWN):
+        return word
+    part = names.add(imported(word, word.removeprefix(_OWN), error=InvalidArgumentError))
+    name: str = part.name
+    return name
+
+
+def _width(word: str | None) -> float | str | None:
+    if word in (None, "chosen"):
+        return word
+    try:
+        return float(str(word))
+    except ValueError:
+        raise InvalidArgumentError(f"width must be a number or chosen, got {word!r}") from None

@@ -1,0 +1,82 @@
+"""The interface of the bounds: how the means of several columns of scores are bounded as the scores come in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lvmrs._checks import Floats
+from lvmrs.moments import Moments, statistics_device
+
+__all__ = ["Bound", "Sides", "Tally", "TallyOfMoments"]
+
+Sides = NDArray[np.bool_]
+"""For each column, whether its mean is bounded from above (else from below)."""
+
+
+class Tally(ABC):
+    """What is kept of the columns while samples come in; it can be pickled at any time."""
+
+    @abstractmethod
+    def add(self, columns: Tensor) -> None:
+        """Take the next samples: (samples, columns) in [0, 1], in the order in which they were drawn."""
+
+    @abstractmethod
+    def bounds(self) -> Floats:
+        """The bound of each column, once all n samples are in."""
+
+
+@dataclass(frozen=True)
+class Bound(ABC):
+    """A way to bound the mean of independent scores in [0, 1]."""
+
+    name: ClassVar[str]
+    votes_only: ClassVar[bool] = False
+    """Whether it holds for 0/1 scores only; the proof then takes nothing but booleans."""
+    at_ease: ClassVar[int | None] = None
+    """How many columns it bounds without a cost that matters; None for any number."""
+
+    @abstractmethod
+    def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
+        """A tally for n samples: column j is bounded on its side, wrongly with probability at most ``risks[j]``."""
+
+    @abstractmethod
+    def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
+        """About the lower bound that n samples of this mean and variance would give; nothing relies on it."""
+
+
+class TallyOfMoments(Tally):
+    """Mean and variance of each column, for bounds that are a closed form of them."""
+
+    def __init__(
+        self,
+        n: int,
+        risks: Floats,
+        upper: Sides,
+        lower_bound: Callable[[Floats, Floats, int, Floats], Floats],
+        upper_bound: Callable[[Floats, Floats, int, Floats], Floats],
+    ) -> None:
+        self.n, self.risks, self.upper = n, risks, upper
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
+        self.moments = Moments.empty((len(risks),))
+
+    def add(self, columns: Tensor) -> None:
+        """Merge the moments of these samples."""
+        values = columns.to(statistics_device(columns.device)).to(torch.float64)
+        self.moments = self.moments + Moments.of(values.cpu())
+
+    def bounds(self) -> Floats:
+        """The closed form, on the side of each column."""
+        mean, variance = self.moments.mean.clamp(0.0, 1.0).numpy(), self.moments.variance.numpy()
+        found = np.empty(len(mean))
+        for side, closed_form in ((~self.upper, self.lower_bound), (self.upper, self.upper_bound)):
+            if side.any():
+                found[side] = closed_form(mean[side], variance[side], self.moments.count, self.risks[side])
+        return found

@@ -1,0 +1,60 @@
+"""Certificates without noise or risk, for a classifier whose logits have a known Lipschitz constant.
+
+The logits of two classes cannot meet closer than margin/(√2 L) (Tsuzuku et al. 2018): no samples, no plan, no proof on
+other samples. So this is a certifier of its own, and the classifier that it speaks of is the network itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from lvmrs.certificate import ABSTAIN, BY_A_PROOF, Certificate
+from lvmrs.errors import ProofError
+from lvmrs.method import Method
+from lvmrs.plan import Scope
+
+__all__ = ["Deterministic"]
+
+
+@dataclass(frozen=True)
+class Deterministic(Method):
+    """margin/(√2 L) of the logits, which is certain."""
+
+    samples: ClassVar[bool] = False
+    scope: ClassVar[Scope] = "all inputs"
+    needs_constant: ClassVar[bool] = True
+
+    def classifier(self, sigma: float) -> str:
+        """The network itself."""
+        return "the classifier itself"
+
+    def certify(self, logits: Tensor, lipschitz: float) -> Certificate:
+        """The certificate of one input from its c logits, without noise."""
+        if logits.dim() != 1 or len(logits) < 2 or not torch.isfinite(logits).all():
+            raise ProofError(f"expected the finite logits of one input, got {logits!r:.80}")
+        if not 0 < lipschitz < math.inf:
+            raise ProofError(f"a deterministic certificate needs a finite Lipschitz constant, got {lipschitz}")
+        values = logits.double()
+        top = int(values.argmax())
+        first, second = (float(value) for value in values.topk(2).values)
+        radius = (first - second) / (math.sqrt(2) * lipschitz)
+        return Certificate(
+            prediction=top if radius > 0 else ABSTAIN,
+            radius=radius,
+            top=top,
+            p_lower=first,
+            p_upper=second,
+            classes=len(values),
+            sigma=0.0,
+            alpha=0.0,
+            n=0,
+            lipschitz=lipschitz,
+            plan=None,
+            stream=None,
+            made_by=BY_A_PROOF,
+        )

@@ -1,0 +1,59 @@
+"""Moments of a simplex map at many temperatures from one pass over the logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lvmrs import _checks
+from lvmrs._checks import Numbers
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.maps.base import SimplexMap, below_largest, usable
+from lvmrs.moments import Moments, statistics_device
+
+__all__ = ["sweep"]
+
+# Numbers handled at a time in a sweep: few megabytes of scratch, and the call overhead spread over many samples.
+_CHUNK = 1 << 20
+
+
+def sweep(kind: type[SimplexMap], logits: Tensor, temperatures: Numbers, *, mass: float = 1.0) -> Moments:
+    """Moments of every class under every temperature at once, over a sample of logits.
+
+    ``logits`` is (..., n, c) and ``temperatures`` (T,): the result holds means and squares of shape (..., T, c) in
+    float64 over the n samples. Memory is that of a chunk of the sample, not T × n × c.
+    """
+    values = _checks.positive("temperatures", temperatures)
+    if values.ndim != 1:
+        raise InvalidArgumentError(f"temperatures must be one-dimensional, got shape {values.shape}")
+    logits, _, mass = usable(logits.detach() if isinstance(logits, Tensor) else logits, values.min(), mass, dims=2)
+    usable(logits[..., :1, :], values.max(), mass)
+    *leading, n, c = logits.shape
+    swept = values.tolist() if kind.tempered else [1.0]  # one column serves all where the temperature has no effect
+    each = [_sweep_sample(sample, swept, kind, mass) for sample in logits.reshape(-1, n, c)]
+    shape = (*leading, len(values), c)
+    mean, squares = (
+        torch.stack([getattr(moments, name) for moments in each]).expand(-1, len(values), -1).reshape(shape)
+        for name in ("mean", "squares")
+    )
+    return Moments(n, mean, squares)
+
+
+def _sweep_sample(sample: Tensor, temperatures: Sequence[float], kind: type[SimplexMap], mass: float) -> Moments:
+    c = sample.shape[1]
+    where = statistics_device(sample.device)
+    total = Moments.empty((len(temperatures), c), device=where)
+    # A map may hold a few numbers for each sample and temperature.
+    for chunk in torch.split(sample, max(1, _CHUNK // (c + 4 * len(temperatures)))):
+        mean, norm = torch.empty(2, len(temperatures), c, dtype=torch.float64, device=where)
+        scores = torch.empty(c, len(chunk), dtype=torch.float64, device=where)
+        # Scores are class-major: sums over classes and over samples then both run along contiguous memory.
+        for i, p in enumerate(kind.over_temperatures(below_largest(chunk), temperatures, mass)):
+            scores.copy_(p)
+            torch.mean(scores, dim=1, out=mean[i])
+            scores -= mean[i, :, None]
+            torch.linalg.vector_norm(scores, dim=1, out=norm[i])
+        total = total + Moments(len(chunk), mean, norm.square_())
+    return total

@@ -1,0 +1,183 @@
+"""Duels: the top class against each rival, one classifier for all inputs, no search.
+
+For each rival k, q_k is how often the top class beats k; with every q_k bounded at the full risk, the certified radius
+is min_k σ Φ⁻¹(q_k). For logits that are linear in the input this is the distance to the decision boundary itself.
+
+**Hard or soft.** Hard duels (``width=None``) need no choice and had the largest average radius wherever no Lipschitz
+constant was known (docs/planners.md). Soft duels pay in two cases:
+
+- A Lipschitz constant of the network is known: the ramp radius uses it. Take ``width="chosen"`` for the largest radius,
+  or one number for all inputs if the classifier is to be deployed.
+- Many inputs are close to a tie and what counts is how many are certified at all: one number for all inputs, about half
+  the typical standard deviation of the margin, as ``calibrated_width`` and ``lvmrs calibrate`` find it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lvmrs import _checks
+from lvmrs._checks import Floats
+from lvmrs.confidence.base import Bound
+from lvmrs.confidence.betting import Betting
+from lvmrs.confidence.clopper_pearson import ClopperPearson
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.forms import R3, Form, Ramp
+from lvmrs.maps import Duel, Map, SoftDuel
+from lvmrs.plan import Choice, Scope, Terms
+from lvmrs.planners.base import Planner
+from lvmrs.scores import in_portions
+
+__all__ = ["Duels", "calibrated_width"]
+
+# Classes among which the winner is looked for: those with most votes.
+_CANDIDATES = 16
+# Samples compared at a time; the widths are tried on the first of these portions.
+_PORTION = 1024
+# Widths that are tried, in standard deviations of the margin to the nearest rival.
+_WIDTHS = tuple(np.geomspace(0.05, 20, 24).tolist())
+# Rivals that the widths are tried on.
+_NEAREST = 8
+
+
+@dataclass(frozen=True)
+class Duels(Planner):
+    """The class with the best worst duel, each duel at the full risk.
+
+    ``width`` is that of the duels: None for hard ones, a number for soft ones, or "chosen" for each input.
+    """
+
+    width: float | Literal["chosen"] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.width, str) and self.width != "chosen":
+            raise InvalidArgumentError(f"width must be a number, 'chosen' or None, got {self.width!r}")
+        if self.width not in (None, "chosen"):
+            object.__setattr__(self, "width", _checks.single("width", _checks.positive("width", self.width)))
+
+    @property
+    def scope(self) -> Scope:
+        """One classifier for all inputs, unless the width is chosen for each."""
+        return "this input" if self.width == "chosen" else "all inputs"
+
+    def classifier(self, sigma: float) -> str:
+        """The duel classifier."""
+        widths = {"None": "duels", "chosen": "soft duels (their width chosen for each input)"}
+        duels = widths.get(str(self.width), f"soft duels of width {self.width}")
+        return f"the classifier that takes the winner of all {duels} under Gaussian noise of σ = {sigma:g}"
+
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+        """The class with the best worst duel; of its rivals the nearest are bounded each alone."""
+        wins = _Wins.of(logits)
+        top, order = wins.winner()
+        fight: Map = Duel()
+        if self.width == "chosen":
+            fight = _best_width(wins.first, top, order, terms)
+        elif self.width is not None:
+            fight = SoftDuel(float(self.width))
+        bound, form = _proved_by(fight, terms)
+        most = bound.at_ease
+        return Choice(
+            top=top,
+            classes=wins.classes,
+            map=fight,
+            bound=bound,
+            form=form,
+            risk_top=0.0,
+            risk_rival=terms.alpha,
+            alone=None if most is None or len(order) <= most else tuple(order[: most - 1]),
+        )
+
+
+def calibrated_width(samples: Iterable[Iterable[Tensor]]) -> float:
+    """One width for all inputs: half the median, over held-out inputs, of the standard deviation of the margin.
+
+    ``samples`` has the logits of noisy copies of each input, in batches. The margin is that of the input's top class
+    to its nearest rival.
+    """
+    found = []
+    for logits in samples:
+        wins = _Wins.of(logits)
+        top, order = wins.winner()
+        found.append(float(_margins(wins.first, top, order[:1]).std()))
+    if not found:
+        raise InvalidArgumentError("no calibration inputs were given; give at least one")
+    width = float(np.median(found)) / 2
+    if not width > 0:
+        raise InvalidArgumentError("the margins do not vary under noise, so no width suits them; use hard duels")
+    return width
+
+
+@dataclass
+class _Wins:
+    """How often each candidate beat each class, and the first samples."""
+
+    classes: int
+    candidates: Tensor
+    counts: Tensor
+    """(candidates, classes)"""
+    first: Tensor
+
+    @classmethod
+    def of(cls, logits: Iterable[Tensor]) -> _Wins:
+        wins = None
+        for portion in in_portions(logits, _PORTION):
+            wins = cls._begun(portion) if wins is None else wins
+            for row, k in enumerate(wins.candidates.tolist()):
+                wins.counts[row] += (portion[:, k : k + 1] > portion).sum(dim=0).cpu()
+        if wins is None:
+            raise InvalidArgumentError("no selection scores were given; n0 must be at least 1")
+        return wins
+
+    @classmethod
+    def _begun(cls, portion: Tensor) -> _Wins:
+        classes = portion.shape[1]
+        votes = torch.bincount(portion.argmax(dim=1).cpu(), minlength=classes)
+        # A class may win its duels without any votes: by rank, the mean logit says more than votes do.
+        by_votes = votes.argsort(descending=True, stable=True)[: _CANDIDATES // 2]
+        by_mean = portion.double().mean(dim=0).cpu().argsort(descending=True, stable=True)[:_CANDIDATES]
+        candidates = list(dict.fromkeys([*by_votes.tolist(), *by_mean.tolist()]))[:_CANDIDATES]
+        counts = torch.zeros(len(candidates), classes, dtype=torch.long)
+        return cls(classes, torch.tensor(candidates), counts, portion.clone())
+
+    def winner(self) -> tuple[int, list[int]]:
+        """The candidate with the best worst duel, and its rivals with the hardest first."""
+        counts = self.counts.clone()
+        counts[torch.arange(len(self.candidates)), self.candidates] = torch.iinfo(torch.long).max
+        row = int(counts.min(dim=1).values.argmax())
+        return int(self.candidates[row]), counts[row].argsort(stable=True)[:-1].tolist()
+
+
+def _proved_by(fight: Map, terms: Terms) -> tuple[Bound, Form]:
+    bound: Bound = ClopperPearson() if fight.binary else Betting()
+    return bound, R3() if math.isinf(float(fight.slopes(terms.lipschitz).one)) else Ramp()
+
+
+def _margins(logits: Tensor, top: int, rivals: list[int]) -> Floats:
+    exact = logits.double()
+    return (exact[:, top : top + 1] - exact[:, rivals]).cpu().numpy()
+
+
+def _best_width(logits: Tensor, top: int, order: list[int], terms: Terms) -> Map:
+    """The width, or the step, with the largest radius that n samples should certify against the nearest rivals."""
+    nearest = order[:_NEAREST]
+    spread = float(_margins(logits, top, nearest[:1]).std())
+    tried: list[Map] = [Duel()]
+    if spread > 0:
+        tried += [SoftDuel(width * spread) for width in _WIDTHS]
+    none = torch.tensor([], dtype=torch.long)
+    expected = []
+    for fight in tried:
+        q = fight.columns(logits, top, torch.tensor(nearest), none).cpu().double().numpy()
+        bound, form = _proved_by(fight, terms)
+        low = bound.forecast(q.mean(axis=0), q.var(axis=0), terms.n, terms.alpha).min()
+        radius = form.radius(low, 1 - low, sigma=terms.sigma, slopes=fight.slopes(terms.lipschitz))
+        expected.append(float(radius) if radius > 0 else min(0.0, 2 * float(low) - 1))
+    return tried[int(np.argmax(expected))]

@@ -1,0 +1,154 @@
+"""Names of the parts that a certificate is made of, and of the methods that choose among them.
+
+One table for each kind: a name, where its class lives, and what it is in a few words. Help texts, choices of the
+command line and docs are made from these tables; a name that is not in them is refused. Nothing is imported before it
+is asked for, so reading a name costs nothing. ``add`` is for parts of your own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, TypeVar
+
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = ["BOUNDS", "FORMS", "MAPS", "METHODS", "Entry", "Names"]
+
+Part = TypeVar("Part", bound=type)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a part lives (``module:Class``), what it is, the settings that its name stands for, and facts about it.
+
+    A fact is the name of an attribute of the class that is true.
+    """
+
+    where: str
+    words: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    facts: tuple[str, ...] = ()
+
+
+class Names:
+    """The known names of one kind of part, in the order in which they are shown."""
+
+    def __init__(self, kind: str, base: str, entries: Mapping[str, Entry]) -> None:
+        self.kind, self.base = kind, base
+        self._entries = dict(entries)
+        self._added: dict[str, type] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        """All names."""
+        return iter((*self._entries, *self._added))
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the name is known."""
+        return name in self._entries or name in self._added
+
+    @property
+    def listed(self) -> str:
+        """All names, with commas between them."""
+        return ", ".join(self)
+
+    @property
+    def added(self) -> tuple[type, ...]:
+        """The parts that are not ours."""
+        return tuple(self._added.values())
+
+    def having(self, fact: str) -> tuple[str, ...]:
+        """The names of the parts of which a fact is true."""
+        ours = (name for name, entry in self._entries.items() if fact in entry.facts)
+        return (*ours, *(name for name, part in self._added.items() if getattr(part, fact, False)))
+
+    def words(self, name: str) -> str:
+        """What the part of that name is, in a few words."""
+        part = self._added.get(name)
+        return self._entries[name].words if part is None else (part.__doc__ or name).partition("\n")[0]
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """The settings that the name stands for, beside its class."""
+        return dict(self._entries[name].settings) if name in self._entries else {}
+
+    def find(self, name: object, *, argument: str | None = None) -> Any:
+        """The class of that name; a name that is not known is refused, in the words of the ``argument`` it came by."""
+        if not isinstance(name, str) or name not in self:
+            raise InvalidArgumentError(f"{argument or self.kind} must be one of {self.listed}, got {name!r}")
+        return self._added[name] if name in self._added else _imported(self._entries[name].where)
+
+    def add(self, part: Part) -> Part:
+        """Make a part of your own known under its ``name``; it can be used as a decorator."""
+        base = _imported(self.base)
+        if not (isinstance(part, type) and issubclass(part, base)):
+            raise InvalidArgumentError(f"a {self.kind} must be a class derived from {base.__name__}, got {part!r:.80}")
+        name = getattr(part, "name", None)
+        if not isinstance(name, str) or not name:
+            raise InvalidArgumentError(f"{part.__name__} has no name; give the class an attribute name = '…'")
+        known = self._added.get(name)
+        if name in self._entries or (known is not None and known.__qualname__ != part.__qualname__):
+            raise InvalidArgumentError(f"there is a {self.kind} {name} already; give {part.__name__} another name")
+        self._added[name] = part
+        return part
+
+
+def _imported(where: str) -> Any:
+    module, _, name = where.partition(":")
+    return getattr(import_module(module), name)
+
+
+MAPS = Names(
+    "map",
+    "lvmrs.maps.base:Map",
+    {
+        "hardmax": Entry("lvmrs.maps.hardmax:Hardmax", "all mass on the largest logit: votes", facts=("simplex",)),
+        "softmax": Entry("lvmrs.maps.softmax:Softmax", "softmax of the logits", facts=("simplex", "tempered")),
+        "sparsemax": Entry(
+            "lvmrs.maps.sparsemax:Sparsemax", "projection of the logits on the simplex", facts=("simplex", "tempered")
+        ),
+        "duel": Entry("lvmrs.maps.duel:Duel", "whether the top class beats a rival"),
+        "soft-duel": Entry(
+            "lvmrs.maps.duel:SoftDuel", "by how much the top class beats a rival, up to a width", facts=("tempered",)
+        ),
+    },
+)
+BOUNDS = Names(
+    "bound",
+    "lvmrs.confidence.base:Bound",
+    {
+        "betting": Entry("lvmrs.confidence.betting:Betting", "for any scores, as narrow as the normal limit"),
+        "bernstein": Entry("lvmrs.confidence.bernstein:Bernstein", "for any scores, from their variance"),
+        "hoeffding": Entry("lvmrs.confidence.hoeffding:Hoeffding", "for any scores, from their mean alone"),
+        "clopper_pearson": Entry("lvmrs.confidence.clopper_pearson:ClopperPearson", "exact, for 0/1 scores only"),
+    },
+)
+FORMS = Names(
+    "form",
+    "lvmrs.forms.base:Form",
+    {
+        "r1": Entry("lvmrs.forms.r1:R1", "margin over the constant that noise and network give together"),
+        "r1-noise": Entry("lvmrs.forms.r1:R1Noise", "margin over the constant that noise gives alone"),
+        "r2": Entry("lvmrs.forms.r2:R2", "Gaussian quantiles of both bounds"),
+        "r3": Entry("lvmrs.forms.r3:R3", "Gaussian quantile of the top class alone"),
+        "ramp": Entry("lvmrs.forms.ramp:Ramp", "noise and Lipschitz constant of the network together"),
+    },
+)
+METHODS = Names(
+    "method",
+    "lvmrs.method:Method",
+    {
+        "duels": Entry("lvmrs.planners.duels:Duels", "one duel with each rival"),
+        "lvm": Entry("lvmrs.planners.lvm:LVM", "a map and temperature chosen for each input (LVM-RS)"),
+        "votes": Entry("lvmrs.planners.votes:Votes", "votes with a bound for each rival and R2"),
+        "cohen": Entry("lvmrs.planners.cohen:Cohen", "votes for the top class alone and R3 (Cohen et al. 2019)"),
+        "paper": Entry("lvmrs.planners.paper:Paper", "LVM-RS as its paper writes it"),
+        "fixed": Entry("lvmrs.planners.fixed:Fixed", "one map and temperature for all inputs"),
+        "lipschitz-deterministic": Entry("lvmrs.deterministic:Deterministic", "margin over the constant, no noise"),
+        "lipschitz-noise": Entry("lvmrs.planners.lipschitz:Lipschitz", "R1 by noise alone", {"procedure": "noise"}),
+        "lipschitz-both": Entry(
+            "lvmrs.planners.lipschitz:Lipschitz", "R1 by noise and constant", {"procedure": "both"}
+        ),
+        "lipschitz-ramp": Entry("lvmrs.planners.lipschitz:Lipschitz", "the ramp radius", {"procedure": "ramp"}),
+    },
+)

@@ -1,0 +1,102 @@
+"""Scores that know where they come from.
+
+The proof relies on scores being fresh: not those that the plan was made on, each sample once, in the order in which
+they were drawn. So scores carry the stream of their noise and the number of each sample, and are made in two places
+only: by the sampler, and by the reader of kept scores. (``lvmrs.testing`` makes some up, for simulations.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import InitVar, dataclass
+
+import torch
+from torch import Tensor
+
+from lvmrs.errors import ProofError
+from lvmrs.noise import Stream
+
+__all__ = ["Portion", "Regrouping", "Scores", "in_portions", "scores_of"]
+
+_BY_A_SOURCE = object()
+
+
+@dataclass(frozen=True, eq=False)
+class Portion:
+    """Logits (samples, classes) of consecutive samples of a stream, from sample number ``first`` on."""
+
+    stream: Stream
+    first: int
+    logits: Tensor
+    made_by: InitVar[object] = None
+
+    def __post_init__(self, made_by: object) -> None:
+        _check_source(made_by)
+
+
+class Scores:
+    """The logits of ``count`` noisy copies of one input, in batches, with the stream of their noise; read once."""
+
+    def __init__(self, stream: Stream, count: int, batches: Iterable[Tensor], made_by: object = None) -> None:
+        _check_source(made_by)
+        self.stream, self.count = stream, count
+        self._batches, self._first = iter(batches), 0
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"<Scores of {self.count} samples, {self.stream}>"
+
+    def __iter__(self) -> Iterator[Portion]:
+        """The batches, each with the number of its first sample."""
+        for logits in self._batches:
+            first, self._first = self._first, self._first + len(logits)
+            yield Portion(self.stream, first, logits, made_by=_BY_A_SOURCE)
+
+    def logits(self) -> Iterator[Tensor]:
+        """The batches as plain tensors, for planners; they prove nothing."""
+        return (portion.logits for portion in self)
+
+
+def scores_of(stream: Stream, count: int, batches: Iterable[Tensor]) -> Scores:
+    """Scores from their source: to be called by what draws noise of that stream, or has kept what came of it."""
+    return Scores(stream, count, batches, made_by=_BY_A_SOURCE)
+
+
+def _check_source(made_by: object) -> None:
+    if made_by is not _BY_A_SOURCE:
+        raise ProofError("scores are made by a sampler or read from a run that kept them, not by hand")
+
+
+class Regrouping:
+    """Rows that come in batches of any size, given out in portions of one size, so that batches leave no trace."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self._count = rows, 0
+        self._waiting: list[Tensor] = []
+
+    def add(self, batch: Tensor) -> Iterator[Tensor]:
+        """The portions that the batch completes."""
+        start = 0
+        while self._count + len(batch) - start >= self.rows:
+            stop = start + self.rows - self._count
+            portion = torch.cat([*self._waiting, batch[start:stop]])
+            self._waiting, self._count, start = [], 0, stop
+            yield portion
+        if start < len(batch):
+            # Copied, since whoever made the batch may use its memory again.
+            self._waiting.append(batch[start:].clone())
+            self._count += len(batch) - start
+
+    def rest(self) -> Iterator[Tensor]:
+        """The last portion, which may be smaller; none if nothing is left."""
+        if self._waiting:
+            yield torch.cat(self._waiting)
+            self._waiting, self._count = [], 0
+
+
+def in_portions(batches: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
+    """The same rows in portions of one size (the last may be smaller)."""
+    regrouping = Regrouping(rows)
+    for batch in batches:
+        yield from regrouping.add(batch)
+    yield from regrouping.rest()

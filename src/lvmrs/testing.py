@@ -1,0 +1,243 @@
+"""A statistical harness for authors of planners, as scikit-learn's ``check_estimator`` is for estimators.
+
+``check_planner`` counts false certificates on families of logits whose smoothed scores are known exactly, and tests the
+count against alpha. A planner cannot make false certificates, since the proof works on other samples; what the harness
+catches is a plan that the proof refuses, hidden state, dependence on batches, and mistakes in a map or bound of yours.
+
+>>> from lvmrs import Duels
+>>> from lvmrs.testing import check_planner
+>>> check_planner(Duels(), repeats=20, families=["close pair", "ties in the logits"])
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from lvmrs._checks import Floats
+from lvmrs.certificate import ABSTAIN, Certificate
+from lvmrs.errors import InvalidArgumentError, ProofError
+from lvmrs.noise import Stream
+from lvmrs.plan import Plan, Terms
+from lvmrs.planners.base import Planner
+from lvmrs.prove import prove
+from lvmrs.scores import Scores, scores_of
+
+__all__ = [
+    "CERTIFICATION",
+    "FAMILIES",
+    "SELECTION",
+    "Family",
+    "certified",
+    "check_planner",
+    "false_certificates",
+    "family",
+    "is_false",
+    "made_up_scores",
+    "one_hot",
+    "too_many",
+]
+
+SELECTION, CERTIFICATION = Stream(0, 0, "selection"), Stream(0, 0, "certification")
+Certify = Callable[[Planner, Terms, Tensor, Tensor], Certificate]
+
+
+def made_up_scores(logits: Tensor | Iterable[Tensor], stream: Stream = CERTIFICATION) -> Scores:
+    """Scores that no network gave, for simulations: what is proved from them is about no classifier."""
+    batches = [logits] if isinstance(logits, Tensor) else list(logits)
+    return scores_of(stream, sum(map(len, batches)), batches)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Logit vectors (atoms, classes) and their probabilities, so that every mean score is a finite sum."""
+
+    atoms: Tensor
+    weights: Floats
+
+    def draw(self, random: np.random.Generator, n: int) -> Tensor:
+        """The logits of n samples."""
+        return self.atoms[random.choice(len(self.weights), n, p=self.weights)]
+
+    def truth(self, plan: Plan) -> tuple[Floats, Floats]:
+        """The exact mean scores that a plan bounds: of the top class and its strongest rival, as shares of the mass."""
+        rivals = torch.tensor([k for k in range(plan.classes) if k != plan.top])
+        columns = plan.map.columns(self.atoms.double(), plan.top, rivals, torch.tensor([], dtype=torch.long))
+        means = np.clip(self.weights @ columns.double().numpy(), 0.0, 1.0)
+        return (means.min(), 1 - means.min()) if plan.map.paired else (means[0], means[1:].max())
+
+
+def family(rows: Sequence[tuple[float, Sequence[float]]]) -> Family:
+    """A family from pairs of a weight and logits."""
+    weights = np.array([weight for weight, _ in rows])
+    return Family(torch.tensor([list(logits) for _, logits in rows]), weights / weights.sum())
+
+
+def one_hot(winner: int, classes: int, size: float) -> list[float]:
+    """Logits of which one is not 0."""
+    return [size if k == winner else 0.0 for k in range(classes)]
+
+
+def _random_family(classes: int, atoms: int, seed: int) -> Family:
+    random = np.random.default_rng(seed)
+    logits = torch.from_numpy(random.standard_normal((atoms, classes)) * random.uniform(0.2, 3, (atoms, 1))).float()
+    logits[:, 0] += 1.0
+    return Family(logits, random.dirichlet(np.ones(atoms)))
+
+
+def _tie_that_turns_with_temperature() -> Family:
+    """Class 0 wins more often, class 1 by more: hot maps favour one, cold maps the other, and some are a tie."""
+    rows = [(0.54 / 20, [0.4 + 0.02 * i, 0.0, -0.3]) for i in range(20)]
+    rows += [(0.46 / 20, [0.0, 0.5 + 0.03 * i, -0.3]) for i in range(20)]
+    return family(rows)
+
+
+def _equal_rivals(classes: int, bases: int, lead: float) -> Family:
+    """Every rival is the runner-up: random logits, with the rivals in each of their cyclic orders."""
+    random = np.random.default_rng(classes)
+    rows = []
+    for _ in range(bases):
+        top, *rivals = random.standard_normal(classes) + np.array([lead] + [0.0] * (classes - 1))
+        rows += [(1.0, [top, *np.roll(rivals, turn).tolist()]) for turn in range(classes - 1)]
+    return family(rows)
+
+
+FAMILIES: dict[str, Family] = {
+    "tied pair, c = 2": family([(0.5, [1.0, 0.0]), (0.5, [0.0, 1.0])]),
+    "close pair": family([(0.53, one_hot(0, 10, 2.0)), (0.47, one_hot(1, 10, 2.0))]),
+    "ten equal classes": family([(0.1, one_hot(k, 10, size)) for k in range(10) for size in (0.5, 3.0)]),
+    "many equal rivals": family([(0.2, one_hot(0, 10, 1.0))] + [(0.8 / 9, one_hot(k, 10, 1.0)) for k in range(1, 10)]),
+    "heavy tails": family(
+        [(0.6, [0.3, 0.0, 0.0]), (0.3, [0.0, 0.2, 0.1]), (0.09, [-40.0, 30.0, 0.0]), (0.01, [90.0, -9.0, 0.0])]
+    ),
+    "tiny variance": family([(0.5, [0.501, 0.5, 0.0]), (0.5, [0.5, 0.5005, 0.0])]),
+    "correlated classes": family(
+        [(0.3, [2.0, 1.9, -3.0]), (0.25, [1.8, 2.0, -3.0]), (0.25, [-1.0, -1.1, 0.0]), (0.2, [-1.2, -1.0, 0.1])]
+    ),
+    "rare catastrophe": family([(0.985, [3.0, 0.0, 0.0, 0.0]), (0.015, [0.0, 6.0, 0.0, 0.0])]),
+    "tie that turns with temperature": _tie_that_turns_with_temperature(),
+    "c = 10, random": _random_family(10, 30, 1),
+    "c = 1000": _random_family(1000, 12, 2),
+    "nine runners-up": _equal_rivals(10, 12, lead=1.5),
+    "99 runners-up": _equal_rivals(100, 4, lead=2.5),
+    "999 runners-up": _equal_rivals(1000, 1, lead=3.5),
+    "two tied runners-up": family(
+        [(0.5, [2.0, 1.0, 0.0]), (0.1, [1.0, 2.0, 0.0]), (0.1, [1.0, 0.0, 2.0]), (0.3, [2.0, 0.0, 1.0])]
+    ),
+    "top class tied": family(
+        [(0.25, [2.0, 1.0, 0.0]), (0.25, [2.0, 0.0, 1.0]), (0.25, [1.0, 2.0, 0.0]), (0.25, [0.5, 2.0, 1.0])]
+    ),
+    "rivals anti-correlated": family(
+        [(0.27, [1.0, 2.0, -2.0]), (0.27, [1.0, -2.0, 2.0]), (0.46, [1.0, 0.0, 0.0])]
+    ),
+    "no Condorcet winner": family([(1.0, [2.0, 1.0, 0.0]), (1.0, [0.0, 2.0, 1.0]), (1.0, [1.0, 0.0, 2.0])]),
+    "ties in the logits": family([(0.45, [1.0, 0.0, -1.0]), (0.45, [0.0, 1.0, -1.0]), (0.1, [1.0, 1.0, -1.0])]),
+}  # fmt: skip
+"""Families chosen to hurt: ties, equal rivals, rare events, heavy tails, many classes."""
+
+
+def is_false(certificate: Certificate, known: Family, plan: Plan | None = None) -> bool:
+    """Whether a certificate says too much: a radius beyond that of the exact means, or a bound that does not hold.
+
+    ``plan`` is what it should have proved, by default what it says it did.
+    """
+    plan = certificate.plan if plan is None else plan
+    if plan is None:
+        raise InvalidArgumentError("the certificate is deterministic; there is nothing to simulate")
+    p_a, p_b = known.truth(plan)
+    if certificate.p_lower / plan.map.mass > p_a + 1e-9 or certificate.p_upper / plan.map.mass < p_b - 1e-9:
+        return True
+    slopes = plan.map.slopes(certificate.lipschitz)
+    true = plan.form.radius(p_a, p_b, sigma=certificate.sigma, slopes=slopes) if p_a > p_b else 0.0
+    return certificate.prediction != ABSTAIN and certificate.radius > float(true) + 1e-9
+
+
+def certified(planner: Planner, terms: Terms, selection: Tensor, certification: Tensor) -> Certificate:
+    """Plan on one sample, prove on the other."""
+    return prove(planner.plan(made_up_scores(selection, SELECTION), terms), terms, made_up_scores(certification))
+
+
+def false_certificates(
+    planner: Planner,
+    known: Family,
+    alpha: float,
+    *,
+    repeats: int,
+    n0: int,
+    n: int,
+    lipschitz: float,
+    by: Certify = certified,
+    plan: Callable[[Plan], Plan] = lambda plan: plan,
+) -> int:
+    """How many of ``repeats`` certificates, each from samples of its own, are false."""
+    random = np.random.default_rng([n0, n, repeats])
+    terms = Terms(0.5, alpha, n, lipschitz)
+    made = (by(planner, terms, known.draw(random, n0), known.draw(random, n)) for _ in range(repeats))
+    return sum(is_false(each, known, None if each.plan is None else plan(each.plan)) for each in made)
+
+
+def too_many(wrong: int, repeats: int, risk: float) -> bool:
+    """Whether so many failures would surprise at one in 10 000, if each had the probability ``risk``."""
+    return bool(stats.binomtest(wrong, repeats, risk, alternative="greater").pvalue < 1e-4)
+
+
+def check_planner(
+    planner: Planner,
+    *,
+    alpha: float = 0.05,
+    repeats: int = 100,
+    n0: int = 40,
+    n: int = 150,
+    lipschitz: float = 1.0,
+    families: Iterable[str] = tuple(FAMILIES),
+) -> None:
+    """Raise an AssertionError that says what is wrong with a planner; return nothing if all is well.
+
+    It checks that plans are the same for the same scores, in any batches; that the planner can be pickled and leaves
+    logits as they are; that its plans are accepted for 2 to 1000 classes and refused on their own scores; and, by
+    simulation on the ``families``, that false certificates are no more frequent than ``alpha``.
+    """
+    name = type(planner).__name__
+    _require(isinstance(planner, Planner), f"{name} is not derived from Planner")
+    for classes in (2, 3, 10, 1000):
+        _check_plans(planner, name, Terms(0.5, alpha, n, lipschitz), _random_family(classes, 20, classes), n0)
+    for each in families:
+        if each not in FAMILIES:
+            raise InvalidArgumentError(f"families must be among {', '.join(FAMILIES)}, got {each!r}")
+        wrong = false_certificates(planner, FAMILIES[each], alpha, repeats=repeats, n0=n0, n=n, lipschitz=lipschitz)
+        _require(
+            not too_many(wrong, repeats, alpha),
+            f"{name}: {wrong} of {repeats} certificates are false on the family {each!r}, at alpha = {alpha:g}",
+        )
+
+
+def _check_plans(planner: Planner, name: str, terms: Terms, known: Family, n0: int) -> None:
+    random = np.random.default_rng(n0)
+    logits, fresh = known.draw(random, n0), known.draw(random, terms.n)
+    before = logits.clone()
+    whole = planner.plan(made_up_scores(logits, SELECTION), terms)
+    _require(torch.equal(logits, before), f"{name} changes the logits that it is shown")
+    again = planner.plan(made_up_scores(torch.split(logits, 7), SELECTION), terms)
+    _require(again == whole, f"{name} makes another plan of the same scores, in other batches or when asked again")
+    copy: Any = pickle.loads(pickle.dumps(planner))  # noqa: S301 (our own bytes)
+    again = copy.plan(made_up_scores(logits, SELECTION), terms)
+    _require(again == whole, f"{name} makes another plan after it was pickled")
+    prove(whole, terms, made_up_scores(fresh))
+    refused = False
+    try:
+        prove(whole, terms, made_up_scores(fresh, SELECTION))
+    except ProofError:
+        refused = True
+    _require(refused, f"a plan of {name} is accepted on the scores that it was made on")
+
+
+def _require(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise AssertionError(sentence)

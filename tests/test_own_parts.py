@@ -1,0 +1,114 @@
+"""Parts of a user's own, used through the library and the command line, without touching src."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lvmrs import LVM, Certificate, Fixed, Run, SmoothedClassifier, registry, simplex
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS
+from lvmrs.testing import check_planner
+from tests.cli.helpers import run as command
+from tests.models import RowByRow
+from tests.oracles import random_logits
+from tests.own_parts import Careful, LargestMean, Squares
+
+OWN = Path(__file__).parent / "own_parts.py"
+X = torch.linspace(0, 1, 12)
+
+
+@pytest.fixture
+def added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts are known for the time of a test."""
+    for names in (MAPS, BOUNDS):
+        monkeypatch.setattr(names, "_added", {})
+    MAPS.add(Squares)
+    BOUNDS.add(Careful)
+
+
+@pytest.mark.usefixtures("added")
+def test_a_map_and_a_bound_through_the_library() -> None:
+    assert MAPS.find("squares") is Squares
+    z = random_logits(50, 4)
+    torch.testing.assert_close(Squares(0.7, 2.0).apply(z), simplex.softmax(z, temperature=0.35, mass=2.0))
+    moments = simplex.sweep(z, [0.5, 2.0], map="squares")
+    np.testing.assert_allclose(moments.mean[1], simplex.softmax(z, temperature=1.0).mean(dim=0), atol=1e-12)
+    smoothed = SmoothedClassifier(RowByRow(), 0.25, 9.0)
+    for planner in (LVM(maps=("hardmax", "squares"), bounds=("careful",)), Fixed("squares", 0.4, bounds=("careful",))):
+        certificate = smoothed.certify(X, planner, n0=200, n=1000, alpha=0.01)
+        assert Certificate.from_json(certificate.to_json()) == certificate
+    assert certificate.plan is not None
+    assert (certificate.plan.map.name, certificate.plan.bound.name) == ("squares", "careful")
+    assert "and squares at temperature 0.4 (the same for all inputs)" in certificate.guarantee
+    soft = smoothed.certify(X, Fixed("softmax", 0.2, bounds=("hoeffding",)), n0=200, n=1000, alpha=0.005)
+    assert certificate.p_lower == pytest.approx(soft.p_lower, abs=1e-6)  # the same map, and the same risk
+    check_planner(Fixed("squares", 0.4, bounds=("careful",)), repeats=10, families=["close pair", "heavy tails"])
+
+
+def test_a_planner_through_the_library() -> None:
+    certificate = SmoothedClassifier(RowByRow(), 0.25).certify(X, LargestMean(0.3), n0=100, n=1000)
+    assert certificate.plan is not None
+    assert (certificate.plan.planner, certificate.plan.map.temperature) == ("LargestMean", 0.3)
+    check_planner(LargestMean(), repeats=10, families=["close pair", "heavy tails"])
+
+
+@pytest.mark.usefixtures("added")
+def test_parts_through_the_command_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for names in (MAPS, BOUNDS):
+        names._added.clear()  # as in a new process
+    (tmp_path / "mine.py").write_text(OWN.read_text())
+
+    def lvmrs(line: str) -> tuple[int, str, str]:
+        return command(line, capsys)
+
+    digits = "--model ready:small_cnn --data digits --sigma 0.5 --n0 20 --n 100 --max 4"
+    lvmrs(f"certify {digits} --method python:mine.py:LargestMean --temperature 0.5 --keep-scores --out a")
+    (row, *_) = Run("a").rows()
+    assert (row.map, row.temperature, row.bound) == ("softmax", 0.5, "betting")
+    assert Run("a").manifest.settings["method"] == {"planner": "LargestMean", "temperature": 0.5}
+    lvmrs("recertify a --method lvm --map python:mine.py:Squares --bound python:mine.py:Careful --out b")
+    assert {(row.map, row.bound) for row in Run("b").rows()} == {("squares", "careful")}
+    code, _, err = lvmrs("recertify a --out c")  # what a manifest names is not run
+    assert code == 2
+    assert "method LargestMean is not one of ours; choose one with --method" in err
+    code, _, _ = lvmrs("report a b -o r.html")
+    assert code == 0
+
+
+def test_what_cannot_be_added() -> None:
+    with pytest.raises(InvalidArgumentError, match="a map must be a class derived from Map, got <class"):
+        MAPS.add(Careful)
+    with pytest.raises(InvalidArgumentError, match="there is a map softmax already; give Copy another name"):
+        MAPS.add(type("Copy", (Squares,), {"name": "softmax"}))
+    with pytest.raises(InvalidArgumentError, match="Nameless has no name; give the class an attribute name"):
+        MAPS.add(type("Nameless", (Squares,), {"name": ""}))
+
+
+def test_tables_say_what_the_parts_are() -> None:
+    """Names, facts and homes in the tables, which need no torch, are those of the classes."""
+    for names in (MAPS, BOUNDS, FORMS):
+        for name in names:
+            assert names.find(name).name == name
+    for fact in ("simplex", "tempered"):
+        assert MAPS.having(fact) == tuple(name for name in MAPS if getattr(MAPS.find(name), fact))
+    for name in METHODS:
+        assert METHODS.words(name)
+        assert METHODS.find(name)
+    for table in (MAPS, BOUNDS, FORMS, METHODS):
+        with pytest.raises(InvalidArgumentError, match=f"{table.kind} must be one of .*, got 'unheard-of'"):
+            table.find("unheard-of")
+
+
+def test_no_part_is_asked_for_by_its_name() -> None:
+    """Names of maps, bounds and forms are compared in the tables alone."""
+    words = "|".join(name for table in (MAPS, BOUNDS, FORMS) for name in table)
+    source = Path(registry.__file__).parent
+    for file in source.rglob("*.py"):
+        found = re.findall(rf"(?:==|!=|\bin\b) *[\"'](?:{words})[\"']", file.read_text(encoding="utf-8"))
+        assert not found, f"{file.relative_to(source)} compares a name: {found}"
