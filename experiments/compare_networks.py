@@ -17,13 +17,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from lvmrs import LVM, Cohen, Duels, Planner, SmoothedClassifier, Votes, training
+from lvmrs import LVM, Cohen, Planner, SmoothedClassifier, Votes, training
 from lvmrs.data import Dataset, load
 from lvmrs.models import Denoised, DiffusionDenoiser, ready
 
 diffusers: Any = import_module("diffusers")  # not typed for strict checks
 
-PLANNERS: dict[str, Planner] = {"Cohen": Cohen(), "votes, R2": Votes(), "LVM": LVM(), "duels": Duels()}
+PLANNERS: dict[str, Planner | None] = {
+    "Cohen": Cohen(),
+    "votes, R2": Votes(),
+    "LVM": LVM(),
+    "duels": None,
+}  # the default
 RADII = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 

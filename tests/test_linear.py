@@ -1,5 +1,7 @@
 """Duels are exact for logits that are linear in the input: the certified radius is the distance to the boundary."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
@@ -22,13 +24,17 @@ def linear(dimension: int, classes: int, distance: float, seed: int = 0) -> tupl
     return weights.float(), (x * distance / away).float(), top
 
 
+def _logits(weights: Tensor, batch: Tensor) -> Tensor:
+    return batch @ weights.T
+
+
 @pytest.mark.parametrize(
     ("dimension", "classes"), [(2, 2), (2, 10), (64, 2), (64, 10), (64, 100), (784, 10), (3072, 2), (3072, 100)]
 )
 def test_certified_over_exact_distance(dimension: int, classes: int) -> None:
     for seed, distance in ((0, 0.5), (1, 0.9)):
         weights, x, top = linear(dimension, classes, distance, seed)
-        smoothed = SmoothedClassifier(lambda batch, weights=weights: batch @ weights.T, SIGMA, batch=1000)
+        smoothed = SmoothedClassifier(partial(_logits, weights), SIGMA, batch=1000)
         certificate = smoothed.certify(x, Duels(), n0=1000, n=100_000, alpha=0.001)
         assert certificate.prediction == top
         assert 0.97 <= certificate.radius / distance <= 1.0

@@ -1,6 +1,9 @@
 """Parts of a user's own, used through the library and the command line, without touching src."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +84,30 @@ def test_parts_through_the_command_line(
     assert code == 0
 
 
+def test_own_parts_in_processes_of_their_own(tmp_path: Path) -> None:
+    """As the command line does it for many inputs, in a fresh process: two parts from one file."""
+    (tmp_path / "mine.py").write_text(OWN.read_text())
+    code = (
+        "from lvmrs import work, Run\n"
+        "from lvmrs.cli.choice import chosen_method\n"
+        "from tests.runs.helpers import fill\n"
+        "from pathlib import Path\n"
+        "if __name__ == '__main__':\n"
+        "    own = {'map': 'python:mine.py:Squares', 'bound': 'python:mine.py:Careful'}\n"
+        "    run = fill(Path('a'), keep=True)\n"
+        "    made = work.recertify(run, 'b', chosen_method('lvm', **own), processes=2)\n"
+        "    print({(row.map, row.bound) for row in made.rows()})\n"
+    )
+    (tmp_path / "main.py").write_text(code)
+    root = str(Path(__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": root}
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "{('squares', 'careful')}"
+
+
 def test_what_cannot_be_added() -> None:
     with pytest.raises(InvalidArgumentError, match="a map must be a class derived from Map, got <class"):
         MAPS.add(Careful)
@@ -110,5 +137,6 @@ def test_no_part_is_asked_for_by_its_name() -> None:
     words = "|".join(name for table in (MAPS, BOUNDS, FORMS) for name in table)
     source = Path(registry.__file__).parent
     for file in source.rglob("*.py"):
-        found = re.findall(rf"(?:==|!=|\bin\b) *[\"'](?:{words})[\"']", file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        found = re.findall(rf"(?:==|!=|\bin\b) *(?:\([^()\n]*)?[\"'](?:{words})[\"']", text)
         assert not found, f"{file.relative_to(source)} compares a name: {found}"

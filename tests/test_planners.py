@@ -81,6 +81,9 @@ def test_where_a_plan_comes_from_is_stamped_on_it_whoever_wrote_the_planner() ->
         type("Sly", (Cohen,), {"plan": lambda self, scores, terms: None})
     with pytest.raises(InvalidArgumentError, match="scores must be Scores, which know their stream, got list"):
         Own().plan([z], TERMS)  # type: ignore[arg-type]
+    mixed = type("Mixed", (), {"plan": lambda self, scores, terms: None})
+    with pytest.raises(TypeError, match=r"Heir\.plan is final"):
+        type("Heir", (mixed, Cohen), {})
     lazy = type("Lazy", (Own,), {"choose": lambda self, logits, terms: None})
     with pytest.raises(InvalidArgumentError, match=r"Lazy\.choose must return a Choice, got NoneType"):
         planned(lazy(), z)
@@ -183,6 +186,11 @@ def test_lvm_leaves_votes_only_for_more_than_noise() -> None:
         plan = planned(LVM(), logits(100, lead=3.0, seed=seed), Terms(0.5, 0.001, 1000))
         left += plan.map.name != "hardmax"
     assert left <= 3
+    # With a Lipschitz constant soft maps have a radius that votes have not: the rule does not keep them back.
+    known = Terms(0.5, 0.001, 1000, lipschitz=1.0)
+    for seed in range(5):
+        z = logits(100, lead=3.0, seed=seed)
+        assert planned(LVM(), z, known) == dataclasses.replace(planned(LVM(maps=("softmax", "sparsemax")), z, known))
     # Class 0 wins little more than half of the votes, but by much when it wins: there a soft map is sure to pay.
     lopsided = torch.where(torch.arange(1000)[:, None] % 25 < 13, torch.tensor([2.0, 0.0]), torch.tensor([0.0, 0.05]))
     assert planned(LVM(), lopsided).map.name != "hardmax"
@@ -277,6 +285,7 @@ def test_widths_of_duels() -> None:
     chosen = planned(Duels("chosen"), z, known)
     assert (chosen.map.name, chosen.form.name, chosen.scope) == ("soft-duel", "ramp", "this input")
     assert Duels(0.4).scope == Duels().scope == "all inputs"
+    assert planned(Duels("chosen"), z).map.name == "duel"
     radii = {
         str(width): prove.prove(planned(Duels(width), z, known), known, made_up_scores(logits(10_000, seed=1))).radius
         for width in (None, 0.05, 1.0, 30.0, "chosen")
@@ -332,7 +341,7 @@ def test_lipschitz_procedures_are_ordered() -> None:
     radii = []
     for procedure in ("noise", "both", "ramp"):
         plan = planned(Lipschitz(procedure), logits(500, lead=4.0), terms)
-        radii.append(prove.prove(plan, terms, made_up_scores(logits(5000, lead=4.0, seed=1))).radius)
+        radii.append(prove.prove(plan, terms, made_up_scores(logits(5000, lead=4.0, seed=1), sigma=0.4)).radius)
     assert radii[0] < radii[1] < radii[2]
 
 
@@ -341,8 +350,9 @@ def test_bad_planners_are_refused() -> None:
         Lipschitz("luck")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="hardmax keeps no Lipschitz constant"):
         Lipschitz("both", map="hardmax")
-    with pytest.raises(InvalidArgumentError, match="radius must be 'r2', 'ramp' or None, got 'r1'"):
-        Fixed("softmax", radius="r1")
+    with pytest.raises(InvalidArgumentError, match="radius must be one of r1, r1-noise, r2, r3, ramp, got 'r9'"):
+        Fixed("softmax", radius="r9")
+    assert Fixed("softmax", radius="r1").needs_constant
     for planner in PLANNERS:
         with pytest.raises(InvalidArgumentError, match="n0 must be at least 1"):
             planned(planner, [])

@@ -18,7 +18,7 @@ from lvmrs.errors import InvalidArgumentError, LvmrsError, ProofError
 from lvmrs.noise import Stream
 from lvmrs.prove import Proof, prove
 from lvmrs.registry import BOUNDS, FORMS, MAPS
-from lvmrs.scores import Portion, Scores
+from lvmrs.scores import Portion, Scores, scores_of
 from lvmrs.testing import CERTIFICATION, SELECTION, made_up_scores
 from tests.oracles import Floats, random_logits
 
@@ -141,7 +141,7 @@ def test_the_ceiling_of_cohen() -> None:
         {"map": "hardmax", "risk_top": 0.001, "risk_rival": 0.0},
         {"map": "duel", "risk_top": 0.0, "risk_rival": 0.001},
     ):
-        certificate = prove(plan(**votes, **changes), terms, made_up_scores(all_right))
+        certificate = prove(plan(**votes, **changes), terms, made_up_scores(all_right, sigma=1.0))
         assert certificate.radius == pytest.approx(3.81146, abs=1e-5)  # 3.812 σ, rounded up
 
 
@@ -198,13 +198,21 @@ def test_a_proof_can_be_put_away_and_taken_up_again(changes: dict[str, Any]) -> 
 
 
 def test_the_state_of_a_proof_does_not_grow() -> None:
-    sizes = []
-    for times in (10, 100):
-        proof = Proof(plan(map="duel", bound="clopper_pearson", risk_top=0.0), Terms(0.5, 0.01, 200 * N))
-        for portion in made_up_scores([LOGITS] * times):
-            proof.add(portion)
-        sizes.append(len(pickle.dumps(proof)))
-    assert max(sizes) < 40_000
+    wide = random_logits(N, 1000, dtype=torch.float32)
+    for changes, logits, most in (
+        ({"map": "duel", "bound": "clopper_pearson", "risk_top": 0.0}, LOGITS, 8_000),
+        ({"map": "duel", "bound": "clopper_pearson", "risk_top": 0.0, "classes": 1000}, wide, 60_000),
+        ({"map": "softmax", "bound": "bernstein"}, LOGITS, 60_000),
+        ({"map": "softmax", "bound": "betting"}, LOGITS, 4_000_000),  # its opening is an eighth of the samples
+    ):
+        sizes = []
+        for times in (50, 150):
+            proof = Proof(plan(**changes, alone=None), Terms(0.5, 0.01, 200 * N))
+            for portion in made_up_scores([logits] * times):
+                proof.add(portion)
+            sizes.append(len(pickle.dumps(proof)))
+        assert sizes[1] <= 1.05 * sizes[0] + 20_000
+        assert sizes[1] < most
 
 
 def test_where_nothing_can_be_told_it_abstains() -> None:
@@ -227,7 +235,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "negative risk": ({"risk_rival": -0.001}, "risk_rival must not be negative"),
     "risk of duels": ({"map": "duel", "risk_rival": 0.0}, "risk_rival must lie strictly between 0 and 1"),
     "risk of duels spent twice": ({"map": "duel", "risk_rival": 0.0101, "risk_top": 0.0}, "spends a risk of 0.0101"),
-    "NaN risk": ({"risk_top": math.nan}, "risk_top must lie strictly between 0 and 1"),
+    "NaN risk": ({"risk_top": math.nan}, "risk_top must not be NaN"),
     "unknown rival": ({"alone": (1, 5)}, "alone must name rivals of class 0 among 5 classes, each once"),
     "top among rivals": ({"alone": (0, 1)}, "alone must name rivals of class 0"),
     "rival twice": ({"alone": (1, 1)}, "alone must name rivals of class 0 among 5 classes, each once"),
@@ -267,9 +275,9 @@ def test_scores_of_the_stream_of_the_plan_are_refused() -> None:
 
 def test_scores_are_made_by_their_sources_only() -> None:
     with pytest.raises(ProofError, match="not by hand"):
-        Scores(CERTIFICATION, N, [LOGITS])
+        Scores(CERTIFICATION, 0.5, N, [LOGITS])
     with pytest.raises(ProofError, match="not by hand"):
-        Portion(CERTIFICATION, 0, LOGITS)
+        Portion(CERTIFICATION, 0.5, 0, LOGITS)
     with pytest.raises(ProofError, match="not Tensor"):
         Proof(plan(), TERMS).add(LOGITS)  # type: ignore[arg-type]
     (portion,) = made_up_scores(LOGITS)
@@ -290,6 +298,32 @@ def test_every_sample_is_taken_once_and_in_order() -> None:
         proof.add(other)
     proof.add(second)
     assert proof.certificate() == made()
+
+
+def test_noise_of_another_strength_is_refused() -> None:
+    with pytest.raises(ProofError, match=r"scores of noise σ = 0.25 for a proof about σ = 0.5"):
+        prove(plan(), TERMS, made_up_scores(LOGITS, sigma=0.25))
+
+
+def test_scores_cannot_be_given_another_past() -> None:
+    scores = made_up_scores(LOGITS)
+    for name in ("stream", "sigma", "count"):
+        with pytest.raises(AttributeError):
+            setattr(scores, name, getattr(scores, name))
+    with pytest.raises(ProofError, match="500 samples came of <Scores of 501 samples"):
+        list(scores_of(CERTIFICATION, 0.5, N + 1, [LOGITS]))
+
+
+def test_a_failure_ends_the_proof() -> None:
+    """Samples that were counted but not tallied would make the rivals' bounds too small."""
+    first, second = made_up_scores(torch.split(LOGITS, 250))
+    proof = Proof(plan(map=Failing(), bound="bernstein"), TERMS)
+    with pytest.raises(RuntimeError, match="not today"):
+        proof.add(first)
+    with pytest.raises(ProofError, match="an earlier portion of these scores failed; begin the proof again"):
+        proof.add(second)
+    with pytest.raises(ProofError):
+        proof.certificate()
 
 
 def test_scores_that_were_begun_do_not_start_over() -> None:
@@ -331,6 +365,15 @@ class Liar(maps.SimplexMap):
     @classmethod
     def constants(cls, lipschitz: Any, *, temperature: Any = 1.0, mass: Any = 1.0) -> maps.Slopes:
         return maps.Softmax.constants(lipschitz, temperature=temperature, mass=mass)
+
+
+class Failing(maps.Softmax):
+    """Fails once."""
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        if torch.equal(logits[0], LOGITS[0]):
+            raise RuntimeError("not today")
+        return super().apply(logits)
 
 
 class Wide(Bound):
@@ -397,6 +440,33 @@ def test_certificates_and_plans_survive_json() -> None:
     assert Certificate.from_json(unknown.to_json()).lipschitz == math.inf
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"temperature"', '"warmth"'),
+        ('"name": "softmax", ', ""),
+        ('"seed"', '"sead"'),
+        ('"map": {', '"map": 3, "was": {'),
+        ('"origin": {', '"origin": [], "was": {'),
+    ],
+)
+def test_json_with_odd_parts_gets_one_sentence(old: str, new: str) -> None:
+    for kind, text in ((Certificate, made().to_json()), (Plan, plan().to_json())):
+        assert old in text
+        with pytest.raises(InvalidArgumentError) as caught:
+            kind.from_json(text.replace(old, new))
+        assert "\n" not in str(caught.value)
+
+
+def test_choices_become_plain_numbers() -> None:
+    numpy = plan(top=np.int64(0), classes=np.int32(5), alone=[np.int64(1)], risk_top=np.float32(0.004))
+    assert Plan.from_json(numpy.to_json()) == numpy
+    assert (type(numpy.top), type(numpy.risk_top), numpy.alone) == (int, float, (1,))
+    for changes in ({"top": 0.0}, {"top": True}, {"classes": "5"}, {"alone": (1.5,)}, {"risk_top": "much"}):
+        with pytest.raises(InvalidArgumentError, match="must be a"):
+            plan(**changes)
+
+
 def test_json_of_another_version_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="not a certificate of this version: extra missing or unknown"):
         Certificate.from_json(made().to_json()[:-1] + ', "extra": 1}')
@@ -449,6 +519,8 @@ def test_certificates_say_what_they_guarantee() -> None:
         "the classifier that takes the winner of all duels under noise of σ = 0.5 (the same for all inputs) "
         "answers with class 0." in duels.guarantee
     )
+    assert "relies" not in duels.guarantee
+    assert made(form="ramp").guarantee.endswith("That relies on 2 being a Lipschitz constant of the logits.")
     soft = made(map="soft-duel", risk_top=0.0, temperature=0.25)
     assert "the winner of all soft duels of width 0.25 under noise" in soft.guarantee
     assert shown in repr(certificate)
@@ -465,6 +537,7 @@ def test_deterministic_certificate() -> None:
     assert certificate.radius == pytest.approx(1.0 / (math.sqrt(2) * 4))
     assert certificate.alpha == certificate.n == 0
     assert certificate.guarantee.startswith("Certainly")
+    assert certificate.guarantee.endswith("That relies on 4 being a Lipschitz constant of the logits.")
     assert certificate.record()["form"] == "deterministic"
     assert Deterministic().certify(torch.tensor([1.0, 1.0]), 4.0).prediction == ABSTAIN
 

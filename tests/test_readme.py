@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lvmrs.registry import BOUNDS, MAPS, METHODS
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -65,6 +67,11 @@ def test_every_command_and_option_is_documented() -> None:
         assert f"$ lvmrs {name}" in section, f"docs/commands.md has no example of {name}"
         assert f"lvmrs {name}" in command.help, f"{name} --help has no example"
         assert name in guide
+    for method in METHODS:
+        assert f"| `{method}` | {METHODS.words(method)}" in pages, f"docs/commands.md does not describe {method}"
+    for table, names in ((BOUNDS, tuple(BOUNDS)), (MAPS, MAPS.having("simplex"))):
+        assert f"`--{table.kind}` ({', '.join(names)})" in pages, f"docs/commands.md does not list the {table.kind}s"
+    for name, command in commands.items():
         for parameter in command.params:
             for option in parameter.opts:
                 if option.startswith("--") and option != "--help":

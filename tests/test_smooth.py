@@ -139,6 +139,12 @@ def test_the_constant_of_a_model_is_picked_up() -> None:
     assert SmoothedClassifier(model, 0.25, 3.0).lipschitz == 3.0
 
 
+def test_the_default_method_uses_a_constant_where_there_is_one() -> None:
+    unknown, known = SmoothedClassifier(RowByRow(), 0.25), SmoothedClassifier(RowByRow(), 0.25, 9.0)
+    assert unknown.certify(X, **QUICK) == unknown.certify(X, Duels(), **QUICK)
+    assert known.certify(X, **QUICK) == known.certify(X, Duels("chosen"), **QUICK)
+
+
 def test_images_in_another_layout_and_a_real_network() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(

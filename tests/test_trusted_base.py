@@ -54,11 +54,18 @@ def listed() -> dict[str, int]:
 
 
 def test_every_module_that_a_certificate_relies_on_is_listed() -> None:
+    together = {
+        "planners/base.py",
+        "smooth.py",
+        "work.py",
+        "provenance.py",
+        "runs/manifest.py",
+    }  # they use what may be clever too
     needed = closure(
         ["lvmrs.prove", "lvmrs.sampling", "lvmrs.deterministic", "lvmrs.runs.scores", "lvmrs.models.bound",
          "lvmrs.models.sandwich", *parts()]
     )  # fmt: skip
-    assert set(listed()) == needed
+    assert set(listed()) == needed | together
     assert not any(name.startswith(("planners", "cli", "report")) for name in needed)
 
 
@@ -66,9 +73,7 @@ def test_lines_are_counted_and_no_module_is_long() -> None:
     counted = {name: len((SOURCE / name).read_text(encoding="utf-8").splitlines()) for name in listed()}
     if os.environ.get("LVMRS_GOLDEN") == "write":
         text = DESIGN.read_text(encoding="utf-8")
-        DESIGN.write_text(
-            ROW.sub(lambda row: f"| `{row[1]}` | {counted[row[1]]} |", text), encoding="utf-8"
-        )
+        DESIGN.write_text(ROW.sub(lambda row: f"| `{row[1]}` | {counted[row[1]]} |", text), encoding="utf-8")
     assert listed() == counted
     assert max(counted.values()) <= 300
     assert counted["prove.py"] < 333  # what it was before it became a fold

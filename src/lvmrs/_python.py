@@ -12,6 +12,9 @@ from lvmrs.errors import LvmrsError, first_line
 
 __all__ = ["called", "imported", "source_hash"]
 
+# Files are run once: two classes from one file belong to one module.
+_RUN: dict[Path, Any] = {}
+
 
 def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
     """What ``MODULE:NAME`` names: MODULE is importable from here, or the path of a .py file."""
@@ -54,6 +57,13 @@ def _from_module(module: str) -> Any:
 
 
 def _from_file(path: Path) -> Any:
+    resolved = path.expanduser().resolve()
+    if resolved not in _RUN:
+        _RUN[resolved] = _run_file(path)
+    return _RUN[resolved]
+
+
+def _run_file(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(path.stem, path.expanduser())
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")

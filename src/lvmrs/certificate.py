@@ -12,7 +12,7 @@ from typing import Any, Final
 from lvmrs import radius as radii
 from lvmrs.errors import ProofError
 from lvmrs.noise import Stream
-from lvmrs.plan import Plan, check_fields, fields_of_json
+from lvmrs.plan import Plan, check_fields, fields_of, fields_of_json
 
 __all__ = ["ABSTAIN", "BY_A_PROOF", "Certificate"]
 
@@ -31,9 +31,15 @@ class Certificate:
     top: int
     """The class that was put to the proof."""
     p_lower: float
-    """Lower bound on the mean score of the top class; of duels, on its worst one; its logit, if deterministic."""
+    """Lower bound on the mean score of the top class.
+
+    For duels it is the lower bound on the mean of the hardest duel, and for a deterministic certificate the logit.
+    """
     p_upper: float
-    """Upper bound on the mean score of every other class; the largest other logit, if deterministic."""
+    """Upper bound on the mean score of every other class.
+
+    For duels it is 1 − p_lower, and for a deterministic certificate the largest other logit.
+    """
     classes: int
     sigma: float
     alpha: float
@@ -58,18 +64,26 @@ class Certificate:
     def guarantee(self) -> str:
         """What it says, in one sentence."""
         if self.prediction == ABSTAIN:
-            return "Nothing is certified: the two leading classes could not be told apart at this risk."
+            return f"Nothing is certified: class {self.top} could not be shown to win at this risk."
         within = f"for every x' with ‖x' − x‖₂ < {radii.text(self.radius)}"
         if self.plan is None:
-            return f"Certainly, {within} the classifier itself answers with class {self.prediction}."
+            return f"Certainly, {within} the classifier itself answers with class {self.prediction}.{self._relies_on}"
         chosen = "chosen for this input" if self.plan.scope == "this input" else "the same for all inputs"
         return (
             f"With probability at least 1 − {self.alpha:g} over the sampling, {within} "
             f"{self.plan.map.classifier(self.sigma)} ({chosen}) answers with class {self.prediction}."
+            f"{self._relies_on}"
         )
 
+    @property
+    def _relies_on(self) -> str:
+        plan = self.plan
+        if plan is not None and not (plan.form.uses_constant and math.isfinite(plan.map.slopes(self.lipschitz).vector)):
+            return ""
+        return f" That relies on {self.lipschitz:g} being a Lipschitz constant of the logits."
+
     def record(self) -> dict[str, Any]:
-        """How it was proved, in names and numbers for a row; of rivals, those that were bounded each alone."""
+        """How it was proved, in names and numbers for a row; ``groups`` lists the rivals with a bound of their own."""
         if self.plan is None:
             nothing = {"bound": "none", "form": "deterministic", "risk_top": 0.0, "groups": "-", "risk_groups": "-"}
             return {"map": "hardmax", "temperature": 1.0, "mass": 1.0, **nothing}
@@ -123,9 +137,11 @@ class Certificate:
         for name in ("lipschitz", "radius"):
             fields[name] = math.inf if fields[name] is None else fields[name]
         stream, plan = fields.pop("stream"), fields.pop("plan")
+        if stream is not None:
+            check_fields(Stream, fields_of(stream, "stream of a certificate"), "stream of a certificate")
         return cls(
             **fields,
-            plan=None if plan is None else Plan.from_dict(plan),
+            plan=None if plan is None else Plan.from_dict(fields_of(plan, "plan of a certificate")),
             stream=None if stream is None else Stream(**stream),
             made_by=BY_A_PROOF,
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from lvmrs import data, methods, models, training, work
+from lvmrs import data, methods, models, provenance, training, work
 from lvmrs.models import trained
 from lvmrs.models.small import small_cnn
 from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
@@ -40,13 +40,13 @@ def certify_all(out: Path, weights: Path, on_row: Callable[[Row], None]) -> list
     smoothed = SmoothedClassifier(loaded.model, SIGMA)
     first, *others = METHODS
     method = methods.method(first)
-    settings = work.settings_of(loaded, digits, smoothed, method, alpha=ALPHA, n0=N0, n=N, seed=0)
+    settings = provenance.settings_of(loaded, digits, smoothed, method, alpha=ALPHA, n0=N0, n=N, seed=0)
     manifest = Manifest(
         settings,
         Selection(len(digits), max=INPUTS),
         smoothed.batch_for(digits[0][0]),
         keeps_scores=True,
-        about=work.about("lvmrs demo", **work.about_data(digits), **work.about_method(method, SIGMA)),
+        about=provenance.about("lvmrs demo", **provenance.about_data(digits), **provenance.about_method(method, SIGMA)),
     )
     with RunWriter.begin(out / first, manifest) as writer:
         work.certify(writer, smoothed, digits, method, on_row)

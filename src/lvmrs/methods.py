@@ -9,10 +9,7 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
 from lvmrs.registry import MAPS, METHODS
 
-__all__ = ["DEFAULT", "described", "description", "method"]
-
-DEFAULT = "duels"
-"""The method that is taken when none is named."""
+__all__ = ["described", "description", "method"]
 
 
 def method(name: str | type[Method], **choices: Any) -> Method:

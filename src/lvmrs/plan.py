@@ -11,6 +11,7 @@ import html
 import json
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal
 
 from lvmrs import _checks
@@ -21,7 +22,7 @@ from lvmrs.maps.base import Map
 from lvmrs.noise import Stream
 from lvmrs.registry import BOUNDS, FORMS, MAPS
 
-__all__ = ["Choice", "Plan", "Scope", "Terms", "check_fields", "fields_of_json"]
+__all__ = ["Choice", "Plan", "Scope", "Terms", "check_fields", "fields_of", "fields_of_json"]
 
 Scope = Literal["this input", "all inputs"]
 
@@ -64,6 +65,16 @@ class Choice:
     """Risk of the bound on each rival; 0 where the rivals are bounded by what the top class leaves."""
     alone: tuple[int, ...] | None = None
     """Rivals that are bounded each alone, the others together, which saves work; None for all of them alone."""
+
+    def __post_init__(self) -> None:
+        """Python's own numbers, whatever they came as; what is no number of its kind is refused."""
+        plain: dict[str, Any] = {name: _index(name, getattr(self, name)) for name in ("top", "classes")}
+        for name in ("risk_top", "risk_rival"):
+            plain[name] = _checks.single(name, _checks.real(name, getattr(self, name)))
+        if self.alone is not None:
+            plain["alone"] = tuple(_index("alone", k) for k in self.alone)
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
     @property
     def risk(self) -> float:
@@ -126,17 +137,26 @@ class Plan(Choice):
     def from_dict(cls, fields: dict[str, Any]) -> Plan:
         """The plan with these fields, as they come from JSON; parts that are not known here are refused by name."""
         check_fields(cls, fields, "plan")
-        settings = dict(fields["map"])
+        settings, origin = fields_of(fields["map"], "map of a plan"), fields_of(fields["origin"], "stream of a plan")
+        kind = MAPS.find(settings.pop("name", None))
+        check_fields(kind, settings, "map of a plan")
+        check_fields(Stream, origin, "stream of a plan")
         return cls(
             **{
                 **fields,
-                "map": MAPS.find(settings.pop("name"))(**settings),
+                "map": kind(**settings),
                 "bound": BOUNDS.find(fields["bound"])(),
                 "form": FORMS.find(fields["form"])(),
                 "alone": None if fields["alone"] is None else tuple(fields["alone"]),
-                "origin": Stream(**fields["origin"]),
+                "origin": Stream(**origin),
             }
         )
+
+
+def _index(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InvalidArgumentError(f"{name} must be a whole number, got {value!r:.40}")
+    return int(value)
 
 
 def check_fields(cls: type, fields: dict[str, Any], what: str) -> None:
@@ -152,6 +172,11 @@ def fields_of_json(text: str, what: str) -> dict[str, Any]:
         fields = json.loads(text)
     except json.JSONDecodeError as error:
         raise InvalidArgumentError(f"this is not the JSON of a {what}: {error}") from error
-    if not isinstance(fields, dict):
-        raise InvalidArgumentError(f"this is not the JSON of a {what}: expected an object, got {text:.40}")
-    return fields
+    return fields_of(fields, what)
+
+
+def fields_of(value: object, what: str) -> dict[str, Any]:
+    """A copy of a JSON object, or one sentence."""
+    if not isinstance(value, dict):
+        raise InvalidArgumentError(f"this is not the JSON of a {what}: expected an object, got {value!r:.40}")
+    return dict(value)

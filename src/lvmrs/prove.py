@@ -21,6 +21,8 @@ The argument, in three steps.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -38,7 +40,7 @@ from lvmrs.scores import Portion, Regrouping, Scores
 
 __all__ = ["Proof", "prove"]
 
-# Samples mapped and tallied at a time, whatever the portions they come in: batches leave no trace in any sum.
+# Samples mapped at a time, and tallied at a time whatever the portions they come in: batches leave no trace in a sum.
 _PORTION = 1024
 
 
@@ -53,7 +55,8 @@ def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
 class Proof:
     """A proof in the making: fed with scores in any portions, it gives the certificate at the end.
 
-    It holds the tally of the columns and less than one portion of logits, and can be pickled at any time.
+    It holds the tally of the columns and, where scores are not 0 or 1, less than one portion of them; it can be pickled
+    at any time.
     """
 
     def __init__(self, plan: Plan, terms: Terms) -> None:
@@ -67,6 +70,7 @@ class Proof:
         self._tally = plan.bound.tally(terms.n, risks, upper)
         self._stream: Stream | None = None
         self._seen = 0
+        self._broken = False
         self._regrouping = Regrouping(_PORTION)
 
     def add(self, portion: Portion) -> None:
@@ -79,21 +83,28 @@ class Proof:
             )
         if self._stream not in (None, portion.stream):
             raise ProofError(f"scores of {portion.stream} after scores of {self._stream}; a proof is about one stream")
+        if portion.sigma != self.terms.sigma:
+            raise ProofError(f"scores of noise σ = {portion.sigma:g} for a proof about σ = {self.terms.sigma:g}")
         if portion.first != self._seen:
             raise ProofError(f"sample {portion.first} where sample {self._seen} is next; give each once, in order")
         logits = _checked(portion.logits, self.plan.classes)
         if self._seen + len(logits) > self.terms.n:
             raise ProofError(f"more than the {self.terms.n} scores that the risk was computed for; give exactly n")
         self._stream, self._seen = portion.stream, self._seen + len(logits)
-        for rows in self._regrouping.add(logits):
-            self._tally_up(rows)
+        with self._whole_or_broken():
+            for rows in torch.split(logits, _PORTION):
+                columns = self._columns(rows)
+                # Counts are the same in any portions; what is rounded is not.
+                for part in [columns] if columns.dtype == torch.bool else self._regrouping.add(columns):
+                    self._tally.add(part)
 
     def certificate(self) -> Certificate:
         """The certificate, once all n samples are in."""
         if self._seen != self.terms.n:
             raise ProofError(f"{self._seen} scores where the risk was computed for {self.terms.n}; give exactly n")
-        for rows in self._regrouping.rest():
-            self._tally_up(rows)
+        with self._whole_or_broken():
+            for part in self._regrouping.rest():
+                self._tally.add(part)
         plan, terms = self.plan, self.terms
         p_a, p_b = _worst(plan, self._tally.bounds())
         radius = float(plan.form.radius(p_a, p_b, sigma=terms.sigma, slopes=plan.map.slopes(terms.lipschitz)))
@@ -115,7 +126,16 @@ class Proof:
             made_by=BY_A_PROOF,
         )
 
-    def _tally_up(self, logits: Tensor) -> None:
+    @contextmanager
+    def _whole_or_broken(self) -> Iterator[None]:
+        """Samples that were counted but not tallied would make bounds too narrow, so a failure ends the proof."""
+        if self._broken:
+            raise ProofError("an earlier portion of these scores failed; begin the proof again")
+        self._broken = True
+        yield
+        self._broken = False
+
+    def _columns(self, logits: Tensor) -> Tensor:
         plan = self.plan
         columns = plan.map.columns(logits, plan.top, self._alone, self._pooled)
         binary = columns.dtype == torch.bool
@@ -123,7 +143,7 @@ class Proof:
             raise ProofError(f"{plan.bound.name} holds for 0/1 scores only, and {plan.map.name} is not; use betting")
         if not binary and not bool(((columns >= 0) & (columns <= 1)).all()):  # also where a score is NaN
             raise ProofError(f"the map {plan.map.name} gives scores outside of [0, {plan.map.mass:g}]")
-        self._tally.add(columns)
+        return columns
 
 
 def _worst(plan: Plan, bounds: Floats) -> tuple[Floats, Floats]:

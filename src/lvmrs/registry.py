@@ -73,7 +73,7 @@ class Names:
         return dict(self._entries[name].settings) if name in self._entries else {}
 
     def find(self, name: object, *, argument: str | None = None) -> Any:
-        """The class of that name; a name that is not known is refused, in the words of the ``argument`` it came by."""
+        """The class of that name. A name that is not known is refused in a sentence that names the ``argument``."""
         if not isinstance(name, str) or name not in self:
             raise InvalidArgumentError(f"{argument or self.kind} must be one of {self.listed}, got {name!r}")
         return self._added[name] if name in self._added else _imported(self._entries[name].where)
@@ -87,7 +87,8 @@ class Names:
         if not isinstance(name, str) or not name:
             raise InvalidArgumentError(f"{part.__name__} has no name; give the class an attribute name = '…'")
         known = self._added.get(name)
-        if name in self._entries or (known is not None and known.__qualname__ != part.__qualname__):
+        home = (part.__module__, part.__qualname__)
+        if name in self._entries or (known is not None and (known.__module__, known.__qualname__) != home):
             raise InvalidArgumentError(f"there is a {self.kind} {name} already; give {part.__name__} another name")
         self._added[name] = part
         return part
@@ -146,9 +147,7 @@ METHODS = Names(
         "fixed": Entry("lvmrs.planners.fixed:Fixed", "one map and temperature for all inputs"),
         "lipschitz-deterministic": Entry("lvmrs.deterministic:Deterministic", "margin over the constant, no noise"),
         "lipschitz-noise": Entry("lvmrs.planners.lipschitz:Lipschitz", "R1 by noise alone", {"procedure": "noise"}),
-        "lipschitz-both": Entry(
-            "lvmrs.planners.lipschitz:Lipschitz", "R1 by noise and constant", {"procedure": "both"}
-        ),
+        "lipschitz-both": Entry("lvmrs.planners.lipschitz:Lipschitz", "R1 by both", {"procedure": "both"}),
         "lipschitz-ramp": Entry("lvmrs.planners.lipschitz:Lipschitz", "the ramp radius", {"procedure": "ramp"}),
     },
 )

@@ -52,7 +52,7 @@ class Sampler:
     def scores(self, x: Tensor, stream: Stream, n: int, watch: Watch | None = None) -> Scores:
         """Scores of the first n samples of a stream. ``watch`` is shown each batch of logits as it passes."""
         batches = self.logits(x, stream, n)
-        return scores_of(stream, n, batches if watch is None else _watched(batches, stream.stage, watch))
+        return scores_of(stream, self.sigma, n, batches if watch is None else _watched(batches, stream.stage, watch))
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Logits of samples ``first`` to ``first + n``, batch by batch; checked to be finite and all of one shape."""

@@ -1,8 +1,9 @@
 """Scores that know where they come from.
 
 The proof relies on scores being fresh: not those that the plan was made on, each sample once, in the order in which
-they were drawn. So scores carry the stream of their noise and the number of each sample, and are made in two places
-only: by the sampler, and by the reader of kept scores. (``lvmrs.testing`` makes some up, for simulations.)
+they were drawn, with the noise that the radius is computed for. So scores carry the stream and σ of their noise and the
+number of each sample, and are made in two places only: by the sampler, and by the reader of kept scores.
+(``lvmrs.testing`` makes some up, for simulations.)
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ _BY_A_SOURCE = object()
 
 @dataclass(frozen=True, eq=False)
 class Portion:
-    """Logits (samples, classes) of consecutive samples of a stream, from sample number ``first`` on."""
+    """Logits (samples, classes) of consecutive samples of a stream at one σ, from sample number ``first`` on."""
 
     stream: Stream
+    sigma: float
     first: int
     logits: Tensor
     made_by: InitVar[object] = None
@@ -35,12 +37,29 @@ class Portion:
 
 
 class Scores:
-    """The logits of ``count`` noisy copies of one input, in batches, with the stream of their noise; read once."""
+    """Logits of ``count`` noisy copies of one input, in batches, with the stream and σ of their noise; read once."""
 
-    def __init__(self, stream: Stream, count: int, batches: Iterable[Tensor], made_by: object = None) -> None:
+    def __init__(
+        self, stream: Stream, sigma: float, count: int, batches: Iterable[Tensor], made_by: object = None
+    ) -> None:
         _check_source(made_by)
-        self.stream, self.count = stream, count
+        self._stream, self._sigma, self._count = stream, sigma, count
         self._batches, self._first = iter(batches), 0
+
+    @property
+    def stream(self) -> Stream:
+        """Where the noise came from."""
+        return self._stream
+
+    @property
+    def sigma(self) -> float:
+        """The standard deviation of the noise."""
+        return self._sigma
+
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return self._count
 
     def __repr__(self) -> str:
         """One line."""
@@ -50,16 +69,18 @@ class Scores:
         """The batches, each with the number of its first sample."""
         for logits in self._batches:
             first, self._first = self._first, self._first + len(logits)
-            yield Portion(self.stream, first, logits, made_by=_BY_A_SOURCE)
+            yield Portion(self.stream, self.sigma, first, logits, made_by=_BY_A_SOURCE)
+        if self._first != self.count:
+            raise ProofError(f"{self._first} samples came of {self!r}; its source is broken")
 
     def logits(self) -> Iterator[Tensor]:
         """The batches as plain tensors, for planners; they prove nothing."""
         return (portion.logits for portion in self)
 
 
-def scores_of(stream: Stream, count: int, batches: Iterable[Tensor]) -> Scores:
+def scores_of(stream: Stream, sigma: float, count: int, batches: Iterable[Tensor]) -> Scores:
     """Scores from their source: to be called by what draws noise of that stream, or has kept what came of it."""
-    return Scores(stream, count, batches, made_by=_BY_A_SOURCE)
+    return Scores(stream, sigma, count, batches, made_by=_BY_A_SOURCE)
 
 
 def _check_source(made_by: object) -> None:

@@ -29,7 +29,7 @@ __all__ = ["SmoothedClassifier"]
 
 
 class SmoothedClassifier:
-    """A classifier that answers with the class of the largest mean score over Gaussian copies of its input.
+    """A classifier smoothed over Gaussian copies of its input: by default, the class that wins all duels answers.
 
     ``model`` is any callable from a batch of inputs to logits. A module is run in eval mode and left as found.
     ``sigma`` is in units of the input as it is given here: normalisation belongs to the model. ``lipschitz`` is a
@@ -84,13 +84,13 @@ class SmoothedClassifier:
         index: int = 0,
         watch: Watch | None = None,
     ) -> Certificate:
-        """The certificate of one input (no batch dimension), by default by ``Duels``.
+        """The certificate of one input (no batch dimension), by default by the ``default_method``.
 
         With probability at least 1 − ``alpha`` it is right. ``index`` is the place of the input in its data set: the
         noise depends on it and on ``seed``, and on nothing else. ``watch`` is shown each batch of logits as it passes.
         """
         x = self._input(x)
-        method = self.check_method(Duels() if planner is None else planner)
+        method = self.check_method(self.default_method if planner is None else planner)
         sampler = self._sampler(x)
         if isinstance(method, Deterministic):
             logits = sampler.forward(x[None])
@@ -101,6 +101,11 @@ class SmoothedClassifier:
         selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
         certification = sampler.scores(x, Stream(seed, index, "certification"), terms.n, watch)
         return prove(method.plan(selection, terms), terms, certification)
+
+    @property
+    def default_method(self) -> Duels:
+        """Duels; where a Lipschitz constant is known, with their width chosen for each input."""
+        return Duels() if math.isinf(self.lipschitz) else Duels("chosen")
 
     @property
     def kind_of_device(self) -> str:
@@ -134,13 +139,14 @@ class SmoothedClassifier:
         seed: int = 0,
         index: int = 0,
         by: Literal["duels", "votes"] = "duels",
+        width: float | None = None,
     ) -> int:
         """The class that the smoothed classifier answers with, or −1 if that cannot be told at this risk.
 
         By duels: the class that wins more than half of its duels against every other one; it is looked for on n0
-        samples and tested on n others. By votes: the class that wins most often (smoothing with hardmax), where the
-        two leading classes are compared by an exact binomial test (Cohen et al. 2019, Predict) and n0 is not used. An
-        answer is wrong with probability at most ``alpha``.
+        samples and tested on n others, and ``width`` makes the duels soft. By votes: the class that wins most often
+        (smoothing with hardmax), where the two leading classes are compared by an exact binomial test (Cohen et al.
+        2019, Predict) and n0 is not used. An answer is wrong with probability at most ``alpha``.
         """
         x = self._input(x)
         terms = Terms(self.sigma, alpha, n)
@@ -149,7 +155,7 @@ class SmoothedClassifier:
         if by == "duels":
             n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
             selection = self._sampler(x).scores(x, Stream(seed, index, "selection"), n0)
-            return prove(Duels().plan(selection, terms), terms, scores).prediction
+            return prove(Duels(width).plan(selection, terms), terms, scores).prediction
         votes = Survey.of(scores.logits(), maps=("hardmax",)).mean[0] * terms.n
         first, second = (int(k) for k in (-votes).argsort(kind="stable")[:2])
         won, lost = round(votes[first]), round(votes[second])

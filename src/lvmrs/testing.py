@@ -34,6 +34,7 @@ __all__ = [
     "CERTIFICATION",
     "FAMILIES",
     "SELECTION",
+    "SIGMA",
     "Family",
     "certified",
     "check_planner",
@@ -46,13 +47,17 @@ __all__ = [
 ]
 
 SELECTION, CERTIFICATION = Stream(0, 0, "selection"), Stream(0, 0, "certification")
+SIGMA = 0.5
+"""The noise that all simulations are said to be of."""
 Certify = Callable[[Planner, Terms, Tensor, Tensor], Certificate]
 
 
-def made_up_scores(logits: Tensor | Iterable[Tensor], stream: Stream = CERTIFICATION) -> Scores:
+def made_up_scores(
+    logits: Tensor | Iterable[Tensor], stream: Stream = CERTIFICATION, *, sigma: float = SIGMA
+) -> Scores:
     """Scores that no network gave, for simulations: what is proved from them is about no classifier."""
     batches = [logits] if isinstance(logits, Tensor) else list(logits)
-    return scores_of(stream, sum(map(len, batches)), batches)
+    return scores_of(stream, sigma, sum(map(len, batches)), batches)
 
 
 @dataclass(frozen=True)
@@ -175,10 +180,11 @@ def false_certificates(
     lipschitz: float,
     by: Certify = certified,
     plan: Callable[[Plan], Plan] = lambda plan: plan,
+    seed: int = 0,
 ) -> int:
     """How many of ``repeats`` certificates, each from samples of its own, are false."""
-    random = np.random.default_rng([n0, n, repeats])
-    terms = Terms(0.5, alpha, n, lipschitz)
+    random = np.random.default_rng([n0, n, repeats, seed])
+    terms = Terms(SIGMA, alpha, n, lipschitz)
     made = (by(planner, terms, known.draw(random, n0), known.draw(random, n)) for _ in range(repeats))
     return sum(is_false(each, known, None if each.plan is None else plan(each.plan)) for each in made)
 
@@ -200,14 +206,15 @@ def check_planner(
 ) -> None:
     """Raise an AssertionError that says what is wrong with a planner; return nothing if all is well.
 
-    It checks that plans are the same for the same scores, in any batches; that the planner can be pickled and leaves
-    logits as they are; that its plans are accepted for 2 to 1000 classes and refused on their own scores; and, by
-    simulation on the ``families``, that false certificates are no more frequent than ``alpha``.
+    It checks that plans are the same for the same scores, in any batches; that the map is the same for all scores if
+    the planner says so (``scope``); that the planner can be pickled and leaves logits as they are; that its plans are
+    accepted for 2 to 1000 classes and refused on their own scores; and, by simulation on the ``families``, that false
+    certificates are no more frequent than ``alpha``.
     """
     name = type(planner).__name__
     _require(isinstance(planner, Planner), f"{name} is not derived from Planner")
     for classes in (2, 3, 10, 1000):
-        _check_plans(planner, name, Terms(0.5, alpha, n, lipschitz), _random_family(classes, 20, classes), n0)
+        _check_plans(planner, name, Terms(SIGMA, alpha, n, lipschitz), _random_family(classes, 20, classes), n0)
     for each in families:
         if each not in FAMILIES:
             raise InvalidArgumentError(f"families must be among {', '.join(FAMILIES)}, got {each!r}")
@@ -230,6 +237,11 @@ def _check_plans(planner: Planner, name: str, terms: Terms, known: Family, n0: i
     again = copy.plan(made_up_scores(logits, SELECTION), terms)
     _require(again == whole, f"{name} makes another plan after it was pickled")
     prove(whole, terms, made_up_scores(fresh))
+    other = planner.plan(made_up_scores(fresh, SELECTION), terms)
+    _require(
+        planner.scope == "this input" or other.map == whole.map,
+        f"{name} says that what is smoothed is the same for all inputs, and chooses another map for other scores",
+    )
     refused = False
     try:
         prove(whole, terms, made_up_scores(fresh, SELECTION))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -18,96 +15,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lvmrs import _checks
+from lvmrs import _checks, provenance
 from lvmrs.certificate import Certificate
 from lvmrs.data import Dataset, taken
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, RunError, first_line
 from lvmrs.method import Method
 from lvmrs.methods import description
-from lvmrs.models import Denoised, Loaded, Preprocessed
 from lvmrs.noise import Stage, Stream
 from lvmrs.plan import Terms
 from lvmrs.planners import Planner
 from lvmrs.prove import prove
-from lvmrs.registry import BOUNDS, MAPS
+from lvmrs.registry import BOUNDS, FORMS, MAPS
 from lvmrs.runs import Manifest, Row, Run, RunWriter
 from lvmrs.runs.scores import ScoresWriter, kept_scores, read_scores
 from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["about", "about_data", "about_method", "certify", "merge", "recertify", "score_statistics", "settings_of"]
+__all__ = ["certify", "merge", "recertify", "score_statistics"]
 
 OnRow = Callable[[Row], None]
-
-
-def about_method(method: Method, sigma: float) -> dict[str, Any]:
-    """The classifier that the certificates are about, in words for readers."""
-    return {"classifier": method.classifier(sigma)}
-
-
-def about(command: str, **more: Any) -> dict[str, Any]:
-    """When, how and with which software a run was begun."""
-    libraries = {name: version(name) for name in ("lvmrs", "numpy", "scipy", "torch")}
-    return {
-        "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": command,
-        "versions": {"python": platform.python_version(), **libraries},
-        "threads": torch.get_num_threads(),
-        **more,
-    }
-
-
-def _normalisation(loaded: Loaded) -> dict[str, list[float]] | None:
-    model = loaded.model.classifier if isinstance(loaded.model, Denoised) else loaded.model
-    return model.normalisation if isinstance(model, Preprocessed) else None
-
-
-def about_data(data: Dataset) -> dict[str, Any]:
-    """Where the inputs are, and what their classes are called."""
-    return {"data": data.name, "classes": None if data.classes is None else list(data.classes)}
-
-
-def settings_of(
-    loaded: Loaded,
-    data: Dataset,
-    smoothed: SmoothedClassifier,
-    method: Method,
-    *,
-    alpha: float,
-    n0: int,
-    n: int,
-    seed: int,
-) -> dict[str, Any]:
-    """Everything that decides the rows of a run, for its manifest; refused here, before a directory is made of it.
-
-    A method that takes no samples has no risk: alpha, n0 and n are then 0.
-    """
-    smoothed.check_method(method)
-    terms = Terms(smoothed.sigma, alpha, n)
-    n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
-    return {
-        "model": loaded.name,
-        "weights": loaded.fingerprint,
-        "code": loaded.code,
-        "model assumed": list(loaded.assumed),
-        "denoiser": loaded.denoiser,
-        "normalisation": _normalisation(loaded),
-        "compiled": smoothed.compiled,
-        "lipschitz": smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None,
-        "split": data.split,
-        "data": data.fingerprint(),
-        "image size": getattr(data, "size", None),
-        "data assumed": list(data.assumed),
-        "method": description(method),
-        "sigma": terms.sigma,
-        "alpha": terms.alpha if method.samples else 0.0,
-        "n0": n0 if method.samples else 0,
-        "n": terms.n if method.samples else 0,
-        "seed": Stream(seed, 0, "selection").seed,
-        "device": smoothed.kind_of_device,
-        "autocast": None if smoothed.autocast is None else str(smoothed.autocast).removeprefix("torch."),
-        "lvmrs": version("lvmrs"),
-        "torch": version("torch"),
-    }
 
 
 def certify(
@@ -191,8 +116,8 @@ def recertify(
         read_scores(source.directory, stage)  # refuses a run without them, before a directory is made
     terms, n0 = _terms(old, alpha, n0, n)
     settings = {**old.settings, "alpha": terms.alpha, "n0": n0, "n": terms.n, "method": description(planner)}
-    origin = {"scores_of": str(source.directory), **_names(old), **about_method(planner, terms.sigma)}
-    manifest = Manifest(settings, old.selection, old.batch, about=about(command, **origin))
+    origin = {"scores_of": str(source.directory), **_names(old), **provenance.about_method(planner, terms.sigma)}
+    manifest = Manifest(settings, old.selection, old.batch, about=provenance.about(command, **origin))
     with RunWriter.begin(out, manifest, resume=True) as writer:  # made of the same scores, so what is there is right
         waiting = [row for row in source.rows() if row.idx not in writer.done]
         task = partial(_recertified, source.directory, old.selection.indices, planner, terms, n0, settings["seed"])
@@ -210,13 +135,15 @@ def _workers(processes: int) -> Iterator[Callable[..., Iterator[Row]]]:
         yield map
         return
     # Not forked: torch's threads do not survive that.
-    with ProcessPoolExecutor(processes, get_context("spawn"), _begin_worker, (MAPS.added, BOUNDS.added)) as pool:
+    with ProcessPoolExecutor(
+        processes, get_context("spawn"), _begin_worker, (MAPS.added, BOUNDS.added, FORMS.added)
+    ) as pool:
         yield pool.map
 
 
-def _begin_worker(maps: Sequence[type], bounds: Sequence[type]) -> None:
+def _begin_worker(*own: Sequence[type]) -> None:
     torch.set_num_threads(1)
-    for names, parts in ((MAPS, maps), (BOUNDS, bounds)):
+    for names, parts in zip((MAPS, BOUNDS, FORMS), own, strict=True):
         for part in parts:
             names.add(part)
 
@@ -225,8 +152,8 @@ def _recertified(
     directory: Path, indices: Sequence[int], planner: Planner, terms: Terms, n0: int, seed: int, old: Row
 ) -> Row:
     position = indices.index(old.idx)
-    selection = kept_scores(directory, position, Stream(seed, old.idx, "selection"), n0)
-    certification = kept_scores(directory, position, Stream(seed, old.idx, "certification"), terms.n)
+    selection = kept_scores(directory, position, Stream(seed, old.idx, "selection"), terms.sigma, n0)
+    certification = kept_scores(directory, position, Stream(seed, old.idx, "certification"), terms.sigma, terms.n)
     start = time.perf_counter()
     certificate = prove(planner.plan(selection, terms), terms, certification)
     return Row.of(old.idx, old.label, certificate, time.perf_counter() - start)
@@ -260,7 +187,9 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
         whole,
         batches[0] if len(batches) == 1 else None,
         first.keeps_scores,
-        about=about(command, shards=[str(run.directory) for run in shards], batches=batches, **_names(first)),
+        about=provenance.about(
+            command, shards=[str(run.directory) for run in shards], batches=batches, **_names(first)
+        ),
     )
     rows = sorted(((row, run) for run in shards for row in run.rows()), key=lambda pair: pair[0].idx)
     with RunWriter.begin(out, manifest, resume=True) as writer:
@@ -277,9 +206,10 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
 
 
 def _copy_scores(run: Run, index: int, keeper: ScoresWriter) -> None:
-    position, seed = run.manifest.selection.indices.index(index), run.manifest.settings["seed"]
+    position, settings = run.manifest.selection.indices.index(index), run.manifest.settings
     for stage, count in keeper.samples.items():
-        for batch in kept_scores(run.directory, position, Stream(seed, index, stage), count).logits():
+        stream = Stream(settings["seed"], index, stage)
+        for batch in kept_scores(run.directory, position, stream, settings["sigma"], count).logits():
             keeper.add(stage, batch)
 
 
@@ -308,10 +238,11 @@ def score_statistics(run: Run) -> Iterator[tuple[str, float, float]]:
     For duels these are the margin and the variance of the hardest one.
     """
     indices = run.manifest.selection.indices
-    seed, n = run.manifest.settings["seed"], run.manifest.settings["n"]
+    settings = run.manifest.settings
     none = torch.tensor([], dtype=torch.long)
     for row in run.rows():
-        scores = kept_scores(run.directory, indices.index(row.idx), Stream(seed, row.idx, "certification"), n)
+        stream = Stream(settings["seed"], row.idx, "certification")
+        scores = kept_scores(run.directory, indices.index(row.idx), stream, settings["sigma"], settings["n"])
         logits = torch.cat(list(scores.logits()))
         rivals = torch.tensor([k for k in range(logits.shape[1]) if k != row.top])
         smoothed = MAPS.find(row.map)(row.temperature, row.mass)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_without_arguments_it_teaches(lvmrs: Command) -> None:
     code, out, _ = lvmrs("")
     assert code == 0
     assert "Start here:\n  lvmrs demo " in out
-    assert lvmrs("--version")[1] == "0.1.0\n"
+    assert lvmrs("--version")[1] == f"{version('lvmrs')}\n"
 
 
 def test_radius(lvmrs: Command) -> None:
@@ -246,7 +247,10 @@ MISTAKES = {
     "certify DIGITS --out a --alpha 1": (2, "alpha must lie strictly between 0 and 1"),
     "certify DIGITS --out a --method magic": (2, "method must be one of"),
     "certify DIGITS --out a --method lvm --bound magic": (2, "bounds must be one of"),
-    "certify DIGITS --out a --bound betting": (2, "bound cannot be chosen with method duels; leave it out"),
+    "certify DIGITS --out a --method duels --bound betting": (
+        2,
+        "bound cannot be chosen with method duels; leave it out",
+    ),
     "certify DIGITS --out a --width wide": (2, "width must be a number or chosen, got 'wide'"),
     "certify DIGITS --out a --width -1": (2, "width must be positive and finite, got -1.0"),
     "certify DIGITS --out a --method cohen --width 1": (2, "width cannot be chosen with method cohen; leave it out"),

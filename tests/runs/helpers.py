@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lvmrs import work
+from lvmrs import provenance, work
 from lvmrs.data import Arrays
 from lvmrs.method import Method
 from lvmrs.models import Loaded
@@ -26,9 +26,13 @@ def manifest_of(
 ) -> Manifest:
     numbers = {"alpha": 0.01, "n0": 50, "n": 300, "seed": 0, **changed}
     loaded = Loaded(RowByRow(), "python:tests.models:RowByRow", "unknown", None, ())
-    settings = work.settings_of(loaded, DATA, SmoothedClassifier(RowByRow(), 0.5, 3.0), planner, **numbers)
+    settings = provenance.settings_of(loaded, DATA, SmoothedClassifier(RowByRow(), 0.5, 3.0), planner, **numbers)
     return Manifest(
-        settings, selection, batch, keep, work.about("test", **work.about_data(DATA), **work.about_method(planner, 0.5))
+        settings,
+        selection,
+        batch,
+        keep,
+        provenance.about("test", **provenance.about_data(DATA), **provenance.about_method(planner, 0.5)),
     )
 
 

@@ -285,6 +285,9 @@ def test_runs_of_the_first_version_are_read_resumed_and_recertified(tmp_path: Pa
     (torn / "certificates.tsv").write_bytes((torn / "certificates.tsv").read_bytes()[:-300])
     resumed = fill(torn, planner=Cohen(), keep=True, n=200, n0=40, resume=True)
     assert lines(resumed) == lines(golden)
+    shutil.copytree(GOLDEN / "lvm-format-1", tmp_path / "lvm")
+    with pytest.raises(RunError, match=r'is not resumed with these: lvmrs: "0.1.0", now'):
+        fill(tmp_path / "lvm", planner=LVM(), n=200, n0=40, selection=Selection(INPUTS, max=4), resume=True)
     chosen = Run(GOLDEN / "lvm-format-1")
     assert "map chosen for each input" in chosen.manifest.about["classifier"]
     assert len(analysis.results_of(chosen)) == len(chosen.rows()) == 4

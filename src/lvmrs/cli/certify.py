@@ -37,7 +37,7 @@ def certify(
     denoiser: options.Denoiser = None,
     split: options.Split = "test",
     image_size: options.ImageSize = None,
-    method: options.Method = "duels",
+    method: options.Method = None,
     bound: options.Bound = None,
     map: options.Map = None,  # noqa: A002
     temperature: options.Temperature = None,
@@ -81,26 +81,29 @@ def certify(
       lvmrs certify --model hf:microsoft/resnet-50 --data imagefolder:val --image-size 224 --sigma 0.25 --out runs/b
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --method cohen --skip 20 --out runs/c
     """
-    from lvmrs import work  # torch takes seconds to import: only those who use it wait
+    from lvmrs import provenance, work  # torch takes seconds to import: only those who use it wait
     from lvmrs.cli.choice import chosen_method
     from lvmrs.cli.request import Request, check_selection
     from lvmrs.data import taken
 
-    planner = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, width=width)
+    chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, width=width)
     number, count = shard(shard_)
     out = out.expanduser()
     batch = _batch(out, batch, resume=resume)
-    if keep_scores and not planner.samples:
+    if keep_scores and chosen is not None and not chosen.samples:
         raise InvalidArgumentError(f"keep-scores: the method {method} samples nothing; leave it out")
     request = Request(
         model, weights, mean, std, denoiser, data, split, image_size, sigma, device, autocast, compile, lipschitz
     )  # fmt: skip
     loaded, dataset, smoothed = request.load(batch)
+    planner = smoothed.default_method if chosen is None else chosen
     selection = Selection(len(dataset), skip, max, number, count)
     check_selection(dataset, selection)
     first, _ = taken(dataset, selection.indices[0])
-    settings = work.settings_of(loaded, dataset, smoothed, planner, alpha=alpha, n0=n0, n=n, seed=seed)
-    about = work.about(command_line(), **work.about_data(dataset), **work.about_method(planner, sigma))
+    settings = provenance.settings_of(loaded, dataset, smoothed, planner, alpha=alpha, n0=n0, n=n, seed=seed)
+    about = provenance.about(
+        command_line(), **provenance.about_data(dataset), **provenance.about_method(planner, sigma)
+    )
     manifest = Manifest(settings, selection, smoothed.batch_for(first), keep_scores, about)
     with RunWriter.begin(out, manifest, resume=resume) as writer:
         waiting, each = len(writer.pending), n0 + n if planner.samples else 1

@@ -17,8 +17,15 @@ __all__ = ["chosen_method"]
 _OWN = "python:"
 
 
-def chosen_method(method: str, **choices: Any) -> Method:
-    """The method with these choices; ``python:MODULE:NAME`` names a planner, map or bound of the user's own."""
+def chosen_method(method: str | None, **choices: Any) -> Method | None:
+    """The method with these choices; None if the user chose nothing. Choices that are not of duels are of ``lvm``.
+
+    ``python:MODULE:NAME`` names a planner, map or bound of the user's own.
+    """
+    given = [name for name, word in choices.items() if word is not None]
+    if method is None and not given:
+        return None
+    method = method or ("duels" if given == ["width"] else "lvm")
     readers: dict[str, Callable[[Any], Any]] = {
         "bound": partial(_known, BOUNDS),
         "map": partial(_known, MAPS),

@@ -63,10 +63,17 @@ Alpha = Annotated[float, typer.Option("--alpha", help="Risk that a certificate i
 N0 = Annotated[int, typer.Option("--n0", "--N0", help="Samples to plan on.")]
 N = Annotated[int, typer.Option("--n", "--N", help="Samples to prove on.")]
 Batch = Annotated[Optional[int], typer.Option("--batch", help="Samples at a time; measured if not given.")]
-Skip = Annotated[int, typer.Option("--skip", help="Take every so-manieth input.")]
+Skip = Annotated[int, typer.Option("--skip", help="Take one input of so many: 20 for every 20th.")]
 Max = Annotated[Optional[int], typer.Option("--max", help="Stop before this index of the data set.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the noise.")]
-Method = Annotated[str, typer.Option("--method", help=f"How to certify: {METHODS.listed}, or python:MODULE:PLANNER.")]
+Method = Annotated[
+    Optional[str],
+    typer.Option(
+        "--method",
+        help=f"How to certify: {METHODS.listed}, or python:MODULE:PLANNER. By default duels, their width chosen for "
+        "each input where a Lipschitz constant is known.",
+    ),
+]
 Bound = Annotated[
     Optional[str],
     typer.Option(

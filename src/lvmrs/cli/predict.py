@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -29,6 +29,7 @@ def predict(
     n0: options.N0 = 100,
     n: options.N = 1_000,
     by: Annotated[str, typer.Option("--by", help="Who answers: the winner of all duels, or of most votes.")] = "duels",
+    width: Annotated[Optional[float], typer.Option("--width", help="Soft duels of this width; else hard ones.")] = None,
     batch: options.Batch = None,
     skip: options.Skip = 1,
     max: options.Max = None,  # noqa: A002
@@ -56,9 +57,10 @@ def predict(
     check_selection(dataset, selection)
     indices = selection.indices
     right = abstained = 0
+    numbers = {"n": n, "n0": n0, "alpha": alpha, "seed": seed, "width": width}
     for index in indices:
         x, label = taken(dataset, index)
-        answer = smoothed.predict(x, n=n, n0=n0, alpha=alpha, seed=seed, index=index, by=by)  # type: ignore[arg-type]
+        answer = smoothed.predict(x, index=index, by=by, **numbers)  # type: ignore[arg-type]
         if index == indices[0] and not as_json:
             print("idx\tlabel\tpredict\tcorrect")
         row = {"idx": index, "label": label, "predict": answer, "correct": int(answer == label)}

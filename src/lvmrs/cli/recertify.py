@@ -53,11 +53,8 @@ def recertify(
     from lvmrs.cli.choice import chosen_method
 
     source = Run(run)
-    choices = {"bound": bound, "map": map, "temperature": temperature, "mass": mass, "width": width}
-    if method is None and all(choice is None for choice in choices.values()):
-        planner = methods.described(source.manifest.settings["method"])
-    else:
-        planner = chosen_method(method or ("lvm" if width is None else "duels"), **choices)
+    chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, width=width)
+    planner = methods.described(source.manifest.settings["method"]) if chosen is None else chosen
     processes = (os.cpu_count() or 1) if len(source.rows()) >= _WORTH_PROCESSES else 1
     samples = source.manifest.settings["n0"] + source.manifest.settings["n"]
     with watching(len(source.rows()), samples) as show:

@@ -86,7 +86,7 @@ def train(
     """
     from torch import nn
 
-    from lvmrs import training, work
+    from lvmrs import provenance, training
     from lvmrs.data import load
     from lvmrs.models import trained
 
@@ -143,7 +143,7 @@ def train(
     measured = {} if test is None else _measured(network, test, aim, seed)
     seconds = sum(epoch.seconds for epoch in history)
     about = {
-        **work.about(command_line()),
+        **provenance.about(command_line()),
         "objective": repr(aim),
         "settings": vars(settings),
         "data": {"name": source.name, "split": source.split, "fingerprint": fingerprint},

@@ -19,6 +19,13 @@ class Form(ABC):
     name: ClassVar[str]
     needs_constant: ClassVar[bool] = False
     """Whether it says nothing for scores without a Lipschitz constant."""
+    uses_constant: ClassVar[bool] = False
+    """Whether it relies on a Lipschitz constant where there is one."""
+
+    @property
+    def one_sided(self) -> Form:
+        """The form to take where all rivals are bounded by what the top class leaves; by default the same."""
+        return self
 
     @abstractmethod
     def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:

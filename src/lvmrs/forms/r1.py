@@ -21,6 +21,7 @@ class R1(Form):
 
     name: ClassVar[str] = "r1"
     needs_constant: ClassVar[bool] = True
+    uses_constant: ClassVar[bool] = True
 
     def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
         """(p_a − p_b)/(√2 L erf(1/(2Lσ)))."""

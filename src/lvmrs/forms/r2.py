@@ -8,6 +8,7 @@ from typing import ClassVar
 from lvmrs import radius
 from lvmrs._checks import Floats
 from lvmrs.forms.base import Form
+from lvmrs.forms.r3 import R3
 from lvmrs.maps.base import Slopes
 
 __all__ = ["R2"]
@@ -18,6 +19,11 @@ class R2(Form):
     """σ/2 (Φ⁻¹(p_a) − Φ⁻¹(p_b))."""
 
     name: ClassVar[str] = "r2"
+
+    @property
+    def one_sided(self) -> Form:
+        """R3, which is what R2 is for p_b = 1 − p_a."""
+        return R3()
 
     def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
         """σ/2 (Φ⁻¹(p_a) − Φ⁻¹(p_b))."""

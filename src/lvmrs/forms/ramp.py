@@ -18,6 +18,7 @@ class Ramp(Form):
     """The larger of the ramp radii per class and pairwise; R2 where there is no Lipschitz constant."""
 
     name: ClassVar[str] = "ramp"
+    uses_constant: ClassVar[bool] = True
 
     def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
         """The larger of the two ramp radii."""

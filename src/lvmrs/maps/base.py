@@ -112,13 +112,15 @@ class SimplexMap(Map):
         """The shares of the top class, of each class of ``alone``, and of all of ``pooled`` together."""
         p = self.apply(logits)
         shares = p.to(statistics_device(p.device)).to(torch.float64) / self.mass
-        off = (shares.sum(dim=1) - 1).abs().max()
-        if shares.shape != logits.shape or not (off <= _SUM and shares.min() >= 0):  # also where a score is NaN
+        sums = shares.sum(dim=1, keepdim=True)
+        right = (sums - 1).abs().max() <= _SUM and shares.min() >= 0  # false where a score is NaN
+        if shares.shape != logits.shape or not right:
             raise ProofError(f"the map {self.name} gives scores that are not at least 0 with sum {self.mass:g}")
+        shares /= sums  # rivals are bounded by what the top class leaves, so what rounding added must go
         parts = [shares[:, top : top + 1], shares[:, alone.to(shares.device)]]
         if len(pooled):
             parts.append(shares[:, pooled.to(shares.device)].sum(dim=1, keepdim=True))
-        return torch.cat(parts, dim=1).clamp_(0.0, 1.0)  # rounding of single precision
+        return torch.cat(parts, dim=1).clamp_(max=1.0)
 
     def classifier(self, sigma: float) -> str:
         """The classifier smoothed with this map."""

@@ -30,7 +30,7 @@ class Planner(Method):
     def __init_subclass__(cls, **settings: Any) -> None:
         """Refuse a class that has a ``plan`` of its own."""
         super().__init_subclass__(**settings)
-        if "plan" in vars(cls):
+        if cls.plan is not Planner.plan:
             raise TypeError(
                 f"{cls.__name__}.plan is final, since it says where a plan comes from; write choose instead"
             )
@@ -61,7 +61,8 @@ def check_search(maps: tuple[str, ...], temperatures: tuple[float, ...], mass: f
         if _checks.positive("temperatures", temperatures).ndim != 1:
             raise InvalidArgumentError(f"temperatures must be a tuple of numbers, got {temperatures!r}")
         if all(BOUNDS.find(name, argument="bounds").votes_only for name in bounds):
-            raise InvalidArgumentError("bounds must have one for soft maps: betting, bernstein or hoeffding")
+            known = ", ".join(name for name in BOUNDS if not BOUNDS.find(name).votes_only)
+            raise InvalidArgumentError(f"bounds must have one for soft maps, such as {known}")
     for name in bounds:
         BOUNDS.find(name, argument="bounds")
     _checks.single("mass", _checks.mass(mass))

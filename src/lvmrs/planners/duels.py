@@ -4,12 +4,13 @@ For each rival k, q_k is how often the top class beats k; with every q_k bounded
 is min_k σ Φ⁻¹(q_k). For logits that are linear in the input this is the distance to the decision boundary itself.
 
 **Hard or soft.** Hard duels (``width=None``) need no choice and had the largest average radius wherever no Lipschitz
-constant was known (docs/planners.md). Soft duels pay in two cases:
+constant was known (docs/planners.md). Soft duels can pay in two cases:
 
 - A Lipschitz constant of the network is known: the ramp radius uses it. Take ``width="chosen"`` for the largest radius,
   or one number for all inputs if the classifier is to be deployed.
 - Many inputs are close to a tie and what counts is how many are certified at all: one number for all inputs, about half
-  the typical standard deviation of the margin, as ``calibrated_width`` and ``lvmrs calibrate`` find it.
+  the typical standard deviation of the margin, as ``calibrated_width`` and ``lvmrs calibrate`` find it. This costs
+  radius.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ _NEAREST = 8
 class Duels(Planner):
     """The class with the best worst duel, each duel at the full risk.
 
-    ``width`` is that of the duels: None for hard ones, a number for soft ones, or "chosen" for each input.
+    ``width`` is that of the duels: None for hard ones, a number for soft ones, or "chosen" for each input (hard ones
+    where no Lipschitz constant is known).
     """
 
     width: float | Literal["chosen"] | None = None
@@ -78,10 +80,10 @@ class Duels(Planner):
         wins = _Wins.of(logits)
         top, order = wins.winner()
         fight: Map = Duel()
-        if self.width == "chosen":
+        if self.width == "chosen" and not math.isinf(terms.lipschitz):  # without a constant, no width gains radius
             fight = _best_width(wins.first, top, order, terms)
-        elif self.width is not None:
-            fight = SoftDuel(float(self.width))
+        elif isinstance(self.width, float):
+            fight = SoftDuel(self.width)
         bound, form = _proved_by(fight, terms)
         most = bound.at_ease
         return Choice(
@@ -140,7 +142,7 @@ class _Wins:
     def _begun(cls, portion: Tensor) -> _Wins:
         classes = portion.shape[1]
         votes = torch.bincount(portion.argmax(dim=1).cpu(), minlength=classes)
-        # A class may win its duels without any votes: by rank, the mean logit says more than votes do.
+        # A class may win all its duels without any votes, so those with the largest mean logits are looked at too.
         by_votes = votes.argsort(descending=True, stable=True)[: _CANDIDATES // 2]
         by_mean = portion.double().mean(dim=0).cpu().argsort(descending=True, stable=True)[:_CANDIDATES]
         candidates = list(dict.fromkeys([*by_votes.tolist(), *by_mean.tolist()]))[:_CANDIDATES]

@@ -30,7 +30,8 @@ __all__ = ["Fixed", "calibrated"]
 class Fixed(Planner):
     """The given map, temperature and mass for every input.
 
-    ``radius`` is "r2" or, with a Lipschitz constant, "ramp"; without it, the better of them for each input.
+    ``radius`` is the form of the radius; without it, the better of R2 and, with a Lipschitz constant, the ramp radius.
+    Votes are bounded by Clopper–Pearson, which is exact, whatever the ``bounds``.
     """
 
     map: str
@@ -43,8 +44,13 @@ class Fixed(Planner):
 
     def __post_init__(self) -> None:
         check_search((self.map,), (self.temperature,), self.mass, self.bounds)
-        if self.radius not in (None, "r2", "ramp"):
-            raise InvalidArgumentError(f"radius must be 'r2', 'ramp' or None, got {self.radius!r}")
+        if self.radius is not None:
+            FORMS.find(self.radius, argument="radius")
+
+    @property
+    def needs_constant(self) -> bool:
+        """Whether the chosen form of the radius needs a Lipschitz constant."""
+        return self.radius is not None and bool(FORMS.find(self.radius).needs_constant)
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """The class with the largest mean score, proved in the way with the largest forecast."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lvmrs._checks import Floats
 from lvmrs.confidence.base import Bound
 from lvmrs.confidence.clopper_pearson import ClopperPearson
-from lvmrs.forms import R2, R3, Form, Ramp
+from lvmrs.forms import R2, Form, Ramp
 from lvmrs.maps import SimplexMap, Slopes
 from lvmrs.plan import Choice, Terms
 from lvmrs.planners.survey import Survey
@@ -63,7 +63,7 @@ class Forecast:
             classes=len(order),
             map=survey.maps[row],
             bound=way.bound,
-            form=R3() if isinstance(self.form, R2) and not way.two_sided else self.form,
+            form=self.form if way.two_sided else self.form.one_sided,
             risk_top=terms.alpha * way.share,
             risk_rival=terms.alpha * (1 - way.share),
             alone=way.alone(order) if way.two_sided else None,

@@ -7,13 +7,14 @@ which does not over-penalise variance.
 **When soft maps pay.** With a Lipschitz constant of the network, nearly always: hardmax has none. Without one, rarely:
 on the networks of docs/planners.md the best map for infinitely many samples was hardmax or within .0001 of it, and soft
 maps help inputs that are close to a tie, where their smaller variance certifies a little more. The best of a hundred
-forecasts is then mostly the luckiest one. So votes are left only where the gain exceeds what the selection sample
-can tell from noise: four standard errors of the difference, measured on the same samples (the best of a hundred
-candidates is often two or three ahead by chance).
+forecasts is then mostly the luckiest one. So without a constant votes are left only where the gain exceeds what the
+selection sample can tell from noise: four standard errors of the difference, measured on the same samples (the best
+of a hundred candidates is often two or three ahead by chance).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -39,7 +40,8 @@ _COMPARED = 4096
 class LVM(Planner):
     """The map, temperature, bound and form of the radius with the largest forecast for this input.
 
-    With hardmax among the maps, votes are left only for a gain beyond the noise of the forecast.
+    With hardmax among the maps and no Lipschitz constant, votes are left only for a gain beyond the noise of the
+    forecast. Votes are bounded by Clopper–Pearson, which is exact, soft maps by the best of the ``bounds``.
     """
 
     maps: tuple[str, ...] = ("hardmax", "softmax", "sparsemax")
@@ -58,14 +60,15 @@ class LVM(Planner):
         )
         found = forecasts(survey, terms, bounds=self.bounds, forms=forms_for(terms))
         row, forecast = best(found)
-        votes = [k for k, each in enumerate(survey.maps) if each.binary]
-        if votes and row not in votes:
-            plain = max(found, key=lambda each: float(each.expected[votes[0]]))
-            gain = forecast.expected[row] - plain.expected[votes[0]]
-            effects = (_effects(survey, at, each, terms, compared) for at, each in ((row, forecast), (votes[0], plain)))
-            noise = np.subtract(*effects).std() / np.sqrt(survey.n0)
+        votes = next((k for k, each in enumerate(survey.maps) if each.binary), None)
+        uses_constant = forecast.form.uses_constant and not math.isinf(survey.maps[row].slopes(terms.lipschitz).vector)
+        if votes is not None and row != votes and not uses_constant:
+            plain = max(found, key=lambda each: float(each.expected[votes]))
+            gain = forecast.expected[row] - plain.expected[votes]
+            effects = (_effects(survey, at, each, terms, compared) for at, each in ((row, forecast), (votes, plain)))
+            noise = np.subtract(*effects).std(ddof=1) / np.sqrt(survey.n0) if survey.n0 > 1 else np.inf
             if gain <= _BEYOND_NOISE * noise:
-                row, forecast = votes[0], plain
+                row, forecast = votes, plain
         return forecast.choice(survey, row, terms)
 
 

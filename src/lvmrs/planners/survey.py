@@ -52,7 +52,7 @@ class Survey:
         kinds = [simplex_map(name) for name in maps]
         families = [kind.family(temperatures, mass) for kind in kinds]
         if not all(families):
-            raise InvalidArgumentError("temperatures is empty; softmax and sparsemax need at least one")
+            raise InvalidArgumentError(f"temperatures is empty; {', '.join(maps)} need at least one")
         totals: list[Moments] = []
         for portion in in_portions(logits, _PORTION):
             parts = [

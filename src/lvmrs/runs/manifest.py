@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -103,12 +104,16 @@ def _migrated(stored: dict[str, Any]) -> dict[str, Any]:
     if method.get("procedure") == "deterministic":
         settings |= {"method": {"planner": "Deterministic"}, "alpha": 0.0, "n0": 0, "n": 0}
         about.setdefault("classifier", "the classifier itself")
+    if (settings.get("lvmrs"), settings["method"]) in _SAME_ROWS:
+        settings["lvmrs"] = version("lvmrs")
     if (scope := _SCOPES.get(method.get("planner", ""))) is not None:
         smoothed = f"the classifier smoothed with Gaussian noise of σ = {settings['sigma']}"
         about.setdefault("classifier", f"{smoothed}, with its map {scope}")
     return {**stored, "settings": settings, "about": about}
 
 
+# Versions whose rows by a method are those of this version, so that their runs can be resumed.
+_SAME_ROWS = [("0.1.0", {"planner": "Cohen"}), ("0.1.0", {"planner": "Deterministic"})]
 # Whether the map was the same for all inputs: earlier versions did not write it down.
 _SCOPES = {
     "LVM": "chosen for each input",

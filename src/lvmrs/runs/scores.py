@@ -95,9 +95,9 @@ def read_scores(directory: Path, stage: Stage) -> NDArray[Any]:
         raise RunError(f"{path} is damaged: {error}") from error
 
 
-def kept_scores(directory: Path, position: int, stream: Stream, count: int) -> Scores:
-    """The first ``count`` scores of the input at this position of a run, which is the input of that stream."""
-    return scores_of(stream, count, _batches(read_scores(directory, stream.stage)[position, :count]))
+def kept_scores(directory: Path, position: int, stream: Stream, sigma: float, count: int) -> Scores:
+    """The first ``count`` scores of the input at this position of a run: the input of that stream, noise of that σ."""
+    return scores_of(stream, sigma, count, _batches(read_scores(directory, stream.stage)[position, :count]))
 
 
 def _batches(scores: NDArray[Any]) -> Iterator[Tensor]:
