@@ -12,6 +12,7 @@ import torch
 
 from lvmrs import LVM, Certificate, Fixed, Run, SmoothedClassifier, registry, simplex
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.maps import SimplexMap
 from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS
 from lvmrs.testing import check_planner
 from tests.cli.helpers import run as command
@@ -115,6 +116,10 @@ def test_what_cannot_be_added() -> None:
         MAPS.add(type("Copy", (Squares,), {"name": "softmax"}))
     with pytest.raises(InvalidArgumentError, match="Nameless has no name; give the class an attribute name"):
         MAPS.add(type("Nameless", (Squares,), {"name": ""}))
+    with pytest.raises(InvalidArgumentError, match="Tabbed has no name; give the class an attribute name"):
+        MAPS.add(type("Tabbed", (Squares,), {"name": "a\tb"}))
+    with pytest.raises(InvalidArgumentError, match=r"Half has no method apply; write it: see lvmrs\.maps\.base"):
+        MAPS.add(type("Half", (SimplexMap,), {"name": "half"}))
 
 
 def test_tables_say_what_the_parts_are() -> None:

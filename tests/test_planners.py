@@ -196,6 +196,14 @@ def test_lvm_leaves_votes_only_for_more_than_noise() -> None:
     assert planned(LVM(), lopsided).map.name != "hardmax"
 
 
+def test_where_nothing_is_hoped_for_the_bound_still_suits_the_map() -> None:
+    terms = Terms(0.5, 0.001, 20)
+    z = random_logits(60, 10, dtype=torch.float32)
+    for planner in (Fixed("softmax", 0.01), LVM(maps=("sparsemax",)), Votes(), LVM()):
+        plan = planned(planner, z[:40], terms)
+        assert prove.prove(plan, terms, made_up_scores(z[40:])).prediction == -1
+
+
 def test_lvm_takes_what_it_is_given() -> None:
     plan = planned(LVM(maps=("softmax",), temperatures=(0.5,), mass=2.0, bounds=("hoeffding",)), logits(200))
     chosen = (plan.map.name, plan.map.temperature, plan.map.mass, plan.bound.name)

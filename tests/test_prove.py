@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -395,7 +396,18 @@ class Wide(Bound):
         return mean
 
 
+class Short(maps.Duel):
+    """One column for all rivals, or too few rows."""
+
+    def columns(self, logits: torch.Tensor, top: int, alone: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+        won = super().columns(logits, top, alone, pooled)
+        return won[:, :1] if len(pooled) else won[:-1]
+
+
 def test_parts_that_break_their_promise_are_refused() -> None:
+    for alone, shape in (((1, 2), (500, 1)), (None, (499, 4))):
+        with pytest.raises(ProofError, match=rf"the map duel gives columns of shape {re.escape(str(shape))}, not"):
+            made(map=Short(), bound="clopper_pearson", risk_top=0.0, alone=alone)
     with pytest.raises(ProofError, match="the map liar gives scores that are not at least 0 with sum 1"):
         made(map=Liar(0.3))
     with pytest.raises(ProofError, match=r"wide gives a bound outside of \[0, 1\]"):

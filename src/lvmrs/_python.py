@@ -35,6 +35,8 @@ def called(name: str, function: Callable[..., Any], *arguments: object, error: t
     """What a function of the user returns, or one sentence about how it failed."""
     try:
         return function(*arguments)
+    except LvmrsError:
+        raise
     except Exception as failure:
         reason = first_line(failure)
         raise error(f"{name}: the function failed with {type(failure).__name__}: {reason}") from failure

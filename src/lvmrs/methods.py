@@ -41,13 +41,17 @@ def description(chosen: Method) -> dict[str, Any]:
     return {"planner": type(chosen).__name__, **plain}
 
 
-def described(fields: dict[str, Any]) -> Method:
+def described(fields: object) -> Method:
     """The method that a manifest describes."""
+    if not isinstance(fields, dict) or not isinstance(fields.get("planner"), str):
+        raise InvalidArgumentError("the run does not say which method it was made with; choose one with --method")
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
     wanted = settings.pop("planner")
-    for name in METHODS:
-        maker = METHODS.find(name)
-        if maker.__name__ == wanted:
-            made: Method = maker(**settings)
-            return made
-    raise InvalidArgumentError(f"method {wanted} is not one of ours; choose one with --method")
+    maker = next((maker for maker in map(METHODS.find, METHODS) if maker.__name__ == wanted), None)
+    if maker is None:
+        raise InvalidArgumentError(f"method {wanted} is not one of ours; choose one with --method")
+    known = {field.name for field in dataclasses.fields(maker)}
+    if odd := sorted(map(str, set(settings) - known)):
+        raise InvalidArgumentError(f"method {wanted} has no setting {odd[0]}; choose a method with --method")
+    made: Method = maker(**settings)
+    return made

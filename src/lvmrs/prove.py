@@ -67,7 +67,7 @@ class Proof:
         tops, rivals = int(not plan.map.paired), len(alone) + bool(pooled)
         risks = np.array([plan.risk_top] * tops + [plan.risk_rival] * rivals)
         upper = np.array([False] * tops + [not plan.map.paired] * rivals)
-        self._tally = plan.bound.tally(terms.n, risks, upper)
+        self._tally, self._width = plan.bound.tally(terms.n, risks, upper), len(risks)
         self._stream: Stream | None = None
         self._seen = 0
         self._broken = False
@@ -138,6 +138,9 @@ class Proof:
     def _columns(self, logits: Tensor) -> Tensor:
         plan = self.plan
         columns = plan.map.columns(logits, plan.top, self._alone, self._pooled)
+        if columns.shape != (len(logits), self._width):
+            expected = (len(logits), self._width)
+            raise ProofError(f"the map {plan.map.name} gives columns of shape {tuple(columns.shape)}, not {expected}")
         binary = columns.dtype == torch.bool
         if plan.bound.votes_only and not binary:
             raise ProofError(f"{plan.bound.name} holds for 0/1 scores only, and {plan.map.name} is not; use betting")

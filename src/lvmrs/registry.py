@@ -7,6 +7,7 @@ is asked for, so reading a name costs nothing. ``add`` is for parts of your own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -84,8 +85,10 @@ class Names:
         if not (isinstance(part, type) and issubclass(part, base)):
             raise InvalidArgumentError(f"a {self.kind} must be a class derived from {base.__name__}, got {part!r:.80}")
         name = getattr(part, "name", None)
-        if not isinstance(name, str) or not name:
-            raise InvalidArgumentError(f"{part.__name__} has no name; give the class an attribute name = '…'")
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):  # it stands in rows and manifests
+            raise InvalidArgumentError(f"{part.__name__} has no name; give the class an attribute name = 'word'")
+        if missing := sorted(getattr(part, "__abstractmethods__", ())):
+            raise InvalidArgumentError(f"{part.__name__} has no method {missing[0]}; write it: see {base.__module__}")
         known = self._added.get(name)
         home = (part.__module__, part.__qualname__)
         if name in self._entries or (known is not None and (known.__module__, known.__qualname__) != home):

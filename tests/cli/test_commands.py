@@ -256,6 +256,8 @@ MISTAKES = {
     "certify DIGITS --out a --method cohen --width 1": (2, "width cannot be chosen with method cohen; leave it out"),
     "certify DIGITS --out a --method fixed --map duel": (2, "maps must be a map to the simplex, got duel"),
     "certify DIGITS --out a --method python:lvmrs.nothing:x": (2, "lvmrs.nothing cannot be imported"),
+    "certify DIGITS --out a --method python:lvmrs.planners:Planner": (2, "Planner has no method choose; write it"),
+    "certify DIGITS --out a --method lvm --map python:lvmrs.maps:SimplexMap": (2, "SimplexMap has no name"),
     "certify DIGITS --out a --method python:lvmrs.radius:r2": (2, "is not a class derived from Planner"),
     "certify DIGITS --out a --method lvm --map python:lvmrs.radius:r2": (2, "a map must be a class derived from Map"),
     "certify DIGITS --out a --method lvm --bound python:lvmrs:Cohen": (2, "a bound must be a class derived from Bound"),

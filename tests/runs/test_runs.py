@@ -16,6 +16,7 @@ from torch import Tensor
 
 from lvmrs import Deterministic, Duels, Votes, analysis, work
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, RunError
+from lvmrs.methods import described
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
 from lvmrs.smooth import SmoothedClassifier
@@ -393,3 +394,18 @@ def test_a_model_that_fails_on_one_input_names_it(tmp_path: Path) -> None:
         pytest.raises(ModelError, match=r"input \d+: the model fails with ValueError: no such day$"),
     ):
         work.certify(writer, SmoothedClassifier(fails, 0.5, 3.0), DATA, LVM())
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        ("python:evil.py:Evil", "the run does not say which method it was made with; choose one with --method"),
+        ({"map": "softmax"}, "the run does not say which method it was made with"),
+        ({"planner": "python:evil.py:Evil"}, "method python:evil.py:Evil is not one of ours"),
+        ({"planner": "LVM", "foo": 1}, "method LVM has no setting foo"),
+        ({"planner": "LVM", "maps": ["python:evil.py:Evil"]}, "maps must be one of hardmax"),
+    ],
+)
+def test_what_a_manifest_names_is_not_run(method: object, sentence: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        described(method)

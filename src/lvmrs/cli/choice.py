@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import isabstract
 from typing import Any
 
 from lvmrs import methods
-from lvmrs._python import imported
+from lvmrs._python import called, imported
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
 from lvmrs.registry import BOUNDS, MAPS, Names
@@ -25,7 +26,8 @@ def chosen_method(method: str | None, **choices: Any) -> Method | None:
     given = [name for name, word in choices.items() if word is not None]
     if method is None and not given:
         return None
-    method = method or ("duels" if given == ["width"] else "lvm")
+    if method is None:
+        method = "duels" if given == ["width"] else "lvm"
     readers: dict[str, Callable[[Any], Any]] = {
         "bound": partial(_known, BOUNDS),
         "map": partial(_known, MAPS),
@@ -35,9 +37,12 @@ def chosen_method(method: str | None, **choices: Any) -> Method | None:
     if not method.startswith(_OWN):
         return methods.method(method, **choices)
     own = imported(method, method.removeprefix(_OWN), error=InvalidArgumentError)
-    if isinstance(own, type) and issubclass(own, Method):
-        return methods.method(own, **choices)
-    raise InvalidArgumentError(f"{method} is not a class derived from Planner; see lvmrs.planners")
+    if not isinstance(own, type) or not issubclass(own, Method):
+        raise InvalidArgumentError(f"{method} is not a class derived from Planner; see lvmrs.planners")
+    if isabstract(own):
+        raise InvalidArgumentError(f"{method} has no method choose; write it: see lvmrs.planners")
+    made: Method = called(method, partial(methods.method, own, **choices), error=InvalidArgumentError)
+    return made
 
 
 def _known(names: Names, word: str | None) -> str | None:

@@ -21,6 +21,8 @@ over the true mean to a false rejection further up. What is done here is valid f
 2. Then a grid of m is laid around where the bound is expected, from the opening alone. From there on each m takes the
    stakes of the next grid point above it. Within a cell of the grid all stakes are shared, so the wealth falls in m
    there: rejecting the grid point rejects its cell.
+   The caps of the opening depend on the grid, which comes later; but each factor 1 + min(λ, cap/m)(Z − m) falls in m,
+   so the wealth at a grid point is at most that of a mean below it with its own cap, which is known beforehand.
 3. Cells are tested upwards; the bound is the last point before the first that is not rejected. Only the cell of the
    true mean can do harm, and its wealth reaches the goal with probability at most ``risk``.
 

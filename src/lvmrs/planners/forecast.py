@@ -25,6 +25,10 @@ from lvmrs.registry import BOUNDS
 __all__ = ["Forecast", "Way", "best", "bounds_of", "forecasts", "forms_for", "signed_radius"]
 
 
+# Less than any radius, and more than that of a way which is not meant for a candidate.
+_HOPELESS = -1e300
+
+
 @dataclass(frozen=True)
 class Way:
     """A bound, and whether the rivals get bounds of their own: half of the risk goes to them, or nothing."""
@@ -93,7 +97,7 @@ def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Seq
     def expected(form: Form, rows: NDArray[np.intp]) -> Floats:
         p_a, p_b = low[rows, columns], high[rows, columns]
         radius = signed_radius(form, np.maximum(p_a, 0.0), p_b, sigma=terms.sigma, slopes=slopes)
-        return np.where(p_a < 0, -np.inf, radius)
+        return np.where(p_a < 0, -np.inf, np.maximum(radius, _HOPELESS))
 
     # The ways are compared by R2, which is quick; other forms are tried in the best way and in the best one-sided one.
     simple = np.stack([expected(R2(), np.full(len(votes), i)) for i in range(len(ways))])

@@ -32,6 +32,8 @@ __all__ = ["LVM"]
 
 # Standard errors by which a soft map must promise more than votes.
 _BEYOND_NOISE = 4.0
+# Radii beyond so many σ are not told apart: no number of samples certifies them without a Lipschitz constant.
+_FAR = 40.0
 # Selection samples on which two candidates are compared.
 _COMPARED = 4096
 
@@ -92,6 +94,7 @@ def _effects(survey: Survey, row: int, forecast: Forecast, terms: Terms, compare
     slopes = survey.maps[row].slopes(terms.lipschitz)
     low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
     radius = signed_radius(forecast.form, low, high, sigma=terms.sigma, slopes=slopes)
+    radius = np.clip(radius, -_FAR * terms.sigma, _FAR * terms.sigma)
     gradient = (radius[[1, 3]] - radius[[2, 4]]) / (2 * step)
     scores = survey.maps[row].columns(torch.cat(compared), int(top), torch.tensor([rival]), torch.tensor([]).long())
     effects: Floats = scores.cpu().double().numpy() @ gradient
