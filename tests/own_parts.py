@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs import Choice, Planner, Terms
@@ -16,7 +17,8 @@ from lvmrs.confidence.base import Sides, TallyOfMoments
 from lvmrs.confidence.betting import Betting
 from lvmrs.forms import R3
 from lvmrs.maps import SimplexMap, Slopes, Softmax
-from tests.oracles import Floats
+
+Floats = NDArray[np.float64]
 
 
 class Squares(SimplexMap):

@@ -1,5 +1,6 @@
 """Parts of a user's own, used through the library and the command line, without touching src."""
 
+import hashlib
 import os
 import re
 import subprocess
@@ -75,7 +76,9 @@ def test_parts_through_the_command_line(
     lvmrs(f"certify {digits} --method python:mine.py:LargestMean --temperature 0.5 --keep-scores --out a")
     (row, *_) = Run("a").rows()
     assert (row.map, row.temperature, row.bound) == ("softmax", 0.5, "betting")
-    assert Run("a").manifest.settings["method"] == {"planner": "LargestMean", "temperature": 0.5}
+    hashed = hashlib.sha256(OWN.read_bytes()).hexdigest()
+    method = {"planner": "LargestMean", "temperature": 0.5, "own code": {"LargestMean": hashed}}
+    assert Run("a").manifest.settings["method"] == method  # so that no run is resumed with other code
     lvmrs("recertify a --method lvm --map python:mine.py:Squares --bound python:mine.py:Careful --out b")
     assert {(row.map, row.bound) for row in Run("b").rows()} == {("squares", "careful")}
     code, _, err = lvmrs("recertify a --out c")  # what a manifest names is not run

@@ -253,9 +253,9 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "map": ({"map": "maxout"}, "map must be one of hardmax, softmax, sparsemax, duel, soft-duel, got 'maxout'"),
     "bound": ({"bound": "guess"}, "bound must be one of betting, bernstein, hoeffding, clopper_pearson, got 'guess'"),
     "form": ({"form": "deterministic"}, "form must be one of r1, r1-noise, r2, r3, ramp, got 'deterministic'"),
-    "no map": ({"map": 3}, "map must be a Map, got 3"),
-    "no bound": ({"bound": None}, "bound must be a Bound, got None"),
-    "no form": ({"form": simplex}, "form must be a Form, got <module"),
+    "no map": ({"map": 3}, "map must be an object of the class Map, got 3"),
+    "no bound": ({"bound": None}, "bound must be an object of the class Bound, got None"),
+    "no form": ({"form": simplex}, "form must be an object of the class Form, got <module"),
 }
 
 
@@ -284,6 +284,21 @@ def test_scores_are_made_by_their_sources_only() -> None:
     (portion,) = made_up_scores(LOGITS)
     with pytest.raises(ProofError, match="not by hand"):
         dataclasses.replace(portion, stream=SELECTION)
+
+
+def test_scores_are_read_once() -> None:
+    scores = made_up_scores(LOGITS)
+    assert prove(plan(), TERMS, scores) == made()
+    with pytest.raises(ProofError, match="these scores were read already"):
+        prove(plan(), TERMS, scores)
+    used = made_up_scores(LOGITS, SELECTION)
+    list(used)
+    with pytest.raises(ProofError, match="the plan was made on these very scores"):
+        prove(plan(), TERMS, used)
+    with pytest.raises(ProofError, match="expected a Plan and Terms, got Terms and Plan"):
+        prove(TERMS, plan(), scores)  # type: ignore[arg-type]
+    with pytest.raises(ProofError, match="scores must be Scores, which know their stream, got Tensor"):
+        prove(plan(), TERMS, LOGITS)  # type: ignore[arg-type]
 
 
 def test_every_sample_is_taken_once_and_in_order() -> None:
@@ -474,7 +489,14 @@ def test_choices_become_plain_numbers() -> None:
     numpy = plan(top=np.int64(0), classes=np.int32(5), alone=[np.int64(1)], risk_top=np.float32(0.004))
     assert Plan.from_json(numpy.to_json()) == numpy
     assert (type(numpy.top), type(numpy.risk_top), numpy.alone) == (int, float, (1,))
-    for changes in ({"top": 0.0}, {"top": True}, {"classes": "5"}, {"alone": (1.5,)}, {"risk_top": "much"}):
+    for changes in (
+        {"top": 0.0},
+        {"top": True},
+        {"classes": "5"},
+        {"alone": (1.5,)},
+        {"alone": 5},
+        {"risk_top": "much"},
+    ):
         with pytest.raises(InvalidArgumentError, match="must be a"):
             plan(**changes)
 

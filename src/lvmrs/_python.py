@@ -10,7 +10,7 @@ from typing import Any
 
 from lvmrs.errors import LvmrsError, first_line
 
-__all__ = ["called", "imported", "source_hash"]
+__all__ = ["called", "code_hash", "imported", "source_hash"]
 
 # Files are run once: two classes from one file belong to one module.
 _RUN: dict[Path, Any] = {}
@@ -49,6 +49,14 @@ def source_hash(rest: str) -> str | None:
     origin = module if module.endswith(".py") else found.origin if found is not None else None
     path = Path(origin).expanduser() if origin else None
     return hashlib.sha256(path.read_bytes()).hexdigest() if path is not None and path.is_file() else None
+
+
+def code_hash(part: type) -> str | None:
+    """SHA-256 of the file that a class of the user's is in; None for a class of lvmrs."""
+    if part.__module__.partition(".")[0] == "lvmrs":
+        return None
+    file = getattr(sys.modules.get(part.__module__), "__file__", None)
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else "unknown"
 
 
 def _from_module(module: str) -> Any:

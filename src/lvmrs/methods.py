@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from lvmrs._python import code_hash
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
-from lvmrs.registry import MAPS, METHODS
+from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS
 
 __all__ = ["described", "description", "method"]
+
+# Where a description has the hashes of the files that a user's own classes are in.
+_OWN = "own code"
 
 
 def method(name: str | type[Method], **choices: Any) -> Method:
@@ -38,7 +42,9 @@ def description(chosen: Method) -> dict[str, Any]:
     """The method and all its settings, for a manifest."""
     fields: dict[str, Any] = dataclasses.asdict(chosen) if dataclasses.is_dataclass(chosen) else {}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
-    return {"planner": type(chosen).__name__, **plain}
+    own = {part.__name__: code_hash(part) for part in (type(chosen), *MAPS.added, *BOUNDS.added, *FORMS.added)}
+    own = {name: known for name, known in own.items() if known is not None}
+    return {"planner": type(chosen).__name__, **plain, **({_OWN: own} if own else {})}
 
 
 def described(fields: object) -> Method:
@@ -47,6 +53,7 @@ def described(fields: object) -> Method:
         raise InvalidArgumentError("the run does not say which method it was made with; choose one with --method")
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
     wanted = settings.pop("planner")
+    settings.pop(_OWN, None)
     maker = next((maker for maker in map(METHODS.find, METHODS) if maker.__name__ == wanted), None)
     if maker is None:
         raise InvalidArgumentError(f"method {wanted} is not one of ours; choose one with --method")

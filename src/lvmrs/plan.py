@@ -10,6 +10,7 @@ import dataclasses
 import html
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal
@@ -72,6 +73,8 @@ class Choice:
         for name in ("risk_top", "risk_rival"):
             plain[name] = _checks.single(name, _checks.real(name, getattr(self, name)))
         if self.alone is not None:
+            if isinstance(self.alone, str) or not isinstance(self.alone, Iterable):
+                raise InvalidArgumentError(f"alone must be a tuple of classes or None, got {self.alone!r:.40}")
             plain["alone"] = tuple(_index("alone", k) for k in self.alone)
         for name, value in plain.items():
             object.__setattr__(self, name, value)

@@ -47,6 +47,9 @@ _PORTION = 1024
 def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
     """The certificate for one input from the logits of ``terms.n`` noisy copies; see the top of this module."""
     proof = Proof(plan, terms)
+    if not isinstance(scores, Scores):
+        raise ProofError(f"scores must be Scores, which know their stream, got {type(scores).__name__}")
+    _check_stream(plan, scores.stream)
     for portion in scores:
         proof.add(portion)
     return proof.certificate()
@@ -77,10 +80,7 @@ class Proof:
         """Take the next samples of the stream."""
         if not isinstance(portion, Portion):
             raise ProofError(f"a proof takes portions of Scores, which know their stream, not {type(portion).__name__}")
-        if portion.stream == self.plan.origin:
-            raise ProofError(
-                f"the plan was made on these very scores ({portion.stream}); certify with another stage or seed"
-            )
+        _check_stream(self.plan, portion.stream)
         if self._stream not in (None, portion.stream):
             raise ProofError(f"scores of {portion.stream} after scores of {self._stream}; a proof is about one stream")
         if portion.sigma != self.terms.sigma:
@@ -159,10 +159,17 @@ def _worst(plan: Plan, bounds: Floats) -> tuple[Floats, Floats]:
     return top, np.minimum(rivals.max(initial=0.0), 1 - top) if len(rivals) else 1 - top
 
 
+def _check_stream(plan: Plan, stream: Stream) -> None:
+    if stream == plan.origin:
+        raise ProofError(f"the plan was made on these very scores ({stream}); certify with another stage or seed")
+
+
 def _check_plan(plan: Plan, terms: Terms) -> None:
+    if not isinstance(plan, Plan) or not isinstance(terms, Terms):
+        raise ProofError(f"expected a Plan and Terms, got {type(plan).__name__} and {type(terms).__name__}")
     for name, part, kind in (("map", plan.map, Map), ("bound", plan.bound, Bound), ("form", plan.form, Form)):
         if not isinstance(part, kind):
-            raise ProofError(f"{name} must be a {kind.__name__}, got {part!r:.60}")
+            raise ProofError(f"{name} must be an object of the class {kind.__name__}, got {part!r:.60}")
     if plan.classes < 2 or not 0 <= plan.top < plan.classes:
         raise ProofError(f"class {plan.top} is not one of {plan.classes} classes")
     alone = [] if plan.alone is None else list(plan.alone)
@@ -171,9 +178,10 @@ def _check_plan(plan: Plan, terms: Terms) -> None:
     # A duel is one statement about both classes; otherwise the top class needs a bound of its own.
     expected, free = ("risk_rival", "risk_top") if plan.map.paired else ("risk_top", "risk_rival")
     if not 0 < getattr(plan, expected) < 1 or not 0 <= getattr(plan, free) < 1:
-        raise ProofError(f"{expected} must lie strictly between 0 and 1, and {free} must not be negative")
+        of = "of duels" if plan.map.paired else "of a map to the simplex"
+        raise ProofError(f"{of}, {expected} must lie strictly between 0 and 1, and {free} must not be negative")
     if plan.risk > terms.alpha * (1 + 1e-12):
-        raise ProofError(f"the plan spends a risk of {plan.risk:.6g}, more than alpha = {terms.alpha:.6g}")
+        raise ProofError(f"the plan spends a risk of {plan.risk:.12g}, more than alpha = {terms.alpha:.12g}")
     if plan.form.needs_constant and not math.isfinite(plan.map.slopes(terms.lipschitz).vector):
         raise ProofError(f"{plan.form.name} needs a Lipschitz constant of the logits, and a map that keeps it")
 

@@ -44,7 +44,7 @@ class Scores:
     ) -> None:
         _check_source(made_by)
         self._stream, self._sigma, self._count = stream, sigma, count
-        self._batches, self._first = iter(batches), 0
+        self._batches, self._first, self._read = iter(batches), 0, False
 
     @property
     def stream(self) -> Stream:
@@ -67,9 +67,12 @@ class Scores:
 
     def __iter__(self) -> Iterator[Portion]:
         """The batches, each with the number of its first sample."""
+        if self._read:
+            raise ProofError("these scores were read already, and are read only once; make them again")
         for logits in self._batches:
             first, self._first = self._first, self._first + len(logits)
             yield Portion(self.stream, self.sigma, first, logits, made_by=_BY_A_SOURCE)
+        self._read = True
         if self._first != self.count:
             raise ProofError(f"{self._first} samples came of {self!r}; its source is broken")
 

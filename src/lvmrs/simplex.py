@@ -21,6 +21,9 @@ __all__ = ["hardmax", "simplex_map", "softmax", "sparsemax", "sweep"]
 
 def simplex_map(name: str, *, argument: str = "map") -> type[maps.SimplexMap]:
     """The simplex map of that name; duels are not among them."""
+    if name not in MAPS:
+        names = ", ".join(MAPS.having("simplex"))
+        raise InvalidArgumentError(f"{argument} must be one of {names}, got {name!r}")
     found: type[maps.SimplexMap] = MAPS.find(name, argument=argument)
     if not issubclass(found, maps.SimplexMap):
         raise InvalidArgumentError(f"{argument} must be a map to the simplex, got {name}; use the method duels instead")

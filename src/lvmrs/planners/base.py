@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, final
 
 from torch import Tensor
 
 from lvmrs import _checks
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, LvmrsError, first_line
 from lvmrs.method import Method
 from lvmrs.plan import Choice, Plan, Terms
 from lvmrs.registry import BOUNDS
@@ -40,7 +40,18 @@ class Planner(Method):
         """The plan that ``choose`` makes of the selection scores, with their stream on it."""
         if not isinstance(scores, Scores):
             raise InvalidArgumentError(f"scores must be Scores, which know their stream, got {type(scores).__name__}")
-        choice = self.choose(scores.logits(), terms)
+        if not isinstance(terms, Terms):
+            raise InvalidArgumentError(f"terms must be Terms, got {type(terms).__name__}")
+        of_the_model: list[Exception] = []
+        try:
+            choice = self.choose(_noted(scores.logits(), of_the_model), terms)
+        except LvmrsError:
+            raise
+        except Exception as error:
+            if error in of_the_model:
+                raise
+            kind, reason = type(self).__name__, first_line(error)
+            raise InvalidArgumentError(f"{kind}.choose fails with {type(error).__name__}: {reason}") from error
         if not isinstance(choice, Choice):
             kind = type(self).__name__
             raise InvalidArgumentError(f"{kind}.choose must return a Choice, got {type(choice).__name__}")
@@ -50,6 +61,15 @@ class Planner(Method):
     @abstractmethod
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """How to certify the input, judged from selection logits in batches (samples, classes)."""
+
+
+def _noted(logits: Iterator[Tensor], failures: list[Exception]) -> Iterator[Tensor]:
+    """The same logits; what fails while they are made is noted."""
+    try:
+        yield from logits
+    except Exception as error:
+        failures.append(error)
+        raise
 
 
 def check_search(maps: tuple[str, ...], temperatures: tuple[float, ...], mass: float, bounds: tuple[str, ...]) -> None:

@@ -71,7 +71,7 @@ class Duels(Planner):
 
     def classifier(self, sigma: float) -> str:
         """The duel classifier."""
-        widths = {"None": "duels", "chosen": "soft duels (their width chosen for each input)"}
+        widths = {"None": "duels", "chosen": "duels, hard or soft with a width chosen for each input,"}
         duels = widths.get(str(self.width), f"soft duels of width {self.width}")
         return f"the classifier that takes the winner of all {duels} under Gaussian noise of σ = {sigma:g}"
 
