@@ -47,7 +47,7 @@ class Names:
 
     def __contains__(self, name: object) -> bool:
         """Whether the name is known."""
-        return name in self._entries or name in self._added
+        return isinstance(name, str) and (name in self._entries or name in self._added)
 
     @property
     def listed(self) -> str:
