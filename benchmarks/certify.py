@@ -27,7 +27,7 @@ def large(classes: int = 1000) -> nn.Module:
     ).eval()  # fmt: skip
 
 
-def compare(name: str, network: nn.Module, x: Tensor, n0: int, n: int) -> None:
+def compare(name: str, network: nn.Module, x: Tensor, n0: int, n: int, rounds: int) -> None:
     smoothed = SmoothedClassifier(network, 0.5)
     batch = smoothed._sampler(x).batch
     pool = x + 0.5 * torch.randn(batch, *x.shape)
@@ -38,7 +38,7 @@ def compare(name: str, network: nn.Module, x: Tensor, n0: int, n: int) -> None:
                 for start in range(0, stage, batch):
                     network(pool[: min(batch, stage - start)])
 
-    bare, ratio = median_ratio(forward, lambda: smoothed.certify(x, n0=n0, n=n), rounds=5)
+    bare, ratio = median_ratio(forward, lambda: smoothed.certify(x, n0=n0, n=n), rounds=rounds)
     logits = torch.cat(list(smoothed.scores(x, n0, stage="selection").logits()))
     print(f"{name:24} batch {batch:4}  n0 + n = {n0 + n}  forward {bare:6.2f}s  certify / forward {ratio:.3f}")
     for planner in (Duels(), LVM()):
@@ -65,7 +65,9 @@ def noise(shape: tuple[int, ...], n: int, batch: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=10_000)
-    n = parser.parse_args().n
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    n, rounds = options.n, options.rounds
     torch.manual_seed(0)
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}; {time.strftime('%Y-%m-%d')}")
     for shape, batch in (
@@ -78,9 +80,9 @@ def main() -> None:
         ((1, 28, 28), 100),
     ):
         noise(shape, 25_000_000 // torch.Size(shape).numel(), batch)
-    compare("ResNet-8, 32×32, c = 10", ResNet(8, shortcut="convolved").eval(), torch.rand(3, 32, 32), 1000, n)
-    compare("ResNet-20, 32×32, c = 10", ResNet(20, shortcut="convolved").eval(), torch.rand(3, 32, 32), 1000, n)
-    compare("large, 224×224, c = 1000", large(), torch.rand(3, 224, 224), 1000, n)
+    compare("ResNet-8, 32×32, c = 10", ResNet(8, shortcut="convolved").eval(), torch.rand(3, 32, 32), 1000, n, rounds)
+    compare("ResNet-20, 32×32, c = 10", ResNet(20, shortcut="convolved").eval(), torch.rand(3, 32, 32), 1000, n, rounds)
+    compare("large, 224×224, c = 1000", large(), torch.rand(3, 224, 224), 1000, n, rounds)
 
 
 if __name__ == "__main__":
