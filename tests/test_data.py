@@ -250,7 +250,7 @@ class Own(data.Dataset):
 
 
 def test_inputs_of_ones_own_data_are_checked() -> None:
-    x, label = data.taken(Own(torch.full((3,), 0.5), torch.tensor(1)), 0)
+    x, label = data.checked_input(Own(torch.full((3,), 0.5), torch.tensor(1)), 0)
     assert (x.shape, label) == ((3,), 1)
     assert type(label) is int
     for bad, sentence in (
@@ -262,5 +262,5 @@ def test_inputs_of_ones_own_data_are_checked() -> None:
         (Own(torch.zeros(3), -1), "input 0 has label -1"),
     ):
         with pytest.raises(DataError) as caught:
-            data.taken(bad, 0)
+            data.checked_input(bad, 0)
         assert sentence in str(caught.value)

@@ -93,7 +93,7 @@ def test_own_parts_in_processes_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN.read_text())
     code = (
         "from lvmrs import work, Run\n"
-        "from lvmrs.cli.choice import chosen_method\n"
+        "from lvmrs.cli.chosen_method import chosen_method\n"
         "from tests.runs.helpers import fill\n"
         "from pathlib import Path\n"
         "if __name__ == '__main__':\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from lvmrs import data, methods, models, provenance, training, work
+from lvmrs import data, method_settings, models, provenance, training, work
 from lvmrs.models import trained
 from lvmrs.models.small import small_cnn
 from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
@@ -39,7 +39,7 @@ def certify_all(out: Path, weights: Path, on_row: Callable[[Row], None]) -> list
     loaded = models.load(f"trained:{weights}")
     smoothed = SmoothedClassifier(loaded.model, SIGMA)
     first, *others = METHODS
-    method = methods.method(first)
+    method = method_settings.method(first)
     settings = provenance.settings_of(loaded, digits, smoothed, method, alpha=ALPHA, n0=N0, n=N, seed=0)
     manifest = Manifest(
         settings,
@@ -53,5 +53,5 @@ def certify_all(out: Path, weights: Path, on_row: Callable[[Row], None]) -> list
     sampled = writer.run
     return [
         sampled,
-        *(work.recertify(sampled, out / name, methods.method(name), command="lvmrs demo") for name in others),
+        *(work.recertify(sampled, out / name, method_settings.method(name), command="lvmrs demo") for name in others),
     ]

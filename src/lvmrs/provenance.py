@@ -13,7 +13,7 @@ import torch
 from lvmrs import _checks
 from lvmrs.data import Dataset
 from lvmrs.method import Method
-from lvmrs.methods import description
+from lvmrs.method_settings import description
 from lvmrs.models import Denoised, Loaded, Preprocessed
 from lvmrs.noise import Stream
 from lvmrs.plan import Terms

@@ -1,6 +1,6 @@
-"""Names of the parts that a certificate is made of, and of the methods that choose among them.
+"""Names of everything that can be chosen by name: parts of a certificate, methods, sources of models and data.
 
-One table for each kind: a name, where its class lives, and what it is in a few words. Help texts, choices of the
+One table for each kind: a name, where its class or function lives, and what it is in a few words. Help texts, choices of the
 command line and docs are made from these tables; a name that is not in them is refused. Nothing is imported before it
 is asked for, so reading a name costs nothing. ``add`` is for parts of your own.
 """
@@ -22,21 +22,25 @@ Part = TypeVar("Part", bound=type)
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a part lives (``module:Class``), what it is, the settings that its name stands for, and facts about it.
-
-    A fact is the name of an attribute of the class that is true.
-    """
+    """One name: where it lives, what it is, and what more is known about it without importing it."""
 
     where: str
+    """``module:Class`` or ``module:function``."""
     words: str
+    """What it is, in a few words."""
+    pattern: str = ""
+    """What is written after the name and a colon, such as FILE; empty if the name stands alone."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that the name stands for, beside its class."""
     facts: tuple[str, ...] = ()
+    """Attributes of the class that are true."""
 
 
 class Names:
     """The known names of one kind of part, in the order in which they are shown."""
 
-    def __init__(self, kind: str, base: str, entries: Mapping[str, Entry]) -> None:
+    def __init__(self, kind: str, base: str | None, entries: Mapping[str, Entry]) -> None:
+        """``base`` is the class of all parts of this kind; None for what is no class, and cannot be added to."""
         self.kind, self.base = kind, base
         self._entries = dict(entries)
         self._added: dict[str, type] = {}
@@ -51,8 +55,13 @@ class Names:
 
     @property
     def listed(self) -> str:
-        """All names, with commas between them."""
-        return ", ".join(self)
+        """All names as they are written, with commas between them: for help texts and refusals."""
+        return ", ".join(map(self.written, self))
+
+    def written(self, name: str) -> str:
+        """A name with the pattern of what follows it, such as ``onnx:FILE``."""
+        pattern = self._entries[name].pattern if name in self._entries else ""
+        return f"{name}:{pattern}" if pattern else name
 
     @property
     def added(self) -> tuple[type, ...]:
@@ -81,6 +90,8 @@ class Names:
 
     def add(self, part: Part) -> Part:
         """Make a part of your own known under its ``name``; it can be used as a decorator."""
+        if self.base is None:
+            raise InvalidArgumentError(f"a {self.kind} cannot be added; name it with python:MODULE:FUNCTION")
         base = _imported(self.base)
         if not (isinstance(part, type) and issubclass(part, base)):
             raise InvalidArgumentError(f"a {self.kind} must be a class derived from {base.__name__}, got {part!r:.80}")
@@ -149,8 +160,12 @@ METHODS = Names(
         "paper": Entry("lvmrs.planners.paper:Paper", "LVM-RS as its paper writes it"),
         "fixed": Entry("lvmrs.planners.fixed:Fixed", "one map and temperature for all inputs"),
         "lipschitz-deterministic": Entry("lvmrs.deterministic:Deterministic", "margin over the constant, no noise"),
-        "lipschitz-noise": Entry("lvmrs.planners.lipschitz:Lipschitz", "R1 by noise alone", {"procedure": "noise"}),
-        "lipschitz-both": Entry("lvmrs.planners.lipschitz:Lipschitz", "R1 by both", {"procedure": "both"}),
-        "lipschitz-ramp": Entry("lvmrs.planners.lipschitz:Lipschitz", "the ramp radius", {"procedure": "ramp"}),
+        "lipschitz-noise": Entry(
+            "lvmrs.planners.lipschitz:Lipschitz", "R1 by noise alone", settings={"procedure": "noise"}
+        ),
+        "lipschitz-both": Entry("lvmrs.planners.lipschitz:Lipschitz", "R1 by both", settings={"procedure": "both"}),
+        "lipschitz-ramp": Entry(
+            "lvmrs.planners.lipschitz:Lipschitz", "the ramp radius", settings={"procedure": "ramp"}
+        ),
     },
 )

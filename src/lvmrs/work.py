@@ -17,10 +17,10 @@ from torch import Tensor
 
 from lvmrs import _checks, provenance
 from lvmrs.certificate import Certificate
-from lvmrs.data import Dataset, taken
+from lvmrs.data import Dataset, checked_input
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, RunError, first_line
 from lvmrs.method import Method
-from lvmrs.methods import description
+from lvmrs.method_settings import description
 from lvmrs.noise import Stage, Stream
 from lvmrs.plan import Terms
 from lvmrs.planners import Planner
@@ -46,7 +46,7 @@ def certify(
     keeper = _keeper(writer)
     try:
         for index in writer.pending:
-            x, label = taken(data, index)
+            x, label = checked_input(data, index)
             if keeper is not None:
                 keeper.begin(indices.index(index))
             start = time.perf_counter()

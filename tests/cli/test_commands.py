@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from lvmrs import demo, runs
-from lvmrs.cli import main
-from lvmrs.cli.analyze import parse_radii
+from lvmrs.cli import main, parsing
 from lvmrs.cli.progress import duration, watching
 from tests.cli.helpers import run
 
@@ -364,8 +363,8 @@ def test_a_killed_command_is_resumed(weights: Path, tmp_path: Path) -> None:
 
 
 def test_radii_and_durations() -> None:
-    assert parse_radii("0:0.3:0.1") == [0.0, 0.1, 0.2, 0.3]
-    assert parse_radii("0.5,0") == [0.5, 0.0]
+    assert parsing.radii("0:0.3:0.1") == [0.0, 0.1, 0.2, 0.3]
+    assert parsing.radii("0.5,0") == [0.5, 0.0]
     assert [duration(s) for s in (0.1, 40, 600, 9000)] == ["1 s", "40 s", "10 min", "2.5 h"]
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lvmrs import Deterministic, Duels, Votes, analysis, work
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, RunError
-from lvmrs.methods import described
+from lvmrs.method_settings import described
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
 from lvmrs.smooth import SmoothedClassifier

@@ -10,7 +10,8 @@ import typer
 
 from lvmrs.cli.analyze import analyze, compare
 from lvmrs.cli.calibrate import calibrate
-from lvmrs.cli.certify import INCOMPLETE, certify
+from lvmrs.cli.certify import certify
+from lvmrs.cli.console import INCOMPLETE
 from lvmrs.cli.demo import demo_command
 from lvmrs.cli.import_ import import_
 from lvmrs.cli.lipschitz import lipschitz

@@ -7,19 +7,17 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from lvmrs import analysis
 from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs.analysis import Estimate, Results
 from lvmrs.analysis.tables import FORMATS, formatted
-from lvmrs.cli import options
-from lvmrs.cli.certify import INCOMPLETE
-from lvmrs.cli.words import numbers, tell
+from lvmrs.cli import options, parsing
+from lvmrs.cli.console import INCOMPLETE, tell
 from lvmrs.errors import InvalidArgumentError
 
-__all__ = ["analyze", "compare", "parse_radii", "table"]
+__all__ = ["analyze", "compare", "table"]
 
 Radii = Annotated[str, typer.Option("--radii", help="FIRST:LAST:STEP, or radii with commas between.")]
 Format = Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")]
@@ -49,7 +47,7 @@ def analyze(
       lvmrs analyze runs/sigma-* --envelope --format latex
       lvmrs analyze other-project.tsv --format csv
     """
-    wanted, form = parse_radii(radii), _form(form, as_json=as_json)
+    wanted, form = parsing.radii(radii), _form(form, as_json=as_json)
     results = [analysis.read(path) for path in runs]
     if form == "json":
         shown = [_summary(result, wanted, confidence) for result in results]
@@ -82,7 +80,7 @@ def compare(
       lvmrs compare runs/cohen runs/lvm
       lvmrs compare runs/a runs/b --radii 0,0.5,1 --format markdown
     """
-    wanted, form = parse_radii(radii), _form(form, as_json=as_json)
+    wanted, form = parsing.radii(radii), _form(form, as_json=as_json)
     found = analysis.compare(analysis.read(first), analysis.read(second), wanted, confidence=confidence)
     for warning in found.warnings:
         tell(f"caution: {warning}")
@@ -231,19 +229,3 @@ def _comparison(found: analysis.Comparison, confidence: float) -> dict[str, Any]
         "difference interval": _finite(found.average_difference),
         "warnings": found.warnings,
     }
-
-
-def parse_radii(text: str) -> list[float]:
-    """0:1.5:0.25 goes from 0 to 1.5 in steps of 0.25; 0,0.5,1 is a list."""
-    values = numbers("radii", text.replace(":", ",")) or []
-    if ":" in text:
-        if len(values) != 3 or not (values[2] > 0 and values[1] >= values[0]):
-            raise InvalidArgumentError(f"radii must be FIRST:LAST:STEP with a positive step, got {text!r}")
-        first, last, step = values
-        count = int(np.floor((last - first) / step + 1e-9)) + 1
-        if count > 10_000:
-            raise InvalidArgumentError(f"radii {text!r} are {count} radii; take a larger step")
-        values = [round(first + k * step, 12) for k in range(count)]
-    if any(not 0 <= value < np.inf for value in values):
-        raise InvalidArgumentError(f"radii must be numbers from 0, got {text!r}")
-    return values

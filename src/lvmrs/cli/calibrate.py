@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from lvmrs.cli import options
-from lvmrs.cli.words import tell
+from lvmrs.cli.console import tell
 from lvmrs.runs import Selection
 
 __all__ = ["calibrate"]
@@ -38,15 +38,15 @@ def calibrate(
       lvmrs calibrate --model trained:nets/a.safetensors --data digits --sigma 0.5 --max 100
       lvmrs certify --model trained:nets/a.safetensors --data digits --sigma 0.5 --method duels --width 2.6 --out runs/a
     """
-    from lvmrs.cli.request import Request, check_selection
-    from lvmrs.data import taken
+    from lvmrs.cli.loading import Request, check_selection
+    from lvmrs.data import checked_input
 
     _, dataset, smoothed = Request(
         model, weights, mean, std, denoiser, data, split, image_size, sigma, device
     ).load(batch)  # fmt: skip
     selection = Selection(len(dataset), skip, max)
     check_selection(dataset, selection)
-    inputs = (taken(dataset, index)[0] for index in selection.indices)
+    inputs = (checked_input(dataset, index)[0] for index in selection.indices)
     width = smoothed.calibrate_duels(inputs, n0=n0, seed=seed).width
     if as_json:
         print(json.dumps({"width": width, "inputs": len(selection.indices)}))

@@ -12,8 +12,9 @@ import typer
 from lvmrs import analysis
 from lvmrs._decimals import percent, rounded_down
 from lvmrs.cli import options
+from lvmrs.cli.console import INCOMPLETE, command_line, tell
+from lvmrs.cli.parsing import shard
 from lvmrs.cli.progress import duration, watching
-from lvmrs.cli.words import command_line, shard, tell
 from lvmrs.errors import DataError, InvalidArgumentError, RunError
 from lvmrs.runs import Manifest, Run, RunWriter, Selection
 
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
     from lvmrs.data import Dataset
     from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["INCOMPLETE", "certify", "summary"]
-
-INCOMPLETE = 3
+__all__ = ["certify", "summary"]
 
 
 def certify(
@@ -82,9 +81,9 @@ def certify(
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --method cohen --skip 20 --out runs/c
     """
     from lvmrs import provenance, work  # torch takes seconds to import: only those who use it wait
-    from lvmrs.cli.choice import chosen_method
-    from lvmrs.cli.request import Request, check_selection
-    from lvmrs.data import taken
+    from lvmrs.cli.chosen_method import chosen_method
+    from lvmrs.cli.loading import Request, check_selection
+    from lvmrs.data import checked_input
 
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, width=width)
     number, count = shard(shard_)
@@ -99,7 +98,7 @@ def certify(
     planner = smoothed.default_method if chosen is None else chosen
     selection = Selection(len(dataset), skip, max, number, count)
     check_selection(dataset, selection)
-    first, _ = taken(dataset, selection.indices[0])
+    first, _ = checked_input(dataset, selection.indices[0])
     settings = provenance.settings_of(loaded, dataset, smoothed, planner, alpha=alpha, n0=n0, n=n, seed=seed)
     about = provenance.about(
         command_line(), **provenance.about_data(dataset), **provenance.about_method(planner, sigma)

@@ -11,9 +11,9 @@ import typer
 from lvmrs import analysis
 from lvmrs.cli import options
 from lvmrs.cli.analyze import table
+from lvmrs.cli.console import tell
 from lvmrs.cli.progress import watching
 from lvmrs.cli.show import pictures
-from lvmrs.cli.words import tell
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["demo_command"]

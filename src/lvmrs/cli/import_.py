@@ -11,7 +11,7 @@ import typer
 from lvmrs import analysis
 from lvmrs.cli import options
 from lvmrs.cli.certify import summary
-from lvmrs.cli.words import command_line
+from lvmrs.cli.console import command_line
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.runs import Manifest, Row, RunWriter, Selection
 

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from lvmrs.cli import options
-from lvmrs.cli.words import numbers, tell
+from lvmrs.cli.console import tell
+from lvmrs.cli.parsing import numbers
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["lipschitz"]

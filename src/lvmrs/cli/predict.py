@@ -9,7 +9,7 @@ import typer
 
 from lvmrs._decimals import percent
 from lvmrs.cli import options
-from lvmrs.cli.words import tell
+from lvmrs.cli.console import tell
 from lvmrs.runs import Selection
 
 __all__ = ["predict"]
@@ -47,8 +47,8 @@ def predict(
       lvmrs predict --model onnx:net.onnx --data npz:test.npz --sigma 0.25 --n 10000 > answers.tsv
     """
     from lvmrs.certificate import ABSTAIN
-    from lvmrs.cli.request import Request, check_selection
-    from lvmrs.data import taken
+    from lvmrs.cli.loading import Request, check_selection
+    from lvmrs.data import checked_input
 
     _, dataset, smoothed = Request(
         model, weights, mean, std, denoiser, data, split, image_size, sigma, device
@@ -59,7 +59,7 @@ def predict(
     right = abstained = 0
     numbers = {"n": n, "n0": n0, "alpha": alpha, "seed": seed, "width": width}
     for index in indices:
-        x, label = taken(dataset, index)
+        x, label = checked_input(dataset, index)
         answer = smoothed.predict(x, index=index, by=by, **numbers)  # type: ignore[arg-type]
         if index == indices[0] and not as_json:
             print("idx\tlabel\tpredict\tcorrect")

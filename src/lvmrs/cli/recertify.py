@@ -10,8 +10,8 @@ import typer
 
 from lvmrs.cli import options
 from lvmrs.cli.certify import summary
+from lvmrs.cli.console import command_line
 from lvmrs.cli.progress import watching
-from lvmrs.cli.words import command_line
 from lvmrs.runs import Run
 
 __all__ = ["merge", "recertify"]
@@ -49,12 +49,12 @@ def recertify(
       lvmrs recertify runs/a --method cohen --out runs/a-cohen
       lvmrs recertify runs/a --method lvm --bound bernstein --alpha 0.01 --out runs/a-bernstein
     """
-    from lvmrs import methods, work
-    from lvmrs.cli.choice import chosen_method
+    from lvmrs import method_settings, work
+    from lvmrs.cli.chosen_method import chosen_method
 
     source = Run(run)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, width=width)
-    planner = methods.described(source.manifest.settings["method"]) if chosen is None else chosen
+    planner = method_settings.described(source.manifest.settings["method"]) if chosen is None else chosen
     processes = (os.cpu_count() or 1) if len(source.rows()) >= _WORTH_PROCESSES else 1
     samples = source.manifest.settings["n0"] + source.manifest.settings["n"]
     with watching(len(source.rows()), samples) as show:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from lvmrs import analysis
-from lvmrs.cli.analyze import Confidence, Radii, parse_radii
-from lvmrs.cli.words import tell
+from lvmrs.cli import parsing
+from lvmrs.cli.analyze import Confidence, Radii
+from lvmrs.cli.console import tell
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError, RunError
 from lvmrs.runs import Run
 
@@ -85,7 +86,7 @@ def report(
     opened = [Run(path) for path in runs]
     if most < 1:
         raise InvalidArgumentError(f"inputs must be a whole number of at least 1, got {most}")
-    wanted, picture = parse_radii(radii), pictures(opened[0], data)
+    wanted, picture = parsing.radii(radii), pictures(opened[0], data)
     with _writing(out):
         write_report(opened, out, radii=wanted, picture=picture, most=most, confidence=confidence)
     tell(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB)")

@@ -11,9 +11,9 @@ import typer
 
 from lvmrs._decimals import percent
 from lvmrs.cli import options
-from lvmrs.cli.certify import INCOMPLETE
+from lvmrs.cli.console import INCOMPLETE, command_line, tell
+from lvmrs.cli.parsing import numbers
 from lvmrs.cli.progress import duration, stepping
-from lvmrs.cli.words import command_line, numbers, tell
 from lvmrs.errors import DataError, InvalidArgumentError, RunError
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _network(
     from torch import nn
 
     from lvmrs import models
-    from lvmrs.data import taken
+    from lvmrs.data import checked_input
     from lvmrs.models import ready
     from lvmrs.models.trained import story
 
@@ -221,7 +221,7 @@ def _network(
             f"model: {name} cannot be trained; give ready:NAME, python:MODULE:FUNCTION or trained:FILE"
         )
     if kind == "ready":
-        x, _ = taken(data, 0)
+        x, _ = checked_input(data, 0)
         largest = data.largest_label()
         known = len(data.classes) if data.classes else None if largest is None else largest + 1
         facts = {"channels": x.shape[0], "side": x.shape[-1], **({} if known is None else {"classes": known})}

@@ -18,12 +18,12 @@ import numpy as np
 
 from lvmrs._python import called, imported
 from lvmrs.data.arrays import Arrays, cifar10, digits, npz
-from lvmrs.data.base import Dataset, taken
+from lvmrs.data.base import Dataset, checked_input
 from lvmrs.data.folder import ImageFolder
 from lvmrs.data.hub import HubDataset
 from lvmrs.errors import DataError
 
-__all__ = ["Arrays", "Dataset", "ImageFolder", "load", "taken"]
+__all__ = ["Arrays", "Dataset", "ImageFolder", "checked_input", "load"]
 
 
 def load(name: str, *, split: str = "test", size: int | None = None) -> Dataset:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lvmrs.errors import DataError
 
-__all__ = ["Dataset", "taken"]
+__all__ = ["Dataset", "checked_input"]
 
 
 class Dataset(ABC):
@@ -35,7 +35,7 @@ class Dataset(ABC):
 
     def many(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Several inputs and their labels, each with a leading dimension."""
-        rows = [taken(self, index) for index in indices]
+        rows = [checked_input(self, index) for index in indices]
         shapes = {tuple(x.shape) for x, _ in rows}
         if len(shapes) > 1:
             raise DataError(f"{self.name}: the inputs have several shapes ({_some(shapes)}); scale them to one size")
@@ -58,7 +58,7 @@ def _some(shapes: set[tuple[int, ...]]) -> str:
     return ", ".join(str(shape) for shape in sorted(shapes)[:3])
 
 
-def taken(data: Dataset, index: int) -> tuple[Tensor, int]:
+def checked_input(data: Dataset, index: int) -> tuple[Tensor, int]:
     """One input and its label, refused if it is not a tensor of numbers in [0, 1] with a class number."""
     x, label = data[index]
     if not isinstance(x, Tensor) or not x.is_floating_point():

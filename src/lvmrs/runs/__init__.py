@@ -3,8 +3,9 @@
 Reading a run needs no torch, so that what only reads runs starts at once; ``lvmrs.work`` fills them.
 """
 
-from lvmrs.runs.directory import Run, RunWriter
+from lvmrs.runs.directory import Run
 from lvmrs.runs.manifest import Manifest, Selection
 from lvmrs.runs.rows import COLUMNS, Row
+from lvmrs.runs.writer import RunWriter
 
 __all__ = ["COLUMNS", "Manifest", "Row", "Run", "RunWriter", "Selection"]

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lvmrs.errors import RunError
 from lvmrs.noise import Stage, Stream
-from lvmrs.runs.disk import disk_errors
+from lvmrs.runs.whole_writes import disk_errors
 from lvmrs.scores import Scores, scores_of
 
 __all__ = ["ScoresWriter", "kept_scores", "read_scores"]

@@ -7,8 +7,9 @@ from functools import partial
 from inspect import isabstract
 from typing import Any
 
-from lvmrs import methods
+from lvmrs import method_settings
 from lvmrs._python import called, imported
+from lvmrs.cli import parsing
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
 from lvmrs.registry import BOUNDS, MAPS, Names
@@ -31,17 +32,17 @@ def chosen_method(method: str | None, **choices: Any) -> Method | None:
     readers: dict[str, Callable[[Any], Any]] = {
         "bound": partial(_known, BOUNDS),
         "map": partial(_known, MAPS),
-        "width": _width,
+        "width": parsing.width,
     }
     choices = {name: readers[name](word) if name in readers else word for name, word in choices.items()}
     if not method.startswith(_OWN):
-        return methods.method(method, **choices)
+        return method_settings.method(method, **choices)
     own = imported(method, method.removeprefix(_OWN), error=InvalidArgumentError)
     if not isinstance(own, type) or not issubclass(own, Method):
         raise InvalidArgumentError(f"{method} is not a class derived from Planner; see lvmrs.planners")
     if isabstract(own):
         raise InvalidArgumentError(f"{method} has no method choose; write it: see lvmrs.planners")
-    made: Method = called(method, partial(methods.method, own, **choices), error=InvalidArgumentError)
+    made: Method = called(method, partial(method_settings.method, own, **choices), error=InvalidArgumentError)
     return made
 
 
@@ -51,12 +52,3 @@ def _known(names: Names, word: str | None) -> str | None:
     part = names.add(imported(word, word.removeprefix(_OWN), error=InvalidArgumentError))
     name: str = part.name
     return name
-
-
-def _width(word: str | None) -> float | str | None:
-    if word in (None, "chosen"):
-        return word
-    try:
-        return float(str(word))
-    except ValueError:
-        raise InvalidArgumentError(f"width must be a number or chosen, got {word!r}") from None

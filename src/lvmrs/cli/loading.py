@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from lvmrs import _checks, models
-from lvmrs.cli.words import numbers, tell
+from lvmrs.cli.console import tell
+from lvmrs.cli.parsing import numbers
 from lvmrs.data import Dataset, load
 from lvmrs.errors import DataError
 from lvmrs.runs import Selection

@@ -1,0 +1,54 @@
+"""Words of a command line as numbers: lists, shards, radii and widths."""
+
+from __future__ import annotations
+
+import math
+
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = ["numbers", "radii", "shard", "width"]
+
+_MOST_RADII = 10_000
+
+
+def numbers(name: str, text: str | None) -> list[float] | None:
+    """Numbers with commas between them; None stays None."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidArgumentError(f"{name} must be numbers with commas between them, got {text!r}") from None
+
+
+def shard(text: str | None) -> tuple[int, int]:
+    """2/8 is the second of eight; None is the whole."""
+    number, slash, count = (text or "1/1").partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise InvalidArgumentError(f"shard must be like 2/8, the second of eight, got {text!r}")
+    return int(number), int(count)
+
+
+def radii(text: str) -> list[float]:
+    """0:1.5:0.25 goes from 0 to 1.5 in steps of 0.25; 0,0.5,1 is a list."""
+    values = numbers("radii", text.replace(":", ",")) or []
+    if ":" in text:
+        if len(values) != 3 or not (values[2] > 0 and values[1] >= values[0]):
+            raise InvalidArgumentError(f"radii must be FIRST:LAST:STEP with a positive step, got {text!r}")
+        first, last, step = values
+        if not (last - first) / step < _MOST_RADII:
+            raise InvalidArgumentError(f"radii {text!r} are more than {_MOST_RADII}; take a larger step")
+        values = [round(first + k * step, 12) for k in range(math.floor((last - first) / step + 1e-9) + 1)]
+    if any(not 0 <= value < math.inf for value in values):
+        raise InvalidArgumentError(f"radii must be numbers from 0, got {text!r}")
+    return values
+
+
+def width(word: str | None) -> float | str | None:
+    """A width of soft duels: a number, or the word ``chosen``; None stays None."""
+    if word in (None, "chosen"):
+        return word
+    try:
+        return float(str(word))
+    except ValueError:
+        raise InvalidArgumentError(f"width must be a number or chosen, got {word!r}") from None
