@@ -1,8 +1,8 @@
 """Names of everything that can be chosen by name: parts of a certificate, methods, sources of models and data.
 
-One table for each kind: a name, where its class or function lives, and what it is in a few words. Help texts, choices of the
-command line and docs are made from these tables; a name that is not in them is refused. Nothing is imported before it
-is asked for, so reading a name costs nothing. ``add`` is for parts of your own.
+One table for each kind: a name, where its class or function lives, and what it is in a few words. Help texts, choices
+of the command line and docs are made from these tables; a name that is not in them is refused. Nothing is imported
+before it is asked for, so reading a name costs nothing. ``add`` is for parts of your own.
 """
 
 from __future__ import annotations
