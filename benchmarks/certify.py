@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lvmrs import LVM, Duels, Planner, SmoothedClassifier, Terms
 from lvmrs.models import ResNet
-from lvmrs.noise import Noise
+from lvmrs.noise import Draws, Gaussian
 from lvmrs.testing import SELECTION, made_up_scores
 from side_by_side import median_ratio, seconds
 
@@ -53,7 +53,7 @@ def _planned(planner: Planner, logits: Tensor, terms: Terms) -> None:
 
 def noise(shape: tuple[int, ...], n: int, batch: int) -> None:
     buffer = torch.empty(batch, *shape)
-    ours = Noise(SELECTION, torch.Size(shape), n, device=torch.device("cpu"), dtype=torch.float32)
+    ours = Draws(Gaussian(), SELECTION, torch.Size(shape), n, device=torch.device("cpu"), dtype=torch.float32)
     plain, ratio = median_ratio(
         lambda: [torch.randn(batch, *shape, out=buffer) for _ in range(0, n, batch)],
         lambda: [ours.of(first, buffer) for first in range(0, n, batch)],

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.noise import Noise, Stage, Stream
+from lvmrs.noise import Draws, Gaussian, Stage, Stream
 from lvmrs.sampling import Sampler, evaluating, tuned_batch
 from lvmrs.scores import in_portions
 from tests.models import RowByRow, WithDropout
@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 
 def noise(stream: Stream, n: int, portion: int, shape: torch.Size = SHAPE, first: int = 0) -> torch.Tensor:
-    source = Noise(stream, shape, n, device=CPU, dtype=torch.float32)
+    source = Draws(Gaussian(), stream, shape, n, device=CPU, dtype=torch.float32)
     parts = [source.fill(torch.empty(min(portion, n - start), *shape), first + start) for start in range(0, n, portion)]
     return torch.cat(parts)
 
@@ -28,7 +28,7 @@ def test_noise_is_the_same_bit_for_bit_in_any_portions(shape: tuple[int, ...]) -
     whole = noise(Stream(1, 2, "selection"), n, n, size)
     for portion in (1, 7, 128, 1000):
         assert torch.equal(noise(Stream(1, 2, "selection"), n, portion, size), whole)
-    viewing = Noise(Stream(1, 2, "selection"), size, n, device=CPU, dtype=torch.float32)
+    viewing = Draws(Gaussian(), Stream(1, 2, "selection"), size, n, device=CPU, dtype=torch.float32)
     seen = [viewing.of(start, torch.empty(min(11, n - start), *size)).clone() for start in range(0, n, 11)]
     assert torch.equal(torch.cat(seen), whole)
     for first in (1, 13, n // 2):
@@ -140,7 +140,7 @@ def test_portions_are_of_one_size_whatever_comes(sizes: list[int]) -> None:
 
 def test_tuning_measures_batches_and_keeps_one() -> None:
     model = RowByRow()
-    best = tuned_batch(lambda size: Sampler(model, 0.1, size), torch.rand(12), most=64, seconds=0.01)
+    best, _ = tuned_batch(lambda size: Sampler(model, 0.1, size), torch.rand(12), most=64, seconds=0.01)
     assert best.batch in (1, 2, 4, 8, 16, 32, 64)
     assert best.batch > 1  # one row at a time cannot be fastest
     assert len(set(model.sizes)) > 3
@@ -151,5 +151,5 @@ def test_a_hiccup_at_small_batches_does_not_end_the_search() -> None:
         time.sleep(0.004 if 1 < len(x) <= 16 else 0.0002)  # as when another process takes a core for a while
         return torch.zeros(len(x), 2)
 
-    best = tuned_batch(lambda size: Sampler(model, 0.1, size), torch.rand(3), most=256, seconds=0.04)
+    best, _ = tuned_batch(lambda size: Sampler(model, 0.1, size), torch.rand(3), most=256, seconds=0.04)
     assert best.batch >= 64

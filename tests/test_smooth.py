@@ -157,7 +157,7 @@ def test_images_in_another_layout_and_a_real_network() -> None:
 
 def test_autocast_is_passed_on() -> None:
     smoothed = SmoothedClassifier(nn.Linear(12, 3).eval(), 0.25, batch=8, autocast=torch.bfloat16)
-    assert smoothed._of_size(X, 8).autocast == torch.bfloat16
+    assert smoothed._samplers.of(X).autocast == torch.bfloat16
 
 
 def compiled_and_plain(**options: Any) -> tuple[Certificate, Certificate]:
@@ -166,7 +166,7 @@ def compiled_and_plain(**options: Any) -> tuple[Certificate, Certificate]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "compile", lambda model: compile_(model, **options))
         compiled = SmoothedClassifier(network, 0.25, batch=64, compile=True)
-    assert compiled._run is not network
+    assert compiled._samplers.pattern.model is not network
     certificates = compiled.certify(X, **QUICK), SmoothedClassifier(network, 0.25, batch=64).certify(X, **QUICK)
     assert network.training
     assert network[1].training

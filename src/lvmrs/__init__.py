@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         data,
         errors,
         forms,
+        jobs,
         lipschitz,
         maps,
         models,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         simplex,
         testing,
         training,
-        work,
     )
     from lvmrs.certificate import Certificate
     from lvmrs.deterministic import Deterministic
@@ -60,6 +60,7 @@ __all__ = [
     "data",
     "errors",
     "forms",
+    "jobs",
     "lipschitz",
     "maps",
     "models",
@@ -75,7 +76,6 @@ __all__ = [
     "simplex",
     "testing",
     "training",
-    "work",
 ]
 
 __version__ = version("lvmrs")

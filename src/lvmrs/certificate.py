@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from lvmrs import radius as radii
 from lvmrs.errors import ProofError
-from lvmrs.noise import Stream
+from lvmrs.noise import Gaussian, Noise, Stream
 from lvmrs.plan import Plan, check_fields, fields_of, fields_of_json
+from lvmrs.registry import NOISES
 
 __all__ = ["ABSTAIN", "BY_A_PROOF", "Certificate"]
 
@@ -45,6 +46,8 @@ class Certificate:
     alpha: float
     n: int
     lipschitz: float
+    noise: Noise
+    """The kind of noise; for a deterministic certificate without meaning, but for the distance."""
     plan: Plan | None
     """How it was proved; none for a deterministic certificate."""
     stream: Stream | None
@@ -65,13 +68,13 @@ class Certificate:
         """What it says, in one sentence."""
         if self.prediction == ABSTAIN:
             return f"Nothing is certified: class {self.top} could not be shown to win at this risk."
-        within = f"for every x' with ‖x' − x‖₂ < {radii.text(self.radius)}"
+        within = f"for every x' with {self.noise.length} < {radii.text(self.radius)}"
         if self.plan is None:
             return f"Certainly, {within} the classifier itself answers with class {self.prediction}.{self._relies_on}"
         chosen = "chosen for this input" if self.plan.scope == "this input" else "the same for all inputs"
         return (
             f"With probability at least 1 − {self.alpha:g} over the sampling, {within} "
-            f"{self.plan.map.classifier(self.sigma)} ({chosen}) answers with class {self.prediction}."
+            f"{self.plan.map.classifier(self.noise.words(self.sigma))} ({chosen}) answers with class {self.prediction}."
             f"{self._relies_on}"
         )
 
@@ -86,7 +89,7 @@ class Certificate:
         """How it was proved, in names and numbers for a row; ``groups`` lists the rivals with a bound of their own."""
         if self.plan is None:
             nothing = {"bound": "none", "form": "deterministic", "risk_top": 0.0, "groups": "-", "risk_groups": "-"}
-            return {"map": "hardmax", "temperature": 1.0, "mass": 1.0, **nothing}
+            return {"map": "hardmax", "temperature": 1.0, "mass": 1.0, **nothing, "scope": "all inputs"}
         plan = self.plan
         alone, pooled = plan.rivals
         groups = ";".join([*map(str, alone), "*"]) if pooled else "each"
@@ -99,6 +102,7 @@ class Certificate:
             "risk_top": plan.risk_top,
             "groups": groups if plan.risk_rival else "-",
             "risk_groups": repr(plan.risk_rival) if plan.risk_rival else "-",
+            "scope": plan.scope,
         }
 
     def __repr__(self) -> str:
@@ -125,6 +129,7 @@ class Certificate:
         fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for name in ("lipschitz", "radius"):  # JSON has no infinity
             fields[name] = fields[name] if math.isfinite(fields[name]) else None
+        fields["noise"] = self.noise.name
         fields["plan"] = None if self.plan is None else self.plan.to_dict()
         fields["stream"] = None if self.stream is None else dataclasses.asdict(self.stream)
         return json.dumps(fields, allow_nan=False)
@@ -132,15 +137,17 @@ class Certificate:
     @classmethod
     def from_json(cls, text: str) -> Certificate:
         """The certificate that ``to_json`` wrote."""
-        fields = fields_of_json(text, "certificate")
+        fields = {"noise": Gaussian.name, **fields_of_json(text, "certificate")}  # not written before there were others
         check_fields(cls, fields, "certificate")
         for name in ("lipschitz", "radius"):
             fields[name] = math.inf if fields[name] is None else fields[name]
         stream, plan = fields.pop("stream"), fields.pop("plan")
+        noise: Noise = NOISES.find(fields.pop("noise"))()
         if stream is not None:
             check_fields(Stream, fields_of(stream, "stream of a certificate"), "stream of a certificate")
         return cls(
             **fields,
+            noise=noise,
             plan=None if plan is None else Plan.from_dict(fields_of(plan, "plan of a certificate")),
             stream=None if stream is None else Stream(**stream),
             made_by=BY_A_PROOF,

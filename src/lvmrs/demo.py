@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 
-from lvmrs import data, method_settings, models, provenance, training, work
+from lvmrs import data, jobs, method_settings, models, training
 from lvmrs.models import trained
 from lvmrs.models.small import small_cnn
-from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
+from lvmrs.runs import Row, Run, Selection
 from lvmrs.smooth import SmoothedClassifier
 
 __all__ = ["ALPHA", "INPUTS", "METHODS", "N0", "SIGMA", "N", "certify_all", "train"]
@@ -37,21 +37,21 @@ def certify_all(out: Path, weights: Path, on_row: Callable[[Row], None]) -> list
     """Certify test digits as Cohen et al. (2019) do, keeping the scores, and the same scores by the other methods."""
     digits = data.load("digits")
     loaded = models.load(f"trained:{weights}")
-    smoothed = SmoothedClassifier(loaded.model, SIGMA)
-    first, *others = METHODS
-    method = method_settings.method(first)
-    settings = provenance.settings_of(loaded, digits, smoothed, method, alpha=ALPHA, n0=N0, n=N, seed=0)
-    manifest = Manifest(
-        settings,
+    first, *others = (method_settings.method(name) for name in METHODS)
+    job = jobs.Job(
+        loaded,
+        digits,
+        SmoothedClassifier(loaded.model, SIGMA),
+        first,
+        jobs.Sampling(ALPHA, N0, N),
         Selection(len(digits), max=INPUTS),
-        smoothed.batch_for(digits[0][0]),
         keeps_scores=True,
-        about=provenance.about("lvmrs demo", **provenance.about_data(digits), **provenance.about_method(method, SIGMA)),
     )
-    with RunWriter.begin(out / first, manifest) as writer:
-        work.certify(writer, smoothed, digits, method, on_row)
-    sampled = writer.run
+    sampled = jobs.certify(job, out / METHODS[0], command="lvmrs demo", on_row=on_row)
     return [
         sampled,
-        *(work.recertify(sampled, out / name, method_settings.method(name), command="lvmrs demo") for name in others),
+        *(
+            jobs.recertify(sampled, out / name, method, command="lvmrs demo")
+            for name, method in zip(METHODS[1:], others, strict=True)
+        ),
     ]

@@ -16,6 +16,7 @@ from torch import Tensor
 from lvmrs.certificate import ABSTAIN, BY_A_PROOF, Certificate
 from lvmrs.errors import ProofError
 from lvmrs.method import Method
+from lvmrs.noise import Gaussian
 from lvmrs.plan import Scope
 
 __all__ = ["Deterministic"]
@@ -29,7 +30,7 @@ class Deterministic(Method):
     scope: ClassVar[Scope] = "all inputs"
     needs_constant: ClassVar[bool] = True
 
-    def classifier(self, sigma: float) -> str:
+    def classifier(self, noise: str) -> str:
         """The network itself."""
         return "the classifier itself"
 
@@ -54,6 +55,7 @@ class Deterministic(Method):
             alpha=0.0,
             n=0,
             lipschitz=lipschitz,
+            noise=Gaussian(),
             plan=None,
             stream=None,
             made_by=BY_A_PROOF,

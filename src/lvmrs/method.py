@@ -26,7 +26,7 @@ class Method(ABC):  # noqa: B024 (its two kinds have nothing in common but what 
         """Whether what is smoothed is chosen for each input, or is the same for all inputs."""
         return "this input"
 
-    def classifier(self, sigma: float) -> str:
-        """The classifier that its certificates are about, in words."""
+    def classifier(self, noise: str) -> str:
+        """The classifier that its certificates are about, in words; ``noise`` is that of ``Noise.words``."""
         chosen = "chosen for each input" if self.scope == "this input" else "the same for all inputs"
-        return f"the classifier smoothed with Gaussian noise of σ = {sigma:g}, with its map {chosen}"
+        return f"the classifier smoothed with {noise}, with its map {chosen}"

@@ -20,7 +20,7 @@ from lvmrs.confidence.base import Bound
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.forms.base import Form
 from lvmrs.maps.base import Map
-from lvmrs.noise import Stream
+from lvmrs.noise import GAUSSIAN, Noise, Stream
 from lvmrs.registry import BOUNDS, FORMS, MAPS
 
 __all__ = ["Choice", "Plan", "Scope", "Terms", "check_fields", "fields_of", "fields_of_json"]
@@ -36,8 +36,11 @@ class Terms:
     alpha: float
     n: int
     lipschitz: float = math.inf
+    noise: Noise = GAUSSIAN
 
     def __post_init__(self) -> None:
+        if not isinstance(self.noise, Noise):
+            raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {self.noise!r:.60}")
         alpha = _checks.single("alpha", _checks.real("alpha", self.alpha))
         if not 1e-300 <= alpha < 1:
             raise InvalidArgumentError(f"alpha must lie strictly between 0 and 1, got {alpha}")

@@ -97,7 +97,7 @@ def variance(run: Run) -> Figure:
 
     Computed from kept scores, on the sample that certified.
     """
-    from lvmrs.work import score_statistics
+    from lvmrs.runs.score_statistics import score_statistics
 
     figure, axes = _figure("margin of the mean scores", "variance of the top score")
     found = list(score_statistics(run))

@@ -83,6 +83,9 @@ class Proof:
         _check_stream(self.plan, portion.stream)
         if self._stream not in (None, portion.stream):
             raise ProofError(f"scores of {portion.stream} after scores of {self._stream}; a proof is about one stream")
+        if portion.noise != self.terms.noise:
+            names = portion.noise.name, self.terms.noise.name
+            raise ProofError("scores of {} noise for a proof about {} noise".format(*names))
         if portion.sigma != self.terms.sigma:
             raise ProofError(f"scores of noise σ = {portion.sigma:g} for a proof about σ = {self.terms.sigma:g}")
         if portion.first != self._seen:
@@ -121,6 +124,7 @@ class Proof:
             alpha=terms.alpha,
             n=terms.n,
             lipschitz=terms.lipschitz,
+            noise=terms.noise,
             plan=plan,
             stream=self._stream,
             made_by=BY_A_PROOF,
@@ -182,6 +186,9 @@ def _check_plan(plan: Plan, terms: Terms) -> None:
         raise ProofError(f"{of}, {expected} must lie strictly between 0 and 1, and {free} must not be negative")
     if plan.risk > terms.alpha * (1 + 1e-12):
         raise ProofError(f"the plan spends a risk of {plan.risk:.12g}, more than alpha = {terms.alpha:.12g}")
+    if terms.noise.name not in plan.form.noises:
+        known = ", ".join(plan.form.noises)
+        raise ProofError(f"{plan.form.name} is a theorem about {known} noise, and this is {terms.noise.name} noise")
     if plan.form.needs_constant and not math.isfinite(plan.map.slopes(terms.lipschitz).vector):
         raise ProofError(f"{plan.form.name} needs a Lipschitz constant of the logits, and a map that keeps it")
 

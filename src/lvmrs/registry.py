@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from lvmrs.errors import InvalidArgumentError
 
-__all__ = ["BOUNDS", "FORMS", "MAPS", "METHODS", "Entry", "Names"]
+__all__ = ["BOUNDS", "FORMS", "MAPS", "METHODS", "NOISES", "Entry", "Names"]
 
 Part = TypeVar("Part", bound=type)
 
@@ -148,6 +148,11 @@ FORMS = Names(
         "r3": Entry("lvmrs.forms.r3:R3", "Gaussian quantile of the top class alone"),
         "ramp": Entry("lvmrs.forms.ramp:Ramp", "noise and Lipschitz constant of the network together"),
     },
+)
+NOISES = Names(
+    "noise",
+    "lvmrs.noise.base:Noise",
+    {"gaussian": Entry("lvmrs.noise.gaussian:Gaussian", "normal numbers, the same in every direction")},
 )
 METHODS = Names(
     "method",

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from lvmrs import _checks
 from lvmrs.errors import ModelError
-from lvmrs.noise import Noise, Stage, Stream
+from lvmrs.noise import GAUSSIAN, Draws, Noise, Stage, Stream
 from lvmrs.scores import Scores, scores_of
 
-__all__ = ["Model", "Sampler", "Watch", "check_logits", "evaluating", "tuned_batch"]
+__all__ = ["Model", "Sampler", "Watch", "check_logits", "evaluating", "rate_of", "tuned_batch"]
 
 Model = Callable[[Tensor], Tensor]
 Watch = Callable[[Stage, Tensor], None]
@@ -48,23 +48,25 @@ class Sampler:
     batch: int
     memory_format: torch.memory_format = torch.contiguous_format
     autocast: torch.dtype | None = None
+    noise: Noise = GAUSSIAN
 
     def scores(self, x: Tensor, stream: Stream, n: int, watch: Watch | None = None) -> Scores:
         """Scores of the first n samples of a stream. ``watch`` is shown each batch of logits as it passes."""
         batches = self.logits(x, stream, n)
-        return scores_of(stream, self.sigma, n, batches if watch is None else _watched(batches, stream.stage, watch))
+        shown = batches if watch is None else _watched(batches, stream.stage, watch)
+        return scores_of(stream, self.noise, self.sigma, n, shown)
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Logits of samples ``first`` to ``first + n``, batch by batch; checked to be finite and all of one shape."""
         with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
             drawn = torch.empty(min(self.batch, n), *x.shape, device=x.device, dtype=x.dtype)
             copies = torch.empty_like(drawn, memory_format=self.memory_format)
-            noise = Noise(stream, x.shape, n, device=x.device, dtype=x.dtype)
+            draws = Draws(self.noise, stream, x.shape, n, device=x.device, dtype=x.dtype)
         classes = 0
-        with noise:
+        with draws:
             for start in range(first, first + n, self.batch):
                 count = min(self.batch, first + n - start)
-                inputs = torch.add(x, noise.of(start, drawn[:count]), alpha=self.sigma, out=copies[:count])
+                inputs = torch.add(x, draws.of(start, drawn[:count]), alpha=self.sigma, out=copies[:count])
                 logits = self.forward(inputs)
                 check_logits(logits, count, classes)
                 classes = logits.shape[1]
@@ -108,16 +110,19 @@ def check_logits(logits: object, count: int, classes: int) -> None:
         )
 
 
-def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seconds: float = 0.3) -> Sampler:
-    """The sampler of the batch size at which this model is fastest here: doubled while that may pay.
+def tuned_batch(
+    sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seconds: float = 0.3
+) -> tuple[Sampler, float]:
+    """The sampler of the batch size at which this model is fastest here, and its samples per second.
 
+    The size is doubled while that may pay.
     On a busy machine small batches can be slow for a while, so larger ones are tried before one is taken for the best.
     """
     _checks.whole("most", most, least=1)
     best, best_rate, size = sampler(1), 0.0, 1
     while size <= most:
         candidate = sampler(size)
-        rate = _rate(candidate, x, seconds)
+        rate = rate_of(candidate, x, seconds)
         if rate > best_rate:
             best, best_rate = candidate, rate
         elif size >= max(4 * best.batch, _LARGE):
@@ -125,10 +130,10 @@ def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seco
         if size / rate > 4 * seconds:  # one batch already takes long: larger ones would not be measured in time
             break
         size *= 2
-    return best
+    return best, best_rate
 
 
-def _rate(sampler: Sampler, x: Tensor, seconds: float) -> float:
+def rate_of(sampler: Sampler, x: Tensor, seconds: float = 0.3) -> float:
     """Samples per second, after one batch to warm up; synchronised where work is queued."""
     inputs = x.expand(sampler.batch, *x.shape).contiguous(memory_format=sampler.memory_format)
     sampler.forward(inputs)

@@ -1,8 +1,8 @@
 """Scores that know where they come from.
 
 The proof relies on scores being fresh: not those that the plan was made on, each sample once, in the order in which
-they were drawn, with the noise that the radius is computed for. So scores carry the stream and σ of their noise and the
-number of each sample, and are made in two places only: by the sampler, and by the reader of kept scores.
+they were drawn, with the noise that the radius is computed for. So scores carry the stream, kind and σ of their
+noise and the number of each sample, and are made in two places only: by the sampler, and by the reader of kept scores.
 (``lvmrs.testing`` makes some up, for simulations.)
 """
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lvmrs.errors import ProofError
-from lvmrs.noise import Stream
+from lvmrs.noise import Noise, Stream
 
 __all__ = ["Portion", "Regrouping", "Scores", "in_portions", "scores_of"]
 
@@ -27,6 +27,7 @@ class Portion:
     """Logits (samples, classes) of consecutive samples of a stream at one σ, from sample number ``first`` on."""
 
     stream: Stream
+    noise: Noise
     sigma: float
     first: int
     logits: Tensor
@@ -40,10 +41,10 @@ class Scores:
     """Logits of ``count`` noisy copies of one input, in batches, with the stream and σ of their noise; read once."""
 
     def __init__(
-        self, stream: Stream, sigma: float, count: int, batches: Iterable[Tensor], made_by: object = None
+        self, stream: Stream, noise: Noise, sigma: float, count: int, batches: Iterable[Tensor], made_by: object = None
     ) -> None:
         _check_source(made_by)
-        self._stream, self._sigma, self._count = stream, sigma, count
+        self._stream, self._noise, self._sigma, self._count = stream, noise, sigma, count
         self._batches, self._first, self._read = iter(batches), 0, False
 
     @property
@@ -52,8 +53,13 @@ class Scores:
         return self._stream
 
     @property
+    def noise(self) -> Noise:
+        """The kind of noise."""
+        return self._noise
+
+    @property
     def sigma(self) -> float:
-        """The standard deviation of the noise."""
+        """The scale of the noise."""
         return self._sigma
 
     @property
@@ -71,7 +77,7 @@ class Scores:
             raise ProofError("these scores were read already, and are read only once; make them again")
         for logits in self._batches:
             first, self._first = self._first, self._first + len(logits)
-            yield Portion(self.stream, self.sigma, first, logits, made_by=_BY_A_SOURCE)
+            yield Portion(self.stream, self.noise, self.sigma, first, logits, made_by=_BY_A_SOURCE)
         self._read = True
         if self._first != self.count:
             raise ProofError(f"{self._first} samples came of {self!r}; its source is broken")
@@ -81,9 +87,9 @@ class Scores:
         return (portion.logits for portion in self)
 
 
-def scores_of(stream: Stream, sigma: float, count: int, batches: Iterable[Tensor]) -> Scores:
+def scores_of(stream: Stream, noise: Noise, sigma: float, count: int, batches: Iterable[Tensor]) -> Scores:
     """Scores from their source: to be called by what draws noise of that stream, or has kept what came of it."""
-    return Scores(stream, sigma, count, batches, made_by=_BY_A_SOURCE)
+    return Scores(stream, noise, sigma, count, batches, made_by=_BY_A_SOURCE)
 
 
 def _check_source(made_by: object) -> None:

@@ -13,23 +13,24 @@ from torch import Tensor, nn
 from lvmrs import _checks
 from lvmrs.certificate import ABSTAIN, Certificate
 from lvmrs.deterministic import Deterministic
-from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, first_line
+from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
-from lvmrs.noise import Stage, Stream
+from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.duels import Duels, calibrated_width
 from lvmrs.planners.fixed import Fixed, calibrated
 from lvmrs.planners.survey import Survey
 from lvmrs.prove import prove
-from lvmrs.sampling import Model, Sampler, Watch, check_logits, tuned_batch
+from lvmrs.samplers import Pace, Samplers
+from lvmrs.sampling import Model, Sampler, Watch, check_logits
 from lvmrs.scores import Scores
 
 __all__ = ["SmoothedClassifier"]
 
 
 class SmoothedClassifier:
-    """A classifier smoothed over Gaussian copies of its input: by default, the class that wins all duels answers.
+    """A classifier smoothed over noisy copies of its input: by default, the class that wins all duels answers.
 
     ``model`` is any callable from a batch of inputs to logits. A module is run in eval mode and left as found.
     ``sigma`` is in units of the input as it is given here: normalisation belongs to the model. ``lipschitz`` is a
@@ -37,6 +38,7 @@ class SmoothedClassifier:
 
     ``batch`` is measured on the first input when not given. ``device`` is by default that of the model's parameters,
     or of the input where it has none. ``autocast`` runs the model in that precision, ``compile`` through torch.compile.
+    ``noise`` is Gaussian unless another kind is given; see ``lvmrs.noise``.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class SmoothedClassifier:
         device: str | torch.device = "auto",
         autocast: torch.dtype | None = None,
         compile: bool = False,  # noqa: A002
+        noise: Noise = GAUSSIAN,
     ) -> None:
         if not callable(model):
             raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {type(model).__name__}")
@@ -58,14 +61,17 @@ class SmoothedClassifier:
             lipschitz = _checks.known_lipschitz(model)
         constant = math.inf if lipschitz is None else lipschitz
         self.lipschitz = _checks.single("lipschitz", _checks.positive("lipschitz", constant, infinite=True))
-        self.batch = None if batch is None else int(_checks.single("batch", _checks.whole("batch", batch, least=1)))
+        given = None if batch is None else int(_checks.single("batch", _checks.whole("batch", batch, least=1)))
         self.device = _checks.device(device)
         if autocast is not None and not isinstance(autocast, torch.dtype):
             raise InvalidArgumentError(f"autocast must be a torch.dtype such as torch.bfloat16, got {autocast!r}")
         self.autocast = autocast
+        if not isinstance(noise, Noise):
+            raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {noise!r:.60}")
+        self.noise = noise
         self.compiled = bool(compile)
-        self._run: Model = torch.compile(model) if compile else model
-        self._samplers: dict[tuple[Any, ...], Sampler] = {}
+        run: Model = torch.compile(model) if compile else model
+        self._samplers = Samplers(Sampler(run, self.sigma, 1, autocast=autocast, noise=noise), given)
 
     def __repr__(self) -> str:
         """One line."""
@@ -91,12 +97,10 @@ class SmoothedClassifier:
         """
         x = self._input(x)
         method = self.check_method(self.default_method if planner is None else planner)
-        sampler = self._sampler(x)
         if isinstance(method, Deterministic):
-            logits = sampler.forward(x[None])
-            check_logits(logits, 1, 0)
-            return method.certify(logits[0], self.lipschitz)
-        terms = Terms(self.sigma, alpha, n, self.lipschitz)
+            return method.certify(self._logits(x), self.lipschitz)
+        sampler = self._samplers.of(x)
+        terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise)
         n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
         selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
         certification = sampler.scores(x, Stream(seed, index, "certification"), terms.n, watch)
@@ -112,14 +116,32 @@ class SmoothedClassifier:
         """cpu, cuda and so on: noise is the same bit for bit on devices of one kind."""
         return self._device(torch.empty(0)).type
 
-    def fix_batch(self, batch: int | None) -> None:
-        """From now on, run inputs of every kind in batches of this size; None is for measuring."""
-        self.batch = batch
-        self._samplers.clear()
+    @property
+    def batch(self) -> int | None:
+        """Samples in a forward pass; None if it was not given and nothing was run yet."""
+        return self._samplers.batch
 
-    def batch_for(self, x: Tensor) -> int:
-        """The batch size that inputs like this one are run in: as given, or measured once."""
-        return self._sampler(self._input(x)).batch
+    def fix_batch(self, batch: int) -> None:
+        """Run all inputs in batches of this size; refused if another size was given or measured."""
+        if self.batch not in (None, batch):
+            raise InvalidArgumentError(f"batch must be {batch} here, got {self.batch}; leave it out")
+        self._samplers.batch = batch
+
+    def prepare(self, x: Tensor) -> Pace:
+        """Check the model on an input and measure how fast it is; from now on all inputs are run in this batch size.
+
+        Where no batch size was given, the fastest one is found here, once.
+        """
+        return self._samplers.prepare(self._input(x))
+
+    def answer(self, x: Tensor) -> int:
+        """The class that the model itself answers with, without noise and with no guarantee."""
+        return int(self._logits(self._input(x)).argmax())
+
+    def _logits(self, x: Tensor) -> Tensor:
+        logits = self._samplers.of(x).forward(x[None])
+        check_logits(logits, 1, 0)
+        return logits[0]
 
     def certify_batch(
         self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any
@@ -149,12 +171,12 @@ class SmoothedClassifier:
         2019, Predict) and n0 is not used. An answer is wrong with probability at most ``alpha``.
         """
         x = self._input(x)
-        terms = Terms(self.sigma, alpha, n)
+        terms = Terms(self.sigma, alpha, n, noise=self.noise)
         _checks.one_of("by", by, ("duels", "votes"))
-        scores = self._sampler(x).scores(x, Stream(seed, index, "prediction"), terms.n)
+        scores = self._samplers.of(x).scores(x, Stream(seed, index, "prediction"), terms.n)
         if by == "duels":
             n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
-            selection = self._sampler(x).scores(x, Stream(seed, index, "selection"), n0)
+            selection = self._samplers.of(x).scores(x, Stream(seed, index, "selection"), n0)
             return prove(Duels(width).plan(selection, terms), terms, scores).prediction
         votes = Survey.of(scores.logits(), maps=("hardmax",)).mean[0] * terms.n
         first, second = (int(k) for k in (-votes).argsort(kind="stable")[:2])
@@ -166,7 +188,7 @@ class SmoothedClassifier:
         """Scores of n noisy copies, as ``certify`` uses them at that stage; ``.logits()`` has the tensors."""
         x = self._input(x)
         n = int(_checks.single("n", _checks.whole("n", n, least=1)))
-        return self._sampler(x).scores(x, Stream(seed, index, stage), n)
+        return self._samplers.of(x).scores(x, Stream(seed, index, stage), n)
 
     def calibrate(
         self,
@@ -182,7 +204,7 @@ class SmoothedClassifier:
         **search: Any,
     ) -> Fixed:
         """One map, temperature and form of radius for all inputs, best on these held-out ones; see ``calibrated``."""
-        terms = Terms(self.sigma, alpha, n, self.lipschitz)
+        terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise)
         inputs = list(inputs)
         labels = None if labels is None else [int(label) for label in labels]
         if labels is not None and len(labels) != len(inputs):
@@ -218,47 +240,3 @@ class SmoothedClassifier:
             return self.device
         parameters = self.model.parameters() if isinstance(self.model, nn.Module) else iter(())
         return next((parameter.device for parameter in parameters), x.device)
-
-    def _sampler(self, x: Tensor) -> Sampler:
-        """The sampler for inputs of this kind, checked and tuned once."""
-        kind = (x.shape, x.dtype, x.device)
-        if kind not in self._samplers:
-            one = Sampler(self._run, self.sigma, 1, autocast=self.autocast)
-            self._check_model(one, x)
-            self._samplers[kind] = self._tuned(x) if self.batch is None else self._of_size(x, self.batch)
-        return self._samplers[kind]
-
-    def _of_size(self, x: Tensor, batch: int) -> Sampler:
-        channels_last = x.dim() == 3 and x.device.type == "cuda"
-        layout = torch.channels_last if channels_last else torch.contiguous_format
-        return Sampler(self._run, self.sigma, batch, memory_format=layout, autocast=self.autocast)
-
-    def _tuned(self, x: Tensor) -> Sampler:
-        return tuned_batch(lambda size: self._of_size(x, size), x, most=4096)
-
-    def _check_model(self, sampler: Sampler, x: Tensor) -> None:
-        """A few noisy inputs, twice, and some of them again: the answers must be logits, and the same each time."""
-        noise = torch.randn(8, *x.shape, generator=torch.Generator().manual_seed(0)).to(x)
-        inputs = x + self.sigma * noise
-        try:
-            once, again, fewer = (sampler.forward(part.clone()) for part in (inputs, inputs, inputs[:3]))
-        except LvmrsError:
-            raise
-        except Exception as error:
-            reason = first_line(error)
-            raise ModelError(
-                f"the model fails on a batch of shape {tuple(inputs.shape)} ({x.dtype}): {reason}"
-            ) from error
-        check_logits(once, 8, 0)
-        check_logits(fewer, 3, once.shape[1])
-        slack = 1e-3 * float(once.abs().max()) + 1e-6
-        if not torch.allclose(once, again, rtol=0, atol=slack):
-            raise ModelError(
-                "the model gives another answer to the same inputs when asked again; a certificate is about one fixed "
-                "function: switch off what is random in its forward pass"
-            )
-        if not torch.allclose(once[:3], fewer, rtol=0, atol=slack):
-            raise ModelError(
-                "the model's answer to an input depends on what else is in its batch; a certificate needs answers that "
-                "do not: put normalisation layers in eval mode, with running statistics"
-            )

@@ -24,7 +24,7 @@ from torch import Tensor
 from lvmrs._checks import Floats
 from lvmrs.certificate import ABSTAIN, Certificate
 from lvmrs.errors import InvalidArgumentError, ProofError
-from lvmrs.noise import Stream
+from lvmrs.noise import Gaussian, Stream
 from lvmrs.plan import Plan, Terms
 from lvmrs.planners.base import Planner
 from lvmrs.prove import prove
@@ -57,7 +57,7 @@ def made_up_scores(
 ) -> Scores:
     """Scores that no network gave, for simulations: what is proved from them is about no classifier."""
     batches = [logits] if isinstance(logits, Tensor) else list(logits)
-    return scores_of(stream, sigma, sum(map(len, batches)), batches)
+    return scores_of(stream, Gaussian(), sigma, sum(map(len, batches)), batches)
 
 
 @dataclass(frozen=True)

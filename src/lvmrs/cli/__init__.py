@@ -15,9 +15,10 @@ from lvmrs.cli.console import INCOMPLETE
 from lvmrs.cli.demo import demo_command
 from lvmrs.cli.import_ import import_
 from lvmrs.cli.lipschitz import lipschitz
+from lvmrs.cli.merge import merge
 from lvmrs.cli.predict import predict
 from lvmrs.cli.radius import radius
-from lvmrs.cli.recertify import merge, recertify
+from lvmrs.cli.recertify import recertify
 from lvmrs.cli.show import plot, report
 from lvmrs.cli.train import train
 from lvmrs.errors import InvalidArgumentError, LvmrsError

@@ -1,4 +1,4 @@
-"""From the words of a command line to a method; what a user typed may name code of theirs."""
+"""From the words of a command line to a method of certifying."""
 
 from __future__ import annotations
 
@@ -10,45 +10,43 @@ from typing import Any
 from lvmrs import method_settings
 from lvmrs._python import called, imported
 from lvmrs.cli import parsing
+from lvmrs.cli.own_parts import OWN, known_name
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
-from lvmrs.registry import BOUNDS, MAPS, Names
+from lvmrs.registry import BOUNDS, MAPS
 
 __all__ = ["chosen_method"]
 
-_OWN = "python:"
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "bound": partial(known_name, BOUNDS),
+    "map": partial(known_name, MAPS),
+    "width": parsing.width,
+}
 
 
 def chosen_method(method: str | None, **choices: Any) -> Method | None:
     """The method with these choices; None if the user chose nothing. Choices that are not of duels are of ``lvm``.
 
-    ``python:MODULE:NAME`` names a planner, map or bound of the user's own.
+    ``python:MODULE:NAME`` names a class of the user's own, or a function that makes such an object.
     """
     given = [name for name, word in choices.items() if word is not None]
     if method is None and not given:
         return None
     if method is None:
         method = "duels" if given == ["width"] else "lvm"
-    readers: dict[str, Callable[[Any], Any]] = {
-        "bound": partial(_known, BOUNDS),
-        "map": partial(_known, MAPS),
-        "width": parsing.width,
-    }
-    choices = {name: readers[name](word) if name in readers else word for name, word in choices.items()}
-    if not method.startswith(_OWN):
+    choices = {name: _READERS[name](word) if name in _READERS else word for name, word in choices.items()}
+    if not method.startswith(OWN):
         return method_settings.method(method, **choices)
-    own = imported(method, method.removeprefix(_OWN), error=InvalidArgumentError)
-    if not isinstance(own, type) or not issubclass(own, Method):
-        raise InvalidArgumentError(f"{method} is not a class derived from Planner; see lvmrs.planners")
-    if isabstract(own):
-        raise InvalidArgumentError(f"{method} has no method choose; write it: see lvmrs.planners")
-    made: Method = called(method, partial(method_settings.method, own, **choices), error=InvalidArgumentError)
+    named = imported(method, method.removeprefix(OWN), error=InvalidArgumentError)
+    if isinstance(named, type):
+        if not issubclass(named, Method):
+            raise InvalidArgumentError(f"{method} is not a class derived from Planner; see lvmrs.planners")
+        if isabstract(named):
+            raise InvalidArgumentError(f"{method} has no method choose; write it: see lvmrs.planners")
+        named = partial(method_settings.method, named, **choices)
+    elif given and callable(named):
+        raise InvalidArgumentError(f"{given[0]} cannot be chosen with method {method}; choose it in that function")
+    made = called(method, named, error=InvalidArgumentError) if callable(named) else named
+    if not isinstance(made, Method):
+        raise InvalidArgumentError(f"{method} is {type(made).__name__}, not a planner; see lvmrs.planners")
     return made
-
-
-def _known(names: Names, word: str | None) -> str | None:
-    if word is None or not word.startswith(_OWN):
-        return word
-    part = names.add(imported(word, word.removeprefix(_OWN), error=InvalidArgumentError))
-    name: str = part.name
-    return name

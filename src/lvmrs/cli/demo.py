@@ -44,8 +44,9 @@ def demo_command(
     place.mkdir(parents=True, exist_ok=True)
     accuracy = demo.train(weights, sigma=demo.SIGMA)
     tell(f"trained on digits with noise σ = {demo.SIGMA:g}: right on {accuracy:.1%} of noisy test digits")
-    with watching(demo.INPUTS, demo.N0 + demo.N) as show:
-        runs = demo.certify_all(place, weights, show)
+    with watching() as watcher:
+        watcher.begin(demo.INPUTS, demo.N0 + demo.N)
+        runs = demo.certify_all(place, weights, watcher.row)
     results = [analysis.results_of(run) for run in runs]
     if as_json:
         averages = {result.name: analysis.average_certified_radius(result).value for result in results}

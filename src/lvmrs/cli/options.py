@@ -5,7 +5,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from lvmrs.registry import BOUNDS, MAPS, METHODS
+from lvmrs.registry import BOUNDS, MAPS, METHODS, NOISES
 
 __all__ = [
     "N0",
@@ -26,6 +26,7 @@ __all__ = [
     "Method",
     "Model",
     "N",
+    "Noise",
     "Out",
     "Seed",
     "Sigma",
@@ -59,6 +60,7 @@ ImageSize = Annotated[
     Optional[int], typer.Option("--image-size", help="Scale and crop images from files to squares of so many pixels.")
 ]
 Sigma = Annotated[float, typer.Option("--sigma", help="Standard deviation of the noise, for pixels in [0, 1].")]
+Noise = Annotated[str, typer.Option("--noise", help=f"Kind of noise: {NOISES.listed}, or python:MODULE:NOISE.")]
 Alpha = Annotated[float, typer.Option("--alpha", help="Risk that a certificate is wrong.")]
 N0 = Annotated[int, typer.Option("--n0", "--N0", help="Samples to plan on.")]
 N = Annotated[int, typer.Option("--n", "--N", help="Samples to prove on.")]

@@ -10,31 +10,19 @@ import typer
 from lvmrs._decimals import percent
 from lvmrs.cli import options
 from lvmrs.cli.console import tell
-from lvmrs.runs import Selection
+from lvmrs.cli.setup import Setup, with_setup
 
 __all__ = ["predict"]
 
 
+@with_setup()
 def predict(
-    model: options.Model,
-    data: options.Data,
-    sigma: options.Sigma,
-    weights: options.Weights = None,
-    mean: options.Mean = None,
-    std: options.Std = None,
-    denoiser: options.Denoiser = None,
-    split: options.Split = "test",
-    image_size: options.ImageSize = None,
+    setup: Setup,
     alpha: options.Alpha = 0.001,
     n0: options.N0 = 100,
     n: options.N = 1_000,
     by: Annotated[str, typer.Option("--by", help="Who answers: the winner of all duels, or of most votes.")] = "duels",
     width: Annotated[Optional[float], typer.Option("--width", help="Soft duels of this width; else hard ones.")] = None,
-    batch: options.Batch = None,
-    skip: options.Skip = 1,
-    max: options.Max = None,  # noqa: A002
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:
     """Answer with the class that wins all its duels under noise (or most votes), or −1 where that is in doubt.
@@ -46,24 +34,22 @@ def predict(
       lvmrs predict --model python:nets:resnet --weights w.safetensors --data digits --sigma 0.5 --max 20
       lvmrs predict --model onnx:net.onnx --data npz:test.npz --sigma 0.25 --n 10000 > answers.tsv
     """
-    from lvmrs.certificate import ABSTAIN
-    from lvmrs.cli.loading import Request, check_selection
+    from lvmrs.answers import ABSTAIN
     from lvmrs.data import checked_input
+    from lvmrs.jobs import check_selection
 
-    _, dataset, smoothed = Request(
-        model, weights, mean, std, denoiser, data, split, image_size, sigma, device
-    ).load(batch)  # fmt: skip
-    selection = Selection(len(dataset), skip, max)
+    _, dataset, smoothed = setup.load()
+    selection = setup.selection(dataset)
     check_selection(dataset, selection)
-    indices = selection.indices
     right = abstained = 0
-    numbers = {"n": n, "n0": n0, "alpha": alpha, "seed": seed, "width": width}
-    for index in indices:
+    numbers = {"n": n, "n0": n0, "alpha": alpha, "seed": setup.seed, "width": width}
+    for index in selection.indices:
         x, label = checked_input(dataset, index)
         answer = smoothed.predict(x, index=index, by=by, **numbers)  # type: ignore[arg-type]
-        if index == indices[0] and not as_json:
+        if index == selection.indices[0] and not as_json:
             print("idx\tlabel\tpredict\tcorrect")
         row = {"idx": index, "label": label, "predict": answer, "correct": int(answer == label)}
         print(json.dumps(row) if as_json else "\t".join(map(str, row.values())), flush=True)
         right, abstained = right + row["correct"], abstained + (answer == ABSTAIN)
-    tell(f"{len(indices)} inputs: {percent(right / len(indices))} % correct, {abstained} in doubt")
+    inputs = len(selection.indices)
+    tell(f"{inputs} inputs: {percent(right / inputs)} % correct, {abstained} in doubt")

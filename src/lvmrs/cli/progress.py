@@ -10,12 +10,39 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from lvmrs.runs import Row
 
-__all__ = ["duration", "stepping", "watching"]
+__all__ = ["Watcher", "duration", "stepping", "watching"]
+
+
+class Watcher:
+    """Counts the rows of a run and shows them."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._task = progress, progress.add_task("", total=None, rate="", accuracy="")
+        self._samples_each = self._right = self._seen = self._before = 0
+
+    @property
+    def done(self) -> int:
+        """Inputs that have a row."""
+        return self._before + self._seen
+
+    def begin(self, inputs: int, samples_each: int, *, done: int = 0) -> None:
+        """So many inputs are to come, each with so many samples; ``done`` inputs have a row already."""
+        self._samples_each, self._before = samples_each, done
+        self._progress.update(self._task, total=inputs)
+
+    def row(self, row: Row) -> None:
+        """Show inputs done, samples a second, time left and the certified accuracy so far."""
+        self._right, self._seen = self._right + row.correct, self._seen + 1
+        task = self._progress.tasks[self._task]
+        speed = task.finished_speed or task.speed or 0.0
+        rate = f"{speed * self._samples_each:,.0f} samples/s" if speed else ""
+        accuracy = f"certified accuracy {self._right / self._seen:.1%}"
+        self._progress.update(self._task, advance=1, rate=rate, accuracy=accuracy)
 
 
 @contextmanager
-def watching(inputs: int, samples_each: int) -> Iterator[Callable[[Row], None]]:
-    """Shows inputs done, samples a second, time left and the certified accuracy so far; nothing but for a terminal."""
+def watching() -> Iterator[Watcher]:
+    """Progress of a run on stderr; nothing is shown but to a terminal."""
     console = Console(stderr=True)
     columns = (
         BarColumn(),
@@ -25,17 +52,7 @@ def watching(inputs: int, samples_each: int) -> Iterator[Callable[[Row], None]]:
         TextColumn("{task.fields[accuracy]}"),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=inputs, rate="", accuracy="")
-        right = seen = 0
-
-        def show(row: Row) -> None:
-            nonlocal right, seen
-            right, seen = right + row.correct, seen + 1
-            speed = progress.tasks[task].finished_speed or progress.tasks[task].speed or 0.0
-            rate = f"{speed * samples_each:,.0f} samples/s" if speed else ""
-            progress.update(task, advance=1, rate=rate, accuracy=f"certified accuracy {right / seen:.1%}")
-
-        yield show
+        yield Watcher(progress)
 
 
 @contextmanager

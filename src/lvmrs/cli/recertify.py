@@ -1,4 +1,4 @@
-"""``lvmrs recertify`` and ``lvmrs merge``: new runs from old ones, without a network."""
+"""``lvmrs recertify``: a new run from the kept scores of another, without a network."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated, Optional
 import typer
 
 from lvmrs.cli import options
-from lvmrs.cli.certify import summary
 from lvmrs.cli.console import command_line
+from lvmrs.cli.outcome import show_run
 from lvmrs.cli.progress import watching
 from lvmrs.runs import Run
 
-__all__ = ["merge", "recertify"]
+__all__ = ["recertify"]
 
 # Inputs from which starting processes takes less time than they save.
 _WORTH_PROCESSES = 100
@@ -49,33 +49,25 @@ def recertify(
       lvmrs recertify runs/a --method cohen --out runs/a-cohen
       lvmrs recertify runs/a --method lvm --bound bernstein --alpha 0.01 --out runs/a-bernstein
     """
-    from lvmrs import method_settings, work
+    from lvmrs import jobs, method_settings
     from lvmrs.cli.chosen_method import chosen_method
 
     source = Run(run)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, width=width)
-    planner = method_settings.described(source.manifest.settings["method"]) if chosen is None else chosen
-    processes = (os.cpu_count() or 1) if len(source.rows()) >= _WORTH_PROCESSES else 1
-    samples = source.manifest.settings["n0"] + source.manifest.settings["n"]
-    with watching(len(source.rows()), samples) as show:
-        made = work.recertify(
-            source, out, planner, alpha=alpha, n0=n0, n=n, command=command_line(), processes=processes, on_row=show
+    made_with = source.manifest.method
+    planner = method_settings.made_again(made_with.name, made_with.settings) if chosen is None else chosen
+    inputs, terms = len(source.rows()), source.manifest.terms
+    with watching() as watcher:
+        watcher.begin(inputs, (terms.n0 or 0) + (terms.n or 0))
+        made = jobs.recertify(
+            source,
+            out,
+            planner,
+            alpha=alpha,
+            n0=n0,
+            n=n,
+            command=command_line(),
+            processes=(os.cpu_count() or 1) if inputs >= _WORTH_PROCESSES else 1,
+            on_row=watcher.row,
         )
-    summary(made, as_json=as_json)
-
-
-def merge(
-    shards: Annotated[list[Path], typer.Argument(help="The run directories of all shards.")],
-    out: options.Out,
-    as_json: options.Json = False,
-) -> None:
-    """Make one run of all shards of it, which must be finished and made with the same settings.
-
-    \b
-    Examples:
-      lvmrs merge runs/a-1 runs/a-2 runs/a-3 runs/a-4 --out runs/a
-    """
-    from lvmrs import work
-
-    made = work.merge([Run(path) for path in shards], out, command=command_line())
-    summary(made, as_json=as_json)
+    show_run(made, as_json=as_json)

@@ -17,6 +17,8 @@ class Form(ABC):
     """A theorem: within this radius, scores that obey the bounds at x cannot change their order."""
 
     name: ClassVar[str]
+    noises: ClassVar[tuple[str, ...]] = ("gaussian",)
+    """The noises that the theorem is about, by name."""
     needs_constant: ClassVar[bool] = False
     """Whether it says nothing for scores without a Lipschitz constant."""
     uses_constant: ClassVar[bool] = False

@@ -75,8 +75,8 @@ class Map(ABC):
         return Slopes(*(np.asarray(constant / self.mass) for constant in found))
 
     @abstractmethod
-    def classifier(self, sigma: float) -> str:
-        """The smoothed classifier, in words that fit before "answers with class 3"."""
+    def classifier(self, noise: str) -> str:
+        """The smoothed classifier, in words that fit before "answers with class 3"; ``noise`` is that in words."""
 
     @property
     def settings(self) -> str:
@@ -122,9 +122,9 @@ class SimplexMap(Map):
             parts.append(shares[:, pooled.to(shares.device)].sum(dim=1, keepdim=True))
         return torch.cat(parts, dim=1).clamp_(max=1.0)
 
-    def classifier(self, sigma: float) -> str:
+    def classifier(self, noise: str) -> str:
         """The classifier smoothed with this map."""
-        return f"the classifier smoothed with σ = {sigma:g} and {self.name}{self.settings}"
+        return f"the classifier smoothed with {noise} and {self.name}{self.settings}"
 
 
 def usable(logits: Tensor, temperature: Numbers, mass: Numbers, *, dims: int = 1) -> tuple[Tensor, float, float]:

@@ -61,9 +61,9 @@ class Duel(_Duels):
         unknown = np.full(np.shape(_checks.constant(lipschitz)), np.inf)
         return Slopes(unknown, unknown)
 
-    def classifier(self, sigma: float) -> str:
+    def classifier(self, noise: str) -> str:
         """The duel classifier."""
-        return f"the classifier that takes the winner of all duels under noise of σ = {sigma:g}"
+        return f"the classifier that takes the winner of all duels under {noise}"
 
 
 class SoftDuel(_Duels):
@@ -87,7 +87,7 @@ class SoftDuel(_Duels):
         _checks.broadcast(lipschitz=slope, temperature=t)
         return Slopes(slope / t, slope / t / np.sqrt(2))
 
-    def classifier(self, sigma: float) -> str:
+    def classifier(self, noise: str) -> str:
         """The soft duel classifier."""
         width = f"{self.temperature:.4g}"
-        return f"the classifier that takes the winner of all soft duels of width {width} under noise of σ = {sigma:g}"
+        return f"the classifier that takes the winner of all soft duels of width {width} under {noise}"

@@ -69,11 +69,11 @@ class Duels(Planner):
         """One classifier for all inputs, unless the width is chosen for each."""
         return "this input" if self.width == "chosen" else "all inputs"
 
-    def classifier(self, sigma: float) -> str:
+    def classifier(self, noise: str) -> str:
         """The duel classifier."""
         widths = {"None": "duels", "chosen": "duels, hard or soft with a width chosen for each input,"}
         duels = widths.get(str(self.width), f"soft duels of width {self.width}")
-        return f"the classifier that takes the winner of all {duels} under Gaussian noise of σ = {sigma:g}"
+        return f"the classifier that takes the winner of all {duels} under {noise}"
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """The class with the best worst duel; of its rivals the nearest are bounded each alone."""

@@ -42,36 +42,45 @@ class RunWriter:
         """
         path = Path(directory).expanduser()
         if path == Path():
-            raise RunError("--out must name a directory of its own for the run")
+            raise RunError("a run needs a directory of its own; name one")
         try:
             path.mkdir(parents=True, exist_ok=True)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except (FileExistsError, NotADirectoryError):
-            raise RunError(f"{path} is a file, and a run needs a directory; choose another --out") from None
+            raise RunError(f"{path} is a file, and a run needs a directory; choose another directory") from None
         except OSError as error:
-            raise RunError(f"{path} cannot be written to ({error.strerror}); choose another --out") from error
+            raise RunError(f"{path} cannot be written to ({error.strerror}); choose another directory") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             cls._settle(path, manifest, resume=resume)
             return cls(Run(path), lock)
         except BlockingIOError:
             os.close(lock)
-            raise RunError(f"another process is writing to {path}; wait for it, or choose another --out") from None
+            raise RunError(f"another process is writing to {path}; wait for it, or choose another directory") from None
         except BaseException:
             os.close(lock)
             raise
 
     @staticmethod
-    def _settle(path: Path, manifest: Manifest, *, resume: bool) -> None:
+    def begun(directory: str | Path, *, resume: bool) -> Manifest | None:
+        """The manifest of the run that is in a directory, if there is one; refused unless it is to be resumed."""
+        path = Path(directory).expanduser()
         if not (path / MANIFEST).exists():
+            return None
+        if not resume:
+            raise RunError(f"{path} holds a run already; resume it, or choose another directory")
+        return Manifest.read(path / MANIFEST)
+
+    @classmethod
+    def _settle(cls, path: Path, manifest: Manifest, *, resume: bool) -> None:
+        begun = cls.begun(path, resume=resume)
+        if begun is None:
             if (path / ROWS).exists():
-                raise RunError(f"{path} has {ROWS} but no {MANIFEST}; it is not a run, choose another --out")
+                raise RunError(f"{path} has {ROWS} but no {MANIFEST}; it is not a run, choose another directory")
             with disk_errors(path):
                 write_whole(path / MANIFEST, manifest.to_json())
             return
-        if not resume:
-            raise RunError(f"{path} holds a run already; resume it, or choose another --out")
-        if changed := Manifest.read(path / MANIFEST).difference(manifest):
+        if changed := begun.difference(manifest):
             raise RunError(f"{path} was begun with other settings, and is not resumed with these: {'; '.join(changed)}")
 
     def __enter__(self) -> RunWriter:
@@ -89,6 +98,10 @@ class RunWriter:
     def pending(self) -> list[int]:
         """The indices that have no row yet."""
         return [index for index in self.run.manifest.selection.indices if index not in self.done]
+
+    def position(self, index: int) -> int:
+        """The place of an input among those of the run."""
+        return self.run.manifest.selection.indices.index(index)
 
     def append(self, row: Row) -> None:
         """Write a row and bring it to the disk."""

@@ -1,4 +1,4 @@
-"""Streams of Gaussian noise.
+"""Streams of noise.
 
 **Noise is a pure function of (seed, index, stage, sample number)**, for a given shape of input and kind of device. It
 is drawn in blocks of a fixed number of samples, each from a generator of its own, so that neither the batch size, nor
@@ -20,8 +20,9 @@ from torch import Tensor
 
 from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.noise.base import Noise
 
-__all__ = ["Noise", "Stage", "Stream"]
+__all__ = ["Draws", "Stage", "Stream"]
 
 Stage = Literal["selection", "certification", "prediction", "calibration"]
 
@@ -59,17 +60,24 @@ class Stream:
         return int.from_bytes(digest, "little") + get_args(Stage).index(self.stage) * _BLOCKS_PER_STAGE
 
 
-class Noise:
-    """Standard normal noise of one stream, for inputs of one shape: any range of samples, best asked for in order.
+class Draws:
+    """Noise of one stream at σ = 1, for inputs of one shape: any range of samples, best asked for in order.
 
     Blocks are drawn in place and, on the CPU, by as many threads as torch uses: they do not depend on each other.
     """
 
     def __init__(
-        self, stream: Stream, shape: torch.Size, samples: int, *, device: torch.device, dtype: torch.dtype
+        self,
+        noise: Noise,
+        stream: Stream,
+        shape: torch.Size,
+        samples: int,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> None:
         """Prepare for about so many samples; noise beyond them is the same, and no slower by much."""
-        self.first_seed = stream.first_seed
+        self.noise, self.first_seed = noise, stream.first_seed
         room = (_BLOCK if device.type == "cpu" else _BLOCK_ELSEWHERE) // max(1, shape.numel())
         self.samples_per_block = 1 << max(0, room.bit_length() - 1)
         enough = -(-samples // self.samples_per_block)
@@ -81,8 +89,8 @@ class Noise:
         self.threads = torch.get_num_threads() if device.type == "cpu" else 1
         self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # starts no thread before there is work for it
 
-    def __enter__(self) -> Noise:
-        """Noise that gives its threads back at the end."""
+    def __enter__(self) -> Draws:
+        """Draws that give their threads back at the end."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -148,4 +156,4 @@ class Noise:
     def _draw(self, block: int, out: Tensor) -> None:
         # The CPU generator looks at 32 bits of its seed.
         seed = (self.first_seed + block) % (1 << 32)
-        out.normal_(generator=torch.Generator(device=out.device).manual_seed(seed))
+        self.noise.fill(out, torch.Generator(device=out.device).manual_seed(seed))

@@ -1,0 +1,31 @@
+"""``lvmrs merge``: one run from all shards of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lvmrs.cli import options
+from lvmrs.cli.console import command_line
+from lvmrs.cli.outcome import show_run
+from lvmrs.runs import Run
+
+__all__ = ["merge"]
+
+
+def merge(
+    shards: Annotated[list[Path], typer.Argument(help="The run directories of all shards.")],
+    out: options.Out,
+    as_json: options.Json = False,
+) -> None:
+    """Make one run of all shards of it, which must be finished and made with the same settings.
+
+    \b
+    Examples:
+      lvmrs merge runs/a-1 runs/a-2 runs/a-3 runs/a-4 --out runs/a
+    """
+    from lvmrs import jobs
+
+    show_run(jobs.merge([Run(path) for path in shards], out, command=command_line()), as_json=as_json)

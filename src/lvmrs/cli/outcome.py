@@ -1,0 +1,37 @@
+"""What a command that makes a run prints at its end."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from lvmrs import analysis
+from lvmrs._decimals import percent, rounded_down
+from lvmrs.cli.console import INCOMPLETE
+from lvmrs.runs import Run
+
+__all__ = ["show_run"]
+
+
+def show_run(run: Run, *, as_json: bool) -> None:
+    """Print the result in one line and where it is; an unfinished run ends the command with its own exit code."""
+    results = analysis.results_of(run)
+    average = analysis.average_certified_radius(results).value
+    (accuracy,) = analysis.certified_accuracy(results, [0.0])
+    if as_json:
+        shown = {
+            "run": str(run.directory),
+            "inputs": len(results),
+            "missing": results.missing,
+            "certified accuracy": accuracy,
+            "average certified radius": average,
+        }
+        print(json.dumps(shown))
+    else:
+        print(
+            f"{run.directory}: {len(results)} inputs, certified accuracy {percent(accuracy)} %, "
+            f"average certified radius {rounded_down(average)}"
+        )
+    if results.missing:
+        raise typer.Exit(INCOMPLETE)

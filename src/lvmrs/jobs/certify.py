@@ -1,0 +1,106 @@
+"""Certifying a data set: a job into a run directory, input by input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lvmrs.errors import DataError, RunError
+from lvmrs.jobs.job import Job
+from lvmrs.runs import Row, Run, RunWriter
+from lvmrs.runs.scores import ScoresWriter, scores_writer
+
+__all__ = ["OnRow", "Outlook", "certify"]
+
+OnRow = Callable[[Row], None]
+# Bytes of a kept logit.
+_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a run will cost: told before the first input."""
+
+    inputs: int
+    """Inputs without a row."""
+    done: int
+    """Inputs that have a row already."""
+    samples_each: int
+    rate: float
+    """Samples per second, as measured."""
+    classes: int
+    scores_bytes: int
+    """Room on the disk for all kept scores; 0 if none are kept."""
+
+    @property
+    def seconds(self) -> float:
+        """The expected time."""
+        return self.inputs * self.samples_each / self.rate
+
+
+def certify(
+    job: Job,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    command: str = "",
+    on_begin: Callable[[Outlook], None] = lambda outlook: None,
+    on_row: OnRow = lambda row: None,
+) -> Run:
+    """Certify every input of a job that has no row yet.
+
+    Args:
+        job: what to certify, and how.
+        out: the directory of the run. Each row is on the disk before the next input is begun.
+        resume: go on with the run that is there, if it was made by the same job.
+        command: what was typed, for readers of the run.
+        on_begin: called once with what the run will cost.
+        on_row: called with each row when it is safe.
+
+    Returns:
+        The run.
+
+    """
+    begun = RunWriter.begun(out, resume=resume)
+    if begun is not None and begun.batch is not None:  # on which the last digits of a network may depend
+        if job.smoothed.batch not in (None, begun.batch):
+            raise RunError(
+                f"{out} was begun in batches of {begun.batch}, and is not resumed in batches of {job.smoothed.batch}; "
+                "leave the batch size out"
+            )
+        job.smoothed.fix_batch(begun.batch)
+    pace = job.smoothed.prepare(job.input(job.selection.indices[0])[0])
+    _check_labels(job, pace.classes)
+    with RunWriter.begin(out, job.manifest(pace.batch, command), resume=resume) as writer:
+        inputs = len(job.selection.indices)
+        kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0
+        pending = writer.pending
+        on_begin(Outlook(len(pending), inputs - len(pending), job.samples_each, pace.rate, pace.classes, kept))
+        with _keeping(writer) as keeper:
+            for index in pending:
+                if keeper is not None:
+                    keeper.begin(writer.position(index))
+                row = job.row(index, None if keeper is None else keeper.add)
+                if keeper is not None:
+                    keeper.flush()
+                writer.append(row)
+                on_row(row)
+        return writer.run
+
+
+def _check_labels(job: Job, classes: int) -> None:
+    largest = job.data.largest_label()
+    if largest is not None and largest >= classes:
+        raise DataError(f"{job.data.name} has label {largest}, but the model knows {classes} classes")
+
+
+@contextmanager
+def _keeping(writer: RunWriter) -> Iterator[ScoresWriter | None]:
+    keeper = scores_writer(writer.run)
+    try:
+        yield keeper
+    finally:
+        if keeper is not None:
+            keeper.close()

@@ -1,0 +1,203 @@
+"""A job: all that decides the rows of a run, in one object, from which the manifest of the run is derived.
+
+So a run cannot record a method or σ that it did not use. A job can be pickled: another process or machine certifies the
+same rows with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lvmrs import _checks, method_settings
+from lvmrs.data import Dataset, checked_input
+from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, first_line
+from lvmrs.method import Method
+from lvmrs.models import Denoised, Loaded, Preprocessed
+from lvmrs.noise import Noise, Stream
+from lvmrs.origin import origin, torch_version
+from lvmrs.plan import Terms
+from lvmrs.runs import Row, Selection
+from lvmrs.runs.manifest import (
+    ROWS_OF,
+    DataRecord,
+    DenoiserRecord,
+    Manifest,
+    MethodRecord,
+    ModelRecord,
+    TermsRecord,
+)
+from lvmrs.sampling import Watch
+from lvmrs.smooth import SmoothedClassifier
+
+__all__ = ["Job", "Sampling", "check_selection", "method_record"]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Risk, samples and seed of the certificates of a job."""
+
+    alpha: float = 0.001
+    n0: int = 1_000
+    """Samples to plan on."""
+    n: int = 100_000
+    """Samples to prove on."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        terms = Terms(1.0, self.alpha, self.n)
+        plain = {
+            "alpha": terms.alpha,
+            "n0": int(_checks.single("n0", _checks.whole("n0", self.n0, least=1))),
+            "n": terms.n,
+            "seed": Stream(self.seed, 0, "selection").seed,
+        }
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """The inputs of a selection, to be certified with one method and one smoothed classifier.
+
+    What cannot be run is refused when the job is made, before anything is written.
+    """
+
+    model: Loaded
+    data: Dataset
+    smoothed: SmoothedClassifier
+    method: Method
+    sampling: Sampling
+    selection: Selection
+    keeps_scores: bool = False
+
+    def __post_init__(self) -> None:
+        if self.smoothed.model is not self.model.model:
+            raise InvalidArgumentError(f"the smoothed classifier is not made of {self.model.name}; smooth that model")
+        self.smoothed.check_method(self.method)
+        if self.keeps_scores and not self.method.samples:
+            kind = type(self.method).__name__
+            raise InvalidArgumentError(f"scores cannot be kept: {kind} samples nothing; leave that out")
+        check_selection(self.data, self.selection)
+
+    @property
+    def samples_each(self) -> int:
+        """Forward passes for one input, but for the one without noise."""
+        return self.sampling.n0 + self.sampling.n if self.method.samples else 1
+
+    def input(self, index: int) -> tuple[Any, int]:
+        """An input and its label, both checked."""
+        return checked_input(self.data, index)
+
+    def row(self, index: int, watch: Watch | None = None) -> Row:
+        """Certify one input. ``watch`` is shown each batch of logits as it passes."""
+        x, label = self.input(index)
+        start = time.perf_counter()
+        with_samples = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
+        certificate = _named(index, lambda: self.smoothed.certify(x, self.method, index=index, **with_samples))
+        clean = _named(index, lambda: self.smoothed.answer(x)) if self.method.samples else certificate.top
+        if not 0 <= label < certificate.classes:
+            raise DataError(f"input {index} has label {label}, but the model knows {certificate.classes} classes")
+        return Row.of(index, label, certificate, time.perf_counter() - start, clean=clean)
+
+    def manifest(self, batch: int, command: str = "") -> Manifest:
+        """The record of the run that this job makes, in batches of that size."""
+        return Manifest(
+            model=_model_record(self.model, self.smoothed),
+            data=_data_record(self.data),
+            method=method_record(self.method, self.smoothed.noise, self.smoothed.sigma),
+            terms=self._terms(),
+            selection=self.selection,
+            batch=batch,
+            keeps_scores=self.keeps_scores,
+            rows_of=ROWS_OF,
+            torch=torch_version(),
+            origin=origin(command),
+        )
+
+    def _terms(self) -> TermsRecord:
+        """A method that takes no samples has no risk: alpha, n0 and n are then 0."""
+        smoothed, sampling = self.smoothed, self.sampling
+        record = TermsRecord(
+            sigma=smoothed.sigma,
+            alpha=sampling.alpha,
+            n0=sampling.n0,
+            n=sampling.n,
+            seed=sampling.seed,
+            lipschitz=smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None,
+            noise=smoothed.noise.name,
+            distance=smoothed.noise.distance,
+        )
+        return record if self.method.samples else replace(record, alpha=0.0, n0=0, n=0)
+
+
+def _named(index: int, made: Callable[[], Any]) -> Any:
+    """What a call returns; whatever the model fails with is said in one sentence that names the input."""
+    try:
+        return made()
+    except ModelError as error:
+        raise ModelError(f"input {index}: {error}") from error
+    except LvmrsError:
+        raise
+    except Exception as error:
+        reason = first_line(error)
+        raise ModelError(f"input {index}: the model fails with {type(error).__name__}: {reason}") from error
+
+
+def method_record(method: Method, noise: Noise, sigma: float) -> MethodRecord:
+    """The method with all its settings, and what its certificates are about."""
+    return MethodRecord(
+        name=type(method).__name__,
+        settings=method_settings.settings(method),
+        own_code=method_settings.own_code(method, noise),
+        scope=method.scope,
+        classifier=method.classifier(noise.words(sigma)),
+    )
+
+
+def _model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:
+    inner = loaded.model.classifier if isinstance(loaded.model, Denoised) else loaded.model
+    return ModelRecord(
+        name=loaded.name,
+        weights_hash=loaded.fingerprint,
+        code_hash=loaded.code,
+        normalisation=inner.normalisation if isinstance(inner, Preprocessed) else None,
+        denoiser=None if loaded.denoiser is None else DenoiserRecord(*loaded.denoiser),
+        facts=_facts(loaded.facts),
+        compiled=smoothed.compiled,
+        device=smoothed.kind_of_device,
+        precision=None if smoothed.autocast is None else str(smoothed.autocast).removeprefix("torch."),
+    )
+
+
+def _facts(facts: Any) -> dict[str, Any]:
+    """As they come back from JSON, so that they can be compared with what was read."""
+    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(facts)))
+    return plain
+
+
+def _data_record(data: Dataset) -> DataRecord:
+    return DataRecord(
+        split=data.split,
+        name=data.name,
+        hash=data.fingerprint(),
+        image_size=getattr(data, "size", None),
+        facts=_facts(data.facts),
+        classes=None if data.classes is None else list(data.classes),
+    )
+
+
+def check_selection(data: Dataset, selection: Selection) -> None:
+    """Refuse a selection of other data, or with nothing in it."""
+    whole = replace(selection, shard=1, shards=1)
+    if selection.size != len(data):
+        raise InvalidArgumentError(f"the selection is of {selection.size} inputs and {data.name} has {len(data)}")
+    if not len(whole.indices):
+        raise DataError(f"{data.name}: no inputs are selected; check max and skip")
+    if selection.shards > len(whole.indices):
+        raise DataError(f"{data.name}: {selection.shards} shards for {len(whole.indices)} inputs; take fewer")

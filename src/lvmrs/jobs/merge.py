@@ -1,0 +1,70 @@
+"""Merging: one run from all shards of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lvmrs.errors import RunError
+from lvmrs.origin import origin
+from lvmrs.runs import Run, RunWriter
+from lvmrs.runs.scores import copy_scores, scores_writer
+
+__all__ = ["merge"]
+
+
+def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
+    """Make one run of all shards of it, which must be complete and made with the same settings.
+
+    Args:
+        shards: the runs, in any order.
+        out: the directory of the new run; if it is there already and made of the same shards, it is finished.
+        command: what was typed, for readers of the run.
+
+    Returns:
+        The new run.
+
+    """
+    if not shards:
+        raise RunError("no shards were given; name the run directories to merge")
+    first = shards[0].manifest
+    _check_shards(shards)
+    batches = {run.manifest.batch for run in shards}
+    manifest = replace(
+        first,
+        selection=replace(first.selection, shard=1, shards=1),
+        batch=first.batch if len(batches) == 1 else None,
+        origin=origin(command, shards=[str(run.directory) for run in shards]),
+    )
+    rows = sorted(((row, run) for run in shards for row in run.rows()), key=lambda pair: pair[0].idx)
+    with RunWriter.begin(out, manifest, resume=True) as writer:
+        if (keeper := scores_writer(writer.run)) is not None:
+            for position, (row, run) in enumerate(rows):
+                keeper.begin(position)
+                copy_scores(run, row.idx, keeper)
+            keeper.flush()
+            keeper.close()
+        for row, _ in rows:
+            if row.idx not in writer.done:
+                writer.append(row)
+        return writer.run
+
+
+def _check_shards(shards: Sequence[Run]) -> None:
+    first = shards[0].manifest
+    count = first.selection.shards
+    for run in shards:
+        same = replace(run.manifest.selection, shard=first.selection.shard)
+        if changed := first.difference(replace(run.manifest, selection=same)):
+            raise RunError(
+                f"{run.directory} is no shard of the same run as {shards[0].directory}: {'; '.join(changed)}"
+            )
+        if not run.complete:
+            missing = len(run.manifest.selection.indices) - len(run.rows())
+            raise RunError(f"{run.directory} is not finished ({missing} inputs missing); resume it first")
+    numbers = sorted(run.manifest.selection.shard for run in shards)
+    if numbers != list(range(1, count + 1)):
+        missing_shards = sorted(set(range(1, count + 1)) - set(numbers))
+        what = f"shard {missing_shards[0]} of {count} is missing" if missing_shards else "a shard is given twice"
+        raise RunError(f"{what}; give each of the {count} shards once")

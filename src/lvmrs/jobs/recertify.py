@@ -1,0 +1,117 @@
+"""Certifying kept scores anew: another method, risk or number of samples, with no network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from lvmrs import _checks
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.jobs.certify import OnRow
+from lvmrs.jobs.job import method_record
+from lvmrs.jobs.processes import spread
+from lvmrs.method import Method
+from lvmrs.noise import Noise, Stream
+from lvmrs.origin import origin
+from lvmrs.plan import Terms
+from lvmrs.planners import Planner
+from lvmrs.prove import prove
+from lvmrs.registry import NOISES
+from lvmrs.runs import Row, Run, RunWriter
+from lvmrs.runs.manifest import ROWS_OF, TermsRecord
+from lvmrs.runs.scores import kept_scores, read_scores
+
+__all__ = ["recertify"]
+
+
+def recertify(
+    source: Run,
+    out: str | Path,
+    planner: Method,
+    *,
+    alpha: float | None = None,
+    n0: int | None = None,
+    n: int | None = None,
+    command: str = "",
+    processes: int = 1,
+    on_row: OnRow = lambda row: None,
+) -> Run:
+    """Make a new run from the kept scores of another.
+
+    Each run that is made so holds by itself. Picking for each input the best of several, after looking, does not.
+
+    Args:
+        source: a run that keeps its scores.
+        out: the directory of the new run; if it is there already and made in the same way, it is finished.
+        planner: the method, which must work on samples.
+        alpha: another risk.
+        n0: fewer samples to plan on than were kept.
+        n: fewer samples to prove on than were kept.
+        command: what was typed, for readers of the run.
+        processes: how many processes to use.
+        on_row: called with each row when it is safe.
+
+    Returns:
+        The new run.
+
+    """
+    old = source.manifest
+    if not isinstance(planner, Planner):
+        raise InvalidArgumentError(f"{type(planner).__name__} needs the network, not its scores under noise")
+    if planner.needs_constant and old.terms.lipschitz is None:
+        raise InvalidArgumentError("the run was made without a Lipschitz constant, which this method needs")
+    for stage in ("selection", "certification"):
+        read_scores(source.directory, stage)  # refuses a run without them, before a directory is made
+    record = _fewer(old.terms, alpha, n0, n)
+    terms = _terms(record)
+    manifest = replace(
+        old,
+        method=method_record(planner, terms.noise, terms.sigma),
+        terms=record,
+        keeps_scores=False,
+        rows_of=ROWS_OF,
+        origin=origin(command, scores_of=str(source.directory)),
+    )
+    with RunWriter.begin(out, manifest, resume=True) as writer:  # made of the same scores, so what is there is right
+        waiting = [row for row in source.rows() if row.idx not in writer.done]
+        task = partial(_recertified, source.directory, old.selection.indices, planner, terms, record)
+        with spread(processes) as each:
+            for row in each(task, waiting):
+                writer.append(row)
+                on_row(row)
+        return writer.run
+
+
+def _recertified(
+    directory: Path, indices: Sequence[int], planner: Planner, terms: Terms, record: TermsRecord, old: Row
+) -> Row:
+    position, seed, n0 = indices.index(old.idx), record.seed or 0, record.n0 or 0
+    selection = kept_scores(
+        directory, position, Stream(seed, old.idx, "selection"), terms.noise, terms.sigma, n0
+    )  # fmt: skip
+    certification = kept_scores(
+        directory, position, Stream(seed, old.idx, "certification"), terms.noise, terms.sigma, terms.n
+    )
+    start = time.perf_counter()
+    certificate = prove(planner.plan(selection, terms), terms, certification)
+    return Row.of(old.idx, old.label, certificate, time.perf_counter() - start, clean=old.clean)
+
+
+def _fewer(kept: TermsRecord, alpha: float | None, n0: int | None, n: int | None) -> TermsRecord:
+    """The terms of the kept scores, with what was asked for in their place."""
+    for name, wanted in (("n0", n0), ("n", n)):
+        known = getattr(kept, name) or 0
+        if wanted is not None and wanted > known:
+            raise InvalidArgumentError(f"{name} = {wanted} is more than the {known} scores that were kept")
+    wanted_n0 = kept.n0 if n0 is None else int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
+    terms = Terms(kept.sigma, kept.alpha if alpha is None else alpha, kept.n if n is None else n)  # type: ignore[arg-type]
+    return replace(kept, alpha=terms.alpha, n0=wanted_n0, n=terms.n)
+
+
+def _terms(record: TermsRecord) -> Terms:
+    constant = {} if record.lipschitz is None else {"lipschitz": record.lipschitz}
+    noise: Noise = NOISES.find(record.noise)()
+    return Terms(record.sigma, record.alpha or 0.0, record.n or 0, noise=noise, **constant)

@@ -1,0 +1,107 @@
+"""Manifests of format 1, which versions 0.1 and 0.2 wrote, as the fields of the present format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lvmrs.errors import RunError
+
+__all__ = ["FORMAT", "migrated"]
+
+FORMAT = 1
+
+_NEEDED = ("model", "method", "sigma", "alpha", "n0", "n", "split")
+# Methods whose rows by version 0.1.0 are those of later versions, so that their runs can be resumed.
+_SAME_SINCE_0_1 = ({"planner": "Cohen"}, {"planner": "Deterministic"})
+# Whether the map was the same for all inputs: version 0.1.0 did not write it down.
+_SCOPES = {
+    "LVM": "this input",
+    "Paper": "this input",
+    "Cohen": "all inputs",
+    "Fixed": "all inputs",
+    "Lipschitz": "all inputs",
+    "Deterministic": "all inputs",
+    "Votes": "all inputs",
+}
+_CHOSEN = {"this input": "chosen for each input", "all inputs": "the same for all inputs"}
+
+
+def migrated(stored: dict[str, Any], where: str, rows_of: str) -> dict[str, Any]:
+    """The fields of the present format; their types are checked when the record is made of them.
+
+    ``rows_of`` is the version that defines the rows of today.
+    """
+    settings, about = (_object(stored.get(name), f"{where}, {name},") for name in ("settings", "about"))
+    if lacking := [name for name in _NEEDED if name not in settings]:
+        raise RunError(f"{where} is damaged: its settings have no {lacking[0]}")
+    method = _object(settings["method"], f"{where}, method,")
+    if method.get("procedure") == "deterministic":
+        method = {"planner": "Deterministic"}
+        settings |= {"alpha": 0.0, "n0": 0, "n": 0}
+        about.setdefault("classifier", "the classifier itself")
+    same = settings.get("lvmrs") == "0.1.0" and method in _SAME_SINCE_0_1
+    return {
+        "model": {
+            "name": settings["model"],
+            "weights_hash": _known(settings.get("weights")),
+            "code_hash": settings.get("code"),
+            "normalisation": settings.get("normalisation"),
+            "denoiser": _denoiser(settings.get("denoiser")),
+            "compiled": settings.get("compiled"),
+            "device": settings.get("device"),
+            "precision": settings.get("autocast"),
+        },
+        "data": {
+            "split": settings["split"],
+            "name": about.get("data"),
+            "hash": settings.get("data"),
+            "image_size": settings.get("image size"),
+            "classes": about.get("classes"),
+        },
+        "method": _method(method, about, settings["sigma"], imported="imported" in about),
+        "terms": {
+            name: settings.get(name) for name in ("sigma", "alpha", "n0", "n", "seed", "lipschitz")
+        },
+        "selection": stored.get("selection"),
+        "batch": stored.get("batch"),
+        "keeps_scores": stored.get("keeps_scores", False),
+        "rows_of": rows_of if same else settings.get("lvmrs"),
+        "torch": settings.get("torch"),
+        "origin": {
+            name: about[name]
+            for name in ("command", "begun", "versions", "threads", "scores_of", "shards", "imported")
+            if name in about
+        },
+    }  # fmt: skip
+
+
+def _object(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RunError(f"{where} is damaged: expected an object, got {value!r:.40}")
+    return dict(value)
+
+
+def _known(name: object) -> object:
+    """Hashes that could not be computed were written as words."""
+    return None if isinstance(name, str) and name.startswith("unknown") else name
+
+
+def _denoiser(text: object) -> object:
+    """Name and hash stood in one text, with a space between them."""
+    if not isinstance(text, str):
+        return text
+    name, _, weights = text.rpartition(" ")
+    return {"name": name, "weights_hash": weights}
+
+
+def _method(method: dict[str, Any], about: dict[str, Any], sigma: object, *, imported: bool) -> dict[str, Any]:
+    name = method.pop("planner", None)
+    own = method.pop("own code", {})
+    words = about.get("classifier")
+    scope = _SCOPES.get(str(name)) if not imported else None
+    if isinstance(words, str) and scope is None:
+        scope = next((scope for scope, told in _CHOSEN.items() if told in words), None)
+        scope = "all inputs" if scope is None and name == "Duels" else scope
+    if words is None and scope is not None:
+        words = f"the classifier smoothed with Gaussian noise of σ = {sigma}, with its map {_CHOSEN[scope]}"
+    return {"name": name, "settings": method, "own_code": own, "scope": scope, "classifier": words}

@@ -1,0 +1,92 @@
+"""Typed records from JSON: every field is checked against its type, and what does not fit is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from lvmrs.errors import LvmrsError, RunError
+
+__all__ = ["plain", "read_record"]
+
+Record = TypeVar("Record")
+
+
+def read_record(kind: type[Record], stored: object, where: str) -> Record:
+    """The record of a JSON object.
+
+    Args:
+        kind: a dataclass whose fields are plain values, lists, dicts with words as keys, or such dataclasses.
+        stored: what was read from JSON.
+        where: what is being read, for the sentence in which it is refused.
+
+    Returns:
+        An object of that class. A field without a default must be there, and a field that is not known is refused.
+
+    """
+    if not isinstance(stored, dict):
+        raise RunError(f"{where} is damaged: expected an object, got {stored!r:.40}")
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    if odd := sorted(map(str, set(stored) - set(fields))):
+        raise RunError(f"{where} is damaged: {odd[0]} is not known to this version of lvmrs")
+    for name, field in fields.items():
+        if name not in stored and field.default is field.default_factory is dataclasses.MISSING:
+            raise RunError(f"{where} is damaged: {name} is missing")
+    hints = get_type_hints(kind)
+    values = {name: _value(hints[name], value, f"{where}, {name},") for name, value in stored.items()}
+    try:
+        return kind(**values)
+    except LvmrsError as error:
+        raise RunError(f"{where} is damaged: {error}") from error
+
+
+def plain(record: object) -> dict[str, Any]:
+    """The JSON object that ``read_record`` takes."""
+    return dataclasses.asdict(record)  # type: ignore[call-overload, no-any-return]
+
+
+def _value(hint: Any, value: object, where: str) -> Any:
+    """The value as its type wants it: records are made, whole numbers become floats where a float is meant."""
+    for choice in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
+        if dataclasses.is_dataclass(choice) and isinstance(value, dict):
+            return read_record(choice, value, where.rstrip(","))  # type: ignore[arg-type]
+        if _fits(choice, value):
+            return float(value) if choice is float else value  # type: ignore[arg-type]
+    raise RunError(f"{where} is damaged: expected {_words(hint)}, got {value!r:.40}")
+
+
+def _fits(hint: Any, value: object) -> bool:
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if hint is type(None):
+        return value is None
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if hint in (int, str, bool):
+        return type(value) is hint
+    if origin is Literal:
+        return value in parts
+    if origin is list:
+        return isinstance(value, list) and all(_fits(parts[0], part) for part in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(
+            isinstance(key, str) and _fits(parts[1], part) for key, part in value.items()
+        )
+    if origin in (Union, types.UnionType):
+        return any(_fits(part, value) for part in parts)
+    return False
+
+
+def _words(hint: Any) -> str:
+    names = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false", type(None): "null"}
+    parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    known = {list: "a list", dict: "an object"}
+    return " or ".join(
+        names.get(part)
+        or known.get(get_origin(part))
+        or (", ".join(map(repr, get_args(part))) if get_origin(part) is Literal else "an object")
+        for part in parts
+    )

@@ -1,0 +1,96 @@
+"""Samplers for the inputs of one model: for each kind of input the model is checked, and its batch size found, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lvmrs.errors import LvmrsError, ModelError, first_line
+from lvmrs.sampling import Sampler, check_logits, rate_of, tuned_batch
+
+__all__ = ["Pace", "Samplers"]
+
+_LARGEST_BATCH = 4096
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How inputs of one kind are run: the batch size, the samples per second, and the classes that come out."""
+
+    batch: int
+    rate: float
+    classes: int
+
+
+class Samplers:
+    """One sampler for each kind of input (shape, precision, device)."""
+
+    def __init__(self, pattern: Sampler, batch: int | None) -> None:
+        """All samplers are like the pattern; a batch size that is not given is measured."""
+        self.pattern, self.batch = pattern, batch
+        self._samplers: dict[tuple[Any, ...], Sampler] = {}
+        self._rates: dict[tuple[Any, ...], float] = {}
+        self._classes: dict[tuple[Any, ...], int] = {}
+
+    def of(self, x: Tensor) -> Sampler:
+        """The sampler for inputs like this one."""
+        kind = _kind(x)
+        if kind not in self._samplers:
+            self._classes[kind] = _check_model(self.pattern, x)
+            if self.batch is None:
+                self._samplers[kind], self._rates[kind] = tuned_batch(
+                    lambda size: self._of_size(x, size), x, most=_LARGEST_BATCH
+                )
+            else:
+                self._samplers[kind] = self._of_size(x, self.batch)
+        return self._samplers[kind]
+
+    def prepare(self, x: Tensor) -> Pace:
+        """How inputs like this one are run; from now on inputs of every kind are run in the same batch size."""
+        sampler, kind = self.of(x), _kind(x)
+        self.batch = sampler.batch
+        if kind not in self._rates:
+            self._rates[kind] = rate_of(sampler, x)
+        return Pace(sampler.batch, self._rates[kind], self._classes[kind])
+
+    def _of_size(self, x: Tensor, batch: int) -> Sampler:
+        channels_last = x.dim() == 3 and x.device.type == "cuda"
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        return replace(self.pattern, batch=batch, memory_format=layout)
+
+
+def _kind(x: Tensor) -> tuple[Any, ...]:
+    return x.shape, x.dtype, x.device
+
+
+def _check_model(sampler: Sampler, x: Tensor) -> int:
+    """A few noisy inputs, twice, and some of them again: the answers must be logits, and the same each time.
+
+    Returns the number of classes.
+    """
+    noise = torch.randn(8, *x.shape, generator=torch.Generator().manual_seed(0)).to(x)
+    inputs = x + sampler.sigma * noise
+    try:
+        once, again, fewer = (sampler.forward(part.clone()) for part in (inputs, inputs, inputs[:3]))
+    except LvmrsError:
+        raise
+    except Exception as error:
+        reason = first_line(error)
+        raise ModelError(f"the model fails on a batch of shape {tuple(inputs.shape)} ({x.dtype}): {reason}") from error
+    check_logits(once, 8, 0)
+    check_logits(fewer, 3, once.shape[1])
+    slack = 1e-3 * float(once.abs().max()) + 1e-6
+    if not torch.allclose(once, again, rtol=0, atol=slack):
+        raise ModelError(
+            "the model gives another answer to the same inputs when asked again; a certificate is about one fixed "
+            "function: switch off what is random in its forward pass"
+        )
+    if not torch.allclose(once[:3], fewer, rtol=0, atol=slack):
+        raise ModelError(
+            "the model's answer to an input depends on what else is in its batch; a certificate needs answers that "
+            "do not: put normalisation layers in eval mode, with running statistics"
+        )
+    return once.shape[1]
