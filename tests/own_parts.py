@@ -1,4 +1,4 @@
-"""A map, a bound and a planner of a user's own: all in one file, and nothing else is touched."""
+"""A map, a bound, a planner, and a noise with its form of the radius: all a user's own, in one file."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
 from lvmrs import Choice, Planner, Terms
 from lvmrs.confidence import Bound, Tally, hoeffding
 from lvmrs.confidence.base import Sides, TallyOfMoments
 from lvmrs.confidence.betting import Betting
-from lvmrs.forms import R3
+from lvmrs.forms import R3, Form
 from lvmrs.maps import SimplexMap, Slopes, Softmax
+from lvmrs.noise import Noise
 
 Floats = NDArray[np.float64]
 
@@ -72,3 +73,29 @@ class LargestMean(Planner):
             form=R3(),
             risk_top=terms.alpha,
         )
+
+
+@dataclass(frozen=True)
+class Uniform(Noise):
+    """Each number is moved by a uniform one in [−σ, σ]; radii are sums of absolute differences."""
+
+    name: ClassVar[str] = "uniform"
+    distance: ClassVar[str] = "the sum of absolute differences"
+    length: ClassVar[str] = "‖x' − x‖₁"
+
+    def fill(self, out: Tensor, generator: Generator) -> None:
+        out.uniform_(-1, 1, generator=generator)
+
+    def words(self, sigma: float) -> str:
+        return f"uniform noise in [−{sigma:g}, {sigma:g}]"
+
+
+@dataclass(frozen=True)
+class UniformForm(Form):
+    """σ (p_a − p_b): a shift by δ moves the mean of scores in [0, 1] by ‖δ‖₁/(2σ) at most (Levine and Feizi 2021)."""
+
+    name: ClassVar[str] = "uniform-l1"
+    noises: ClassVar[tuple[str, ...]] = ("uniform",)
+
+    def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
+        return np.maximum(sigma * (p_a - p_b), 0.0)

@@ -10,16 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from lvmrs import LVM, Certificate, Fixed, Run, SmoothedClassifier, registry, simplex
-from lvmrs.errors import InvalidArgumentError
+from lvmrs import LVM, Certificate, Fixed, Run, SmoothedClassifier, Terms, registry, simplex
+from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.maps import SimplexMap
-from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS
+from lvmrs.prove import prove
+from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES
 from lvmrs.testing import check_planner
 from tests.cli.helpers import run as command
 from tests.models import RowByRow
 from tests.oracles import random_logits
-from tests.own_parts import Careful, LargestMean, Squares
+from tests.own_parts import Careful, LargestMean, Squares, Uniform, UniformForm
 
 OWN = Path(__file__).parent / "own_parts.py"
 X = torch.linspace(0, 1, 12)
@@ -28,10 +30,9 @@ X = torch.linspace(0, 1, 12)
 @pytest.fixture
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts are known for the time of a test."""
-    for names in (MAPS, BOUNDS):
+    for names, part in ((MAPS, Squares), (BOUNDS, Careful), (NOISES, Uniform), (FORMS, UniformForm)):
         monkeypatch.setattr(names, "_added", {})
-    MAPS.add(Squares)
-    BOUNDS.add(Careful)
+        names.add(part)
 
 
 @pytest.mark.usefixtures("added")
@@ -53,6 +54,35 @@ def test_a_map_and_a_bound_through_the_library() -> None:
     check_planner(Fixed("squares", 0.4, bounds=("careful",)), repeats=10, families=["close pair", "heavy tails"])
 
 
+def first_number(x: Tensor) -> Tensor:
+    """Class 0 if the first number is positive: the distance to the boundary is that number, in any norm."""
+    return torch.stack([x[:, 0], -x[:, 0]], dim=1)
+
+
+@pytest.mark.usefixtures("added")
+def test_a_noise_and_its_form_through_the_library() -> None:
+    smoothed = SmoothedClassifier(first_number, 1.0, noise=Uniform())
+    x = torch.tensor([0.3, 0.0, 0.0])
+    certificate = smoothed.certify(x, Fixed("hardmax", form="uniform-l1"), n0=100, n=20_000)
+    assert certificate.prediction == 0
+    assert 0.25 < certificate.radius < 0.3  # the true radius is 0.3
+    assert "for every x' with ‖x' − x‖₁ < 0.2" in certificate.guarantee
+    assert "smoothed with uniform noise in [−1, 1] and hardmax" in certificate.guarantee
+    assert Certificate.from_json(certificate.to_json()) == certificate
+    with pytest.raises(ProofError, match="r3 is a theorem about gaussian noise, and this is uniform noise"):
+        smoothed.certify(x, n0=100, n=1000)
+    with pytest.raises(ProofError, match="uniform-l1 is a theorem about uniform noise, and this is gaussian noise"):
+        SmoothedClassifier(first_number, 1.0).certify(x, Fixed("hardmax", form="uniform-l1"), n0=100, n=1000)
+
+
+@pytest.mark.usefixtures("added")
+def test_scores_of_another_noise_are_refused() -> None:
+    uniform = SmoothedClassifier(first_number, 1.0, noise=Uniform())
+    plan = Fixed("hardmax").plan(uniform.scores(X, 100, stage="selection"), Terms(1.0, 0.01, 100))
+    with pytest.raises(ProofError, match="scores of uniform noise for a proof about gaussian noise"):
+        prove(plan, Terms(1.0, 0.01, 100), uniform.scores(X, 100))
+
+
 def test_a_planner_through_the_library() -> None:
     certificate = SmoothedClassifier(RowByRow(), 0.25).certify(X, LargestMean(0.3), n0=100, n=1000)
     assert certificate.plan is not None
@@ -65,7 +95,7 @@ def test_parts_through_the_command_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for names in (MAPS, BOUNDS):
+    for names in (MAPS, BOUNDS, NOISES, FORMS):
         names._added.clear()  # as in a new process
     (tmp_path / "mine.py").write_text(OWN.read_text())
 
@@ -77,29 +107,38 @@ def test_parts_through_the_command_line(
     (row, *_) = Run("a").rows()
     assert (row.map, row.temperature, row.bound) == ("softmax", 0.5, "betting")
     hashed = hashlib.sha256(OWN.read_bytes()).hexdigest()
-    method = {"planner": "LargestMean", "temperature": 0.5, "own code": {"LargestMean": hashed}}
-    assert Run("a").manifest.settings["method"] == method  # so that no run is resumed with other code
+    method = Run("a").manifest.method
+    assert (method.name, method.settings) == ("LargestMean", {"temperature": 0.5})
+    assert method.own_code == {"LargestMean": hashed}  # so that no run is resumed with other code
     lvmrs("recertify a --method lvm --map python:mine.py:Squares --bound python:mine.py:Careful --out b")
     assert {(row.map, row.bound) for row in Run("b").rows()} == {("squares", "careful")}
     code, _, err = lvmrs("recertify a --out c")  # what a manifest names is not run
     assert code == 2
-    assert "method LargestMean is not one of ours; choose one with --method" in err
-    code, _, _ = lvmrs("report a b -o r.html")
+    assert "method LargestMean is not one of lvmrs; choose a method" in err
+    noisy = "--noise python:mine.py:Uniform --method fixed --map hardmax --form python:mine.py:UniformForm"
+    code, _, err = lvmrs(f"certify {digits} {noisy} --out d")
+    assert code == 0, err
+    assert {row.form for row in Run("d").rows()} == {"uniform-l1"}
+    terms = Run("d").manifest.terms
+    assert (terms.noise, terms.distance) == ("uniform", "the sum of absolute differences")
+    assert set(Run("d").manifest.method.own_code) == {"Uniform", "UniformForm"}
+    code, _, _ = lvmrs("report a b d -o r.html")
     assert code == 0
+    assert "in the sum of absolute differences of pixels" in Path("r.html").read_text()
 
 
 def test_own_parts_in_processes_of_their_own(tmp_path: Path) -> None:
     """As the command line does it for many inputs, in a fresh process: two parts from one file."""
     (tmp_path / "mine.py").write_text(OWN.read_text())
     code = (
-        "from lvmrs import work, Run\n"
+        "from lvmrs import jobs, Run\n"
         "from lvmrs.cli.chosen_method import chosen_method\n"
         "from tests.runs.helpers import fill\n"
         "from pathlib import Path\n"
         "if __name__ == '__main__':\n"
         "    own = {'map': 'python:mine.py:Squares', 'bound': 'python:mine.py:Careful'}\n"
         "    run = fill(Path('a'), keep=True)\n"
-        "    made = work.recertify(run, 'b', chosen_method('lvm', **own), processes=2)\n"
+        "    made = jobs.recertify(run, 'b', chosen_method('lvm', **own), processes=2)\n"
         "    print({(row.map, row.bound) for row in made.rows()})\n"
     )
     (tmp_path / "main.py").write_text(code)

@@ -364,8 +364,8 @@ def test_bad_planners_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="hardmax keeps no Lipschitz constant"):
         Lipschitz("both", map="hardmax")
     with pytest.raises(InvalidArgumentError, match="radius must be one of r1, r1-noise, r2, r3, ramp, got 'r9'"):
-        Fixed("softmax", radius="r9")
-    assert Fixed("softmax", radius="r1").needs_constant
+        Fixed("softmax", form="r9")
+    assert Fixed("softmax", form="r1").needs_constant
     for planner in PLANNERS:
         with pytest.raises(InvalidArgumentError, match="n0 must be at least 1"):
             planned(planner, [])

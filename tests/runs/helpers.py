@@ -1,4 +1,4 @@
-"""A tiny run: quick to make, and the same each time."""
+"""A tiny job: quick to run, and the same each time."""
 
 import os
 import signal
@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from lvmrs import provenance, work
+from lvmrs import jobs
 from lvmrs.data import Arrays
 from lvmrs.method import Method
 from lvmrs.models import Loaded
 from lvmrs.planners import LVM
-from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
+from lvmrs.runs import Row, Run, Selection
+from lvmrs.sampling import Model
 from lvmrs.smooth import SmoothedClassifier
 from tests.models import RowByRow
 
@@ -21,19 +22,20 @@ INPUTS = 12
 DATA = Arrays("tiny", "test", np.random.default_rng(0).random((INPUTS, 12)), np.arange(INPUTS) % 3)
 
 
-def manifest_of(
-    planner: Method, selection: Selection, *, keep: bool = False, batch: int = 64, **changed: Any
-) -> Manifest:
-    numbers = {"alpha": 0.01, "n0": 50, "n": 300, "seed": 0, **changed}
-    loaded = Loaded(RowByRow(), "python:tests.models:RowByRow", "unknown", None, ())
-    settings = provenance.settings_of(loaded, DATA, SmoothedClassifier(RowByRow(), 0.5, 3.0), planner, **numbers)
-    return Manifest(
-        settings,
-        selection,
-        batch,
-        keep,
-        provenance.about("test", **provenance.about_data(DATA), **provenance.about_method(planner, 0.5)),
-    )
+def job_of(
+    planner: Method | None = None,
+    selection: Selection | None = None,
+    *,
+    keep: bool = False,
+    batch: int | None = 64,
+    model: Model | None = None,
+    **changed: Any,
+) -> jobs.Job:
+    loaded = Loaded.of(RowByRow() if model is None else model, "python:tests.models:RowByRow")
+    sampling = jobs.Sampling(**{"alpha": 0.01, "n0": 50, "n": 300, "seed": 0, **changed})
+    smoothed = SmoothedClassifier(loaded.model, 0.5, 3.0, batch=batch)
+    planner = LVM() if planner is None else planner
+    return jobs.Job(loaded, DATA, smoothed, planner, sampling, selection or Selection(INPUTS), keep)
 
 
 def fill(
@@ -47,11 +49,8 @@ def fill(
     **changed: Any,
 ) -> Run:
     """Make the run, or go on with it."""
-    planner = LVM() if planner is None else planner
-    manifest = manifest_of(planner, selection or Selection(INPUTS), keep=keep, **changed)
-    with RunWriter.begin(out, manifest, resume=resume) as writer:
-        work.certify(writer, SmoothedClassifier(RowByRow(), 0.5, 3.0, batch=64), DATA, planner, on_row)
-    return writer.run
+    job = job_of(planner, selection, keep=keep, **changed)
+    return jobs.certify(job, out, resume=resume, command="test", on_row=on_row)
 
 
 def lines(run: Run) -> list[str]:

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from lvmrs import Deterministic, Duels, Votes, analysis, work
+from lvmrs import Deterministic, Duels, Votes, analysis, jobs
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, RunError
-from lvmrs.method_settings import described
+from lvmrs.method_settings import made_again
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
 from lvmrs.smooth import SmoothedClassifier
 from tests.models import RowByRow
-from tests.runs.helpers import DATA, INPUTS, fill, in_child, lines, manifest_of
+from tests.runs.helpers import DATA, INPUTS, fill, in_child, job_of, lines
 
 
 def test_a_run_is_a_manifest_and_rows(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_run_is_a_manifest_and_rows(tmp_path: Path) -> None:
     assert all(row.correct == (row.predict == row.label) for row in rows)
     assert COLUMNS[:6] == ("idx", "label", "predict", "radius", "correct", "time")
     assert Run(tmp_path / "a").manifest == run.manifest
-    assert Manifest.read(tmp_path / "a" / "manifest.json").settings["n"] == 300
+    assert Manifest.read(tmp_path / "a" / "manifest.json").terms.n == 300
     assert repr(run) == f"<Run {tmp_path / 'a'}: 12 of 12 inputs>"
     for row in rows:
         assert Row.parse(row.text(), "here") == row
@@ -117,14 +117,14 @@ def test_other_settings_are_refused_with_the_difference(tmp_path: Path) -> None:
         fill(tmp_path / "a", resume=True, alpha=0.05, seed=7)
     with pytest.raises(RunError, match="max: null, now 5"):
         fill(tmp_path / "a", resume=True, selection=Selection(INPUTS, max=5))
-    with pytest.raises(RunError, match=r'method: {"planner": "LVM"'):
+    with pytest.raises(RunError, match=r'method name: "LVM", now "Cohen"; method settings: '):
         fill(tmp_path / "a", resume=True, planner=Cohen())
-    with pytest.raises(RunError, match="keep scores: false, now true"):
+    with pytest.raises(RunError, match="keeps scores: false, now true"):
         fill(tmp_path / "a", resume=True, keep=True)
 
 
 def test_two_writers_are_not_let_into_one_directory(tmp_path: Path) -> None:
-    manifest = manifest_of(LVM(), Selection(INPUTS))
+    manifest = job_of().manifest(64)
     with (
         RunWriter.begin(tmp_path / "a", manifest),
         pytest.raises(RunError, match="another process is writing to"),
@@ -140,7 +140,7 @@ def damaged(run: Run, kind: str) -> str:
     rows = text.split("\n")
     if kind == "another format":
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
-        return "has format 99, and this version of lvmrs reads format 1"
+        return "has format 99, and this version of lvmrs reads formats 1 and 2"
     if kind == "no manifest":
         manifest.unlink()
         return "it has no manifest.json"
@@ -193,7 +193,7 @@ def test_places_where_no_run_can_be(tmp_path: Path) -> None:
         Run(tmp_path / "nowhere")
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "certificates.tsv").write_text("mine")
-    with pytest.raises(RunError, match="it is not a run, choose another --out"):
+    with pytest.raises(RunError, match="it is not a run, choose another directory"):
         fill(tmp_path / "rows")
     assert (tmp_path / "rows" / "certificates.tsv").read_text() == "mine"
     (tmp_path / "locked").mkdir(mode=0o555)
@@ -210,7 +210,7 @@ def test_places_where_no_run_can_be(tmp_path: Path) -> None:
 def test_shards_merge_into_the_whole_run(tmp_path: Path) -> None:
     whole = fill(tmp_path / "whole", keep=True)
     parts = [fill(tmp_path / f"{k}", keep=True, selection=Selection(INPUTS, shard=k, shards=5)) for k in range(1, 6)]
-    merged = work.merge(parts[::-1], tmp_path / "merged")
+    merged = jobs.merge(parts[::-1], tmp_path / "merged")
     assert lines(merged) == lines(whole)
     assert not merged.manifest.difference(whole.manifest)
     for stage in ("selection", "certification"):
@@ -225,17 +225,17 @@ def test_shards_that_do_not_belong_together(tmp_path: Path) -> None:
 
     first, second, other = shard(1), shard(2), shard(2, "other", seed=5)
     with pytest.raises(RunError, match="shard 2 of 2 is missing"):
-        work.merge([first], tmp_path / "m")
+        jobs.merge([first], tmp_path / "m")
     with pytest.raises(RunError, match="a shard is given twice"):
-        work.merge([first, second, second], tmp_path / "m")
+        jobs.merge([first, second, second], tmp_path / "m")
     with pytest.raises(RunError, match=r"is no shard of the same run as .*: seed: 0, now 5"):
-        work.merge([first, other], tmp_path / "m")
+        jobs.merge([first, other], tmp_path / "m")
     text = second.file.read_text()
     second.file.write_text(text[: text.rstrip().rfind("\n") + 1])
     with pytest.raises(RunError, match=r"is not finished \(1 inputs missing\); resume it first"):
-        work.merge([first, Run(tmp_path / "2")], tmp_path / "m")
+        jobs.merge([first, Run(tmp_path / "2")], tmp_path / "m")
     with pytest.raises(RunError, match="no shards were given"):
-        work.merge([], tmp_path / "m")
+        jobs.merge([], tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
 
@@ -243,15 +243,15 @@ def test_recertifying_equals_certifying(tmp_path: Path) -> None:
     source = fill(tmp_path / "a", keep=True)
     planners = [LVM(), Cohen(), Paper(), Lipschitz("ramp"), Votes(), Duels(), Duels(0.5), Duels("chosen")]
     for name, planner in ((str(k), planner) for k, planner in enumerate(planners)):
-        again = work.recertify(source, tmp_path / name, planner)
+        again = jobs.recertify(source, tmp_path / name, planner)
         assert lines(again) == lines(fill(tmp_path / f"{name}-fresh", planner=planner))
-    spread = work.recertify(source, tmp_path / "spread", LVM(), processes=2)
+    spread = jobs.recertify(source, tmp_path / "spread", LVM(), processes=2)
     assert lines(spread) == lines(source)
-    risky = work.recertify(source, tmp_path / "risky", LVM(), alpha=0.2)
+    risky = jobs.recertify(source, tmp_path / "risky", LVM(), alpha=0.2)
     assert lines(risky) == lines(fill(tmp_path / "risky-fresh", alpha=0.2))
-    fewer = work.recertify(source, tmp_path / "fewer", LVM(), n0=20, n=100)
+    fewer = jobs.recertify(source, tmp_path / "fewer", LVM(), n0=20, n=100)
     assert lines(fewer) == lines(fill(tmp_path / "fewer-fresh", n0=20, n=100))
-    assert fewer.manifest.about["scores_of"] == str(source.directory)
+    assert fewer.manifest.origin.scores_of == str(source.directory)
 
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -272,29 +272,29 @@ def test_rows_of_cohen_are_those_of_the_first_version(tmp_path: Path, batch: int
         )
         for k in (3, 1, 2)
     ]
-    assert lines(work.merge(parts, tmp_path / "merged")) == lines(golden)
+    assert lines(jobs.merge(parts, tmp_path / "merged")) == lines(golden)
 
 
 def test_runs_of_the_first_version_are_read_resumed_and_recertified(tmp_path: Path) -> None:
     golden = Run(GOLDEN / "cohen-format-1")
-    assert lines(work.recertify(golden, tmp_path / "cohen", Cohen())) == lines(golden)
-    duels = work.recertify(golden, tmp_path / "duels", Duels())
+    assert lines(jobs.recertify(golden, tmp_path / "cohen", Cohen())) == lines(golden)
+    duels = jobs.recertify(golden, tmp_path / "duels", Duels())
     assert lines(duels) == lines(fill(tmp_path / "fresh", planner=Duels(), n=200, n0=40))
-    assert "map the same for all inputs" in golden.manifest.about["classifier"]
+    assert "map the same for all inputs" in str(golden.manifest.method.classifier)
     torn = tmp_path / "torn"
     shutil.copytree(golden.directory, torn)
     (torn / "certificates.tsv").write_bytes((torn / "certificates.tsv").read_bytes()[:-300])
     resumed = fill(torn, planner=Cohen(), keep=True, n=200, n0=40, resume=True)
     assert lines(resumed) == lines(golden)
     shutil.copytree(GOLDEN / "lvm-format-1", tmp_path / "lvm")
-    with pytest.raises(RunError, match=r'is not resumed with these: lvmrs: "0.1.0", now'):
+    with pytest.raises(RunError, match=r'is not resumed with these: rows of: "0.1.0", now "0.2.0"'):
         fill(tmp_path / "lvm", planner=LVM(), n=200, n0=40, selection=Selection(INPUTS, max=4), resume=True)
     chosen = Run(GOLDEN / "lvm-format-1")
-    assert "map chosen for each input" in chosen.manifest.about["classifier"]
+    assert "map chosen for each input" in str(chosen.manifest.method.classifier)
     assert len(analysis.results_of(chosen)) == len(chosen.rows()) == 4
     certain = Run(GOLDEN / "deterministic-format-1")
-    assert certain.manifest.settings["method"] == {"planner": "Deterministic"}
-    assert analysis.results_of(certain).settings["alpha"] == 0
+    assert (certain.manifest.method.name, certain.manifest.method.settings) == ("Deterministic", {})
+    assert certain.manifest.terms.alpha == 0
     again = fill(tmp_path / "certain", planner=Deterministic(), selection=Selection(INPUTS, max=4))
     assert lines(again) == lines(certain)
     assert not again.manifest.difference(certain.manifest)
@@ -304,7 +304,7 @@ def test_recertifying_an_unfinished_run_certifies_what_is_there(tmp_path: Path) 
     source = fill(tmp_path / "a", keep=True)
     text = source.file.read_text().split("\n")
     source.file.write_text("\n".join(text[:5]) + "\n")
-    again = work.recertify(Run(tmp_path / "a"), tmp_path / "b", Cohen())
+    again = jobs.recertify(Run(tmp_path / "a"), tmp_path / "b", Cohen())
     assert len(again.rows()) == 4
     assert not again.complete
 
@@ -312,7 +312,7 @@ def test_recertifying_an_unfinished_run_certifies_what_is_there(tmp_path: Path) 
 def test_what_cannot_be_recertified(tmp_path: Path) -> None:
     kept, without = fill(tmp_path / "a", keep=True), fill(tmp_path / "b")
     cases: list[tuple[Run, dict[str, object], str]] = [
-        (without, {}, "has no scores-selection.npy; only runs made with --keep-scores"),
+        (without, {}, "has no scores-selection.npy; its scores were not kept"),
         (kept, {"n": 301}, "n = 301 is more than the 300 scores that were kept"),
         (kept, {"n0": 51}, "n0 = 51 is more than the 50 scores that were kept"),
         (kept, {"alpha": 1.5}, "alpha must lie strictly between 0 and 1"),
@@ -320,12 +320,12 @@ def test_what_cannot_be_recertified(tmp_path: Path) -> None:
     ]
     for run, options, sentence in cases:
         with pytest.raises(LvmrsError) as caught:
-            work.recertify(run, tmp_path / "c", **{"planner": LVM(), **options})  # type: ignore[arg-type]
+            jobs.recertify(run, tmp_path / "c", **{"planner": LVM(), **options})  # type: ignore[arg-type]
         assert sentence in str(caught.value)
         assert not (tmp_path / "c").exists()
     (tmp_path / "a" / "scores-selection.npy").write_bytes(b"nothing")
     with pytest.raises(RunError, match=r"scores-selection.npy is damaged"):
-        work.recertify(kept, tmp_path / "c", LVM())
+        jobs.recertify(kept, tmp_path / "c", LVM())
 
 
 def test_scores_are_a_plain_numpy_file(tmp_path: Path) -> None:
@@ -372,12 +372,12 @@ def test_a_full_disk_while_keeping_scores(tmp_path: Path) -> None:
 
 def test_recertifying_again_goes_on_where_it_stopped(tmp_path: Path) -> None:
     source = fill(tmp_path / "a", keep=True)
-    made = work.recertify(source, tmp_path / "b", Cohen())
+    made = jobs.recertify(source, tmp_path / "b", Cohen())
     expected = lines(made)
     made.file.write_bytes(made.file.read_bytes()[:-400])
-    assert lines(work.recertify(source, tmp_path / "b", Cohen())) == expected
+    assert lines(jobs.recertify(source, tmp_path / "b", Cohen())) == expected
     with pytest.raises(RunError, match="was begun with other settings"):
-        work.recertify(source, tmp_path / "b", LVM())
+        jobs.recertify(source, tmp_path / "b", LVM())
 
 
 def test_a_model_that_fails_on_one_input_names_it(tmp_path: Path) -> None:
@@ -388,24 +388,35 @@ def test_a_model_that_fails_on_one_input_names_it(tmp_path: Path) -> None:
             raise ValueError("no such day\nin the calendar")
         return good(x)
 
-    manifest = manifest_of(LVM(), Selection(INPUTS))
-    with (
-        RunWriter.begin(tmp_path / "a", manifest) as writer,
-        pytest.raises(ModelError, match=r"input \d+: the model fails with ValueError: no such day$"),
-    ):
-        work.certify(writer, SmoothedClassifier(fails, 0.5, 3.0), DATA, LVM())
+    with pytest.raises(ModelError, match=r"input \d+: the model fails with ValueError: no such day$"):
+        fill(tmp_path / "a", model=fails)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        ("python:evil.py:Evil", {}, "method python:evil.py:Evil is not one of lvmrs"),
+        ("LVM", {"foo": 1}, "method LVM has no setting foo"),
+        ("LVM", {"maps": ["python:evil.py:Evil"]}, "maps must be one of hardmax"),
+    ],
+)
+def test_what_a_manifest_names_is_not_run(name: str, settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        made_again(name, settings)
 
 
 @pytest.mark.parametrize(
     ("method", "sentence"),
     [
-        ("python:evil.py:Evil", "the run does not say which method it was made with; choose one with --method"),
-        ({"map": "softmax"}, "the run does not say which method it was made with"),
-        ({"planner": "python:evil.py:Evil"}, "method python:evil.py:Evil is not one of ours"),
-        ({"planner": "LVM", "foo": 1}, "method LVM has no setting foo"),
-        ({"planner": "LVM", "maps": ["python:evil.py:Evil"]}, "maps must be one of hardmax"),
+        ("python:evil.py:Evil", "method, is damaged: expected an object, got 'python:evil.py:Evil'"),
+        ({"map": "softmax"}, "method, name, is damaged: expected a text, got None"),
     ],
 )
-def test_what_a_manifest_names_is_not_run(method: object, sentence: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=sentence):
-        described(method)
+def test_an_old_manifest_that_does_not_name_its_method(tmp_path: Path, method: object, sentence: str) -> None:
+    shutil.copytree(GOLDEN / "cohen-format-1", tmp_path / "a")
+    file = tmp_path / "a" / "manifest.json"
+    stored = json.loads(file.read_text())
+    stored["settings"]["method"] = method
+    file.write_text(json.dumps(stored))
+    with pytest.raises(RunError, match=sentence):
+        Run(tmp_path / "a")

@@ -29,6 +29,7 @@ def certify(
     map: options.Map = None,  # noqa: A002
     temperature: options.Temperature = None,
     mass: options.Mass = None,
+    form: options.Form = None,
     width: options.Width = None,
     lipschitz: Annotated[
         Optional[float],
@@ -68,7 +69,7 @@ def certify(
 
     part = shard(shard_)
     RunWriter.begun(out, resume=resume)  # a run that is there already is refused before anything is loaded
-    chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, width=width)
+    chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     loaded, dataset, smoothed = setup.load(lipschitz=lipschitz, autocast=autocast, compiled=compile)
     job = jobs.Job(
         loaded,

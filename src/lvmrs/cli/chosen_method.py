@@ -13,13 +13,14 @@ from lvmrs.cli import parsing
 from lvmrs.cli.own_parts import OWN, known_name
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
-from lvmrs.registry import BOUNDS, MAPS
+from lvmrs.registry import BOUNDS, FORMS, MAPS
 
 __all__ = ["chosen_method"]
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "bound": partial(known_name, BOUNDS),
     "map": partial(known_name, MAPS),
+    "form": partial(known_name, FORMS),
     "width": parsing.width,
 }
 

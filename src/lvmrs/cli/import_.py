@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
-import numpy as np
 import typer
 
-from lvmrs import analysis
+from lvmrs.analysis import import_results
 from lvmrs.cli import options
-from lvmrs.cli.certify import summary
 from lvmrs.cli.console import command_line
-from lvmrs.errors import InvalidArgumentError
-from lvmrs.runs import Manifest, Row, RunWriter, Selection
+from lvmrs.cli.outcome import show_run
 
 __all__ = ["import_"]
 
@@ -40,40 +37,7 @@ def import_(
     Examples:
       lvmrs import smoothadv.tsv --sigma 0.25 --alpha 0.001 --n 100000 --out runs/smoothadv
     """
-    if file.is_dir():
-        raise InvalidArgumentError(f"{file} is a run already; use it as it is")
-    _check(sigma, alpha, n0, n)
-    found = analysis.read(file)
-    settings: dict[str, Any] = {
-        "model": method, "weights": "unknown", "model assumed": [], "lipschitz": None, "split": split, "data": None,
-        "data assumed": [], "method": {"planner": method}, "sigma": sigma, "alpha": alpha, "n0": n0, "n": n,
-    }  # fmt: skip
-    step = max(1, int(np.gcd.reduce(found.idx)))  # the --skip that they were made with, as it seems
-    selection = Selection(int(found.idx.max()) + 1, skip=step)
-    if len(selection.indices) != len(found):
-        selection = Selection(int(found.idx.max()) + 1, only=sorted(found.idx.tolist()))
-    about = {"command": command_line(), "data": data, "imported": str(file), "classes": None}
-    known = {int(index): k for k, index in enumerate(found.idx)}
-    with RunWriter.begin(out, Manifest(settings, selection, None, about=about)) as writer:
-        for index in selection.indices:
-            k = known[index]
-            writer.append(_row(index, int(found.label[k]), int(found.predict[k]), float(found.radius[k])))
-    summary(writer.run, as_json=as_json)
-
-
-def _check(sigma: float, alpha: float | None, n0: int | None, n: int | None) -> None:
-    if not 0 < sigma < float("inf"):
-        raise InvalidArgumentError(f"sigma must be positive and finite, got {sigma}")
-    if alpha is not None and not 0 < alpha < 1:
-        raise InvalidArgumentError(f"alpha must lie strictly between 0 and 1, got {alpha}")
-    for name, value in (("n0", n0), ("n", n)):
-        if value is not None and value < 1:
-            raise InvalidArgumentError(f"{name} must be a whole number of at least 1, got {value}")
-
-
-def _row(index: int, label: int, predict: int, radius: float) -> Row:
-    nothing = float("nan")
-    return Row(
-        index, label, predict, radius, int(predict == label != -1), 0.0, nothing, nothing, predict, "unknown", nothing,
-        nothing, "unknown", "unknown", nothing, "-", "-",
-    )  # fmt: skip
+    run = import_results(
+        file, out, sigma=sigma, alpha=alpha, n0=n0, n=n, data=data, split=split, method=method, command=command_line()
+    )
+    show_run(run, as_json=as_json)

@@ -5,7 +5,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from lvmrs.registry import BOUNDS, MAPS, METHODS, NOISES
+from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES
 
 __all__ = [
     "N0",
@@ -17,6 +17,7 @@ __all__ = [
     "Data",
     "Denoiser",
     "Device",
+    "Form",
     "ImageSize",
     "Json",
     "Map",
@@ -85,6 +86,10 @@ Bound = Annotated[
 Map = Annotated[
     Optional[str],
     typer.Option("--map", help=f"Simplex map alone: {', '.join(MAPS.having('simplex'))}, or python:MODULE:MAP."),
+]
+Form = Annotated[
+    Optional[str],
+    typer.Option("--form", help=f"Form of the radius, for fixed: {FORMS.listed}, or python:MODULE:FORM."),
 ]
 Temperature = Annotated[Optional[float], typer.Option("--temperature", help="Temperature alone, instead of a search.")]
 Width = Annotated[

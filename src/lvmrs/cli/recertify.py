@@ -33,6 +33,7 @@ def recertify(
     map: options.Map = None,  # noqa: A002
     temperature: options.Temperature = None,
     mass: options.Mass = None,
+    form: options.Form = None,
     width: options.Width = None,
     alpha: Annotated[Optional[float], typer.Option("--alpha", help="Another risk.")] = None,
     n0: Annotated[Optional[int], typer.Option("--n0", "--N0", help="Fewer samples to plan on.")] = None,
@@ -53,7 +54,7 @@ def recertify(
     from lvmrs.cli.chosen_method import chosen_method
 
     source = Run(run)
-    chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, width=width)
+    chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     made_with = source.manifest.method
     planner = method_settings.made_again(made_with.name, made_with.settings) if chosen is None else chosen
     inputs, terms = len(source.rows()), source.manifest.terms

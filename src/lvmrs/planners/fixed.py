@@ -30,32 +30,32 @@ __all__ = ["Fixed", "calibrated"]
 class Fixed(Planner):
     """The given map, temperature and mass for every input.
 
-    ``radius`` is the form of the radius; without it, the better of R2 and, with a Lipschitz constant, the ramp radius.
-    Votes are bounded by Clopper–Pearson, which is exact, whatever the ``bounds``.
+    ``form`` is the form of the radius by name; without it, the better of R2 and, with a Lipschitz constant, the ramp
+    radius. Votes are bounded by Clopper–Pearson, which is exact, whatever the ``bounds``.
     """
 
     map: str
     temperature: float = 1.0
     mass: float = 1.0
-    radius: str | None = None
+    form: str | None = None
     bounds: tuple[str, ...] = ("betting",)
 
     scope: ClassVar[Scope] = "all inputs"
 
     def __post_init__(self) -> None:
         check_search((self.map,), (self.temperature,), self.mass, self.bounds)
-        if self.radius is not None:
-            FORMS.find(self.radius, argument="radius")
+        if self.form is not None:
+            FORMS.find(self.form, argument="form")
 
     @property
     def needs_constant(self) -> bool:
         """Whether the chosen form of the radius needs a Lipschitz constant."""
-        return self.radius is not None and bool(FORMS.find(self.radius).needs_constant)
+        return self.form is not None and bool(FORMS.find(self.form).needs_constant)
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """The class with the largest mean score, proved in the way with the largest forecast."""
         survey = Survey.of(logits, maps=(self.map,), temperatures=(self.temperature,), mass=self.mass)
-        forms = forms_for(terms) if self.radius is None else (FORMS.find(self.radius)(),)
+        forms = forms_for(terms) if self.form is None else (FORMS.find(self.form)(),)
         row, forecast = best(forecasts(survey, terms, bounds=self.bounds, forms=forms))
         return forecast.choice(survey, row, terms)
 
@@ -93,4 +93,4 @@ def calibrated(
         raise InvalidArgumentError("no calibration inputs were given; give at least one")
     form = max(total, key=lambda name: float(total[name].max()))
     row = int(total[form].argmax())
-    return Fixed(survey.maps[row].name, survey.maps[row].temperature, mass, radius=form)
+    return Fixed(survey.maps[row].name, survey.maps[row].temperature, mass, form=form)

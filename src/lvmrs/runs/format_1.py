@@ -97,6 +97,8 @@ def _denoiser(text: object) -> object:
 def _method(method: dict[str, Any], about: dict[str, Any], sigma: object, *, imported: bool) -> dict[str, Any]:
     name = method.pop("planner", None)
     own = method.pop("own code", {})
+    if name == "Fixed" and "radius" in method:
+        method["form"] = method.pop("radius")
     words = about.get("classifier")
     scope = _SCOPES.get(str(name)) if not imported else None
     if isinstance(words, str) and scope is None:

@@ -1,0 +1,84 @@
+"""A run from the results of another project, with what is known about them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from lvmrs.analysis.results import Results, read
+from lvmrs.answers import ABSTAIN
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
+from lvmrs.runs.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
+
+__all__ = ["import_results"]
+
+
+def import_results(
+    file: str | Path,
+    out: str | Path,
+    *,
+    sigma: float,
+    alpha: float | None = None,
+    n0: int | None = None,
+    n: int | None = None,
+    data: str | None = None,
+    split: str = "test",
+    method: str = "imported",
+    command: str = "",
+) -> Run:
+    """Make a run of a TSV file, to compare and to report. Nothing is certified again.
+
+    Args:
+        file: a file with the columns idx, label, predict and radius.
+        out: the directory of the run.
+        sigma: the noise that it was made with.
+        alpha: its risk, if it is known.
+        n0: its samples to choose the class, if known.
+        n: its samples to prove on, if known.
+        data: the data set by its name here, for the pictures of a report.
+        split: the split of the data set.
+        method: what it was made with, in words.
+        command: what was typed, for readers of the run.
+
+    Returns:
+        The run.
+    """
+    if Path(file).expanduser().is_dir():
+        raise InvalidArgumentError(f"{file} is a run already; use it as it is")
+    terms = TermsRecord(sigma, alpha, n0, n)
+    if alpha == 0 or 0 in (n0, n):
+        raise InvalidArgumentError("alpha, n0 and n must be positive; leave out what is not known")
+    found = read(file)
+    manifest = Manifest(
+        ModelRecord(method),
+        DataRecord(split, data),
+        MethodRecord(method),
+        terms,
+        _selection(found),
+        origin=Origin(command, imported=str(file)),
+    )
+    place = {int(index): k for k, index in enumerate(found.idx)}
+    with RunWriter.begin(out, manifest) as writer:
+        for index in manifest.selection.indices:
+            k = place[index]
+            writer.append(_row(index, int(found.label[k]), int(found.predict[k]), float(found.radius[k])))
+        return writer.run
+
+
+def _selection(found: Results) -> Selection:
+    """Every so many inputs, where they were chosen so; else a list of them."""
+    size, step = int(found.idx.max()) + 1, max(1, int(np.gcd.reduce(found.idx)))
+    regular = Selection(size, skip=step)
+    return regular if len(regular.indices) == len(found) else Selection(size, only=sorted(found.idx.tolist()))
+
+
+def _row(index: int, label: int, predict: int, radius: float) -> Row:
+    unknown = math.nan
+    return Row(
+        idx=index, label=label, predict=predict, radius=radius, correct=int(predict == label != ABSTAIN), time=0.0,
+        p_lower=unknown, p_upper=unknown, top=predict, map="unknown", temperature=unknown, mass=unknown,
+        bound="unknown", form="unknown", risk_top=unknown, groups="-", risk_groups="-",
+    )  # fmt: skip
