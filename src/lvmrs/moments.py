@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lvmrs import _checks
+from lvmrs import _torch_checks
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["Moments", "statistics_device"]
@@ -40,7 +40,7 @@ class Moments:
     @classmethod
     def of(cls, samples: Tensor) -> Moments:
         """Moments of samples stacked along the first dimension."""
-        _checks.finite_tensor("samples", samples, dims=1)
+        _torch_checks.finite_tensor("samples", samples, dims=1)
         samples = samples.detach()
         rows = max(1, _CHUNK // max(1, samples[0].numel()))
         total = cls.empty(samples.shape[1:], device=samples.device)

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from lvmrs import _checks
+from lvmrs import _checks, _torch_checks
 from lvmrs.certificate import ABSTAIN, Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, first_line
@@ -59,7 +59,7 @@ class SmoothedClassifier:
         constant = math.inf if lipschitz is None else lipschitz
         self.lipschitz = _checks.single("lipschitz", _checks.positive("lipschitz", constant, infinite=True))
         self.batch = None if batch is None else int(_checks.single("batch", _checks.whole("batch", batch, least=1)))
-        self.device = _checks.device(device)
+        self.device = _torch_checks.device(device)
         if autocast is not None and not isinstance(autocast, torch.dtype):
             raise InvalidArgumentError(f"autocast must be a torch.dtype such as torch.bfloat16, got {autocast!r}")
         self.autocast = autocast
@@ -209,7 +209,7 @@ class SmoothedClassifier:
         return method
 
     def _input(self, x: Tensor) -> Tensor:
-        x = _checks.finite_tensor("x", x, dims=0).detach()
+        x = _torch_checks.finite_tensor("x", x, dims=0).detach()
         device = self._device(x)
         return x.to(device) if x.dtype == torch.float64 else x.to(device, torch.float32)
 

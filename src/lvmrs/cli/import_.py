@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import numpy as np
 import typer
 
-from lvmrs import analysis
+from lvmrs import _checks, analysis
 from lvmrs.cli import options
 from lvmrs.cli.certify import summary
 from lvmrs.cli.console import command_line
@@ -62,13 +62,12 @@ def import_(
 
 
 def _check(sigma: float, alpha: float | None, n0: int | None, n: int | None) -> None:
-    if not 0 < sigma < float("inf"):
-        raise InvalidArgumentError(f"sigma must be positive and finite, got {sigma}")
-    if alpha is not None and not 0 < alpha < 1:
-        raise InvalidArgumentError(f"alpha must lie strictly between 0 and 1, got {alpha}")
+    _checks.positive_number("sigma", sigma)
+    if alpha is not None:
+        _checks.alpha(alpha)
     for name, value in (("n0", n0), ("n", n)):
-        if value is not None and value < 1:
-            raise InvalidArgumentError(f"{name} must be a whole number of at least 1, got {value}")
+        if value is not None:
+            _checks.count(name, value, least=1)
 
 
 def _row(index: int, label: int, predict: int, radius: float) -> Row:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from lvmrs import _checks, models
+from lvmrs import _checks, _torch_checks, models
 from lvmrs.cli.console import tell
 from lvmrs.cli.parsing import numbers
 from lvmrs.data import Dataset, load
@@ -56,7 +56,7 @@ class Request:
             self.lipschitz,
             batch=batch,
             device=_device(self.device),
-            autocast=_checks.precision(self.autocast),
+            autocast=_torch_checks.precision(self.autocast),
             compile=self.compile,
         )
         tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")
@@ -75,7 +75,7 @@ def _device(name: str) -> str:
 def _on(model: Model, device: str) -> Model:
     if not isinstance(model, nn.Module):
         return model
-    return model.to(_checks.device(_device(device)))
+    return model.to(_torch_checks.device(_device(device)))
 
 
 def check_selection(dataset: Dataset, selection: Selection) -> None:

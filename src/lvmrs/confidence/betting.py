@@ -36,13 +36,13 @@ def lower(samples: Numbers, risk: Numbers, *, mass: float = 1.0) -> Floats:
     The samples must be in the order in which they were drawn, or in one that does not depend on their values. More risk
     gives a larger bound up to the resolution of the grid, about a tenth of the standard error.
     """
-    top = _mass(mass)
+    top = _checks.positive_number("mass", mass)
     return top * _bound(_shares(samples, top), risk)
 
 
 def upper(samples: Numbers, risk: Numbers, *, mass: float = 1.0) -> Floats:
     """Falls below the true mean with probability at most ``risk``; otherwise as ``lower``."""
-    top = _mass(mass)
+    top = _checks.positive_number("mass", mass)
     return top * (1.0 - _bound(1.0 - _shares(samples, top), risk))
 
 
@@ -52,10 +52,6 @@ def _shares(samples: Numbers, top: float) -> Floats:
         raise InvalidArgumentError(f"samples must have at least one dimension, got the single number {array}")
     array = _checks.within("samples", array, np.asarray(top), slack=ROUNDING)
     return array if top == 1.0 else array / top
-
-
-def _mass(mass: float) -> float:
-    return _checks.single("mass", _checks.mass(mass))
 
 
 def _bound(samples: Floats, risk: Numbers) -> Floats:
@@ -80,8 +76,8 @@ def histogram(samples: Numbers, bins: int, *, side: Literal["lower", "upper"], m
     Histograms of parts of a sample add up to that of the whole. Rounding moves the mean by less than mass/bins.
     """
     values = np.atleast_1d(_checks.real("samples", samples))
-    array = _checks.within("samples", values, np.asarray(_mass(mass)), slack=ROUNDING)
-    bins = int(_checks.single("bins", _checks.whole("bins", bins, least=1)))
+    array = _checks.within("samples", values, np.asarray(_checks.positive_number("mass", mass)), slack=ROUNDING)
+    bins = _checks.count("bins", bins, least=1)
     _checks.one_of("side", side, ("lower", "upper"))
     grid = np.linspace(0.0, mass, bins + 1)
     if side == "lower":
@@ -98,12 +94,12 @@ def lower_from_histogram(counts: Numbers, risk: float, *, mass: float = 1.0, see
 
     Independent samples are as likely in one order as in another, so the bets are made in an order drawn from ``seed``.
     """
-    return _bound_of_counts(_counts(counts), risk, seed) * _mass(mass)
+    return _bound_of_counts(_counts(counts), risk, seed) * _checks.positive_number("mass", mass)
 
 
 def upper_from_histogram(counts: Numbers, risk: float, *, mass: float = 1.0, seed: int = 0) -> Floats:
     """Falls below the true mean with probability at most ``risk``, given ``histogram(samples, …, side="upper")``."""
-    return (1.0 - _bound_of_counts(_counts(counts)[..., ::-1], risk, seed)) * _mass(mass)
+    return (1.0 - _bound_of_counts(_counts(counts)[..., ::-1], risk, seed)) * _checks.positive_number("mass", mass)
 
 
 def _counts(counts: Numbers) -> NDArray[np.int64]:
@@ -125,7 +121,7 @@ def _bound_of_counts(counts: NDArray[np.int64], risk: float, seed: int) -> Float
 
 
 def _bound_of_row(values: Floats, counts: NDArray[np.int64], risk: float, seed: int) -> float:
-    random = np.random.default_rng(int(_checks.single("seed", _checks.whole("seed", seed, least=0))))
+    random = np.random.default_rng(_checks.count("seed", seed, least=0))
     n = int(counts.sum())
     game = Game(n, np.array([_checks.single("risk", _checks.risk(risk))]))
     values, left = values[counts > 0], counts[counts > 0]

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy import special
 from torch import Tensor
 
-from lvmrs import _checks
+from lvmrs import _checks, binomial
 from lvmrs._checks import Floats, Numbers
 from lvmrs.confidence.base import Bound, Sides, Tally
 
@@ -19,16 +18,13 @@ __all__ = ["ClopperPearson", "lower", "upper"]
 def lower(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
     """Exceeds the true mean with probability at most ``risk``, given how many of n samples were not zero."""
     count, n, risk, top = _guarded(count, n, risk, mass)
-    inside = special.betaincinv(np.maximum(count, 1), n - np.maximum(count, 1) + 1, risk)
-    return _checks.unwrapped(top * np.where(count > 0, inside, 0.0))
+    return _checks.unwrapped(top * binomial.lower(count, n, risk))
 
 
 def upper(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
     """Falls below the true mean with probability at most ``risk``, given how many of n samples were not zero."""
     count, n, risk, top = _guarded(count, n, risk, mass)
-    # The beta quantile at 1 − risk, by its complement: 1 − risk itself would lose the digits of a small risk.
-    inside = special.betainccinv(np.minimum(count, n - 1) + 1, np.maximum(n - count, 1), risk)
-    return _checks.unwrapped(top * np.where(count < n, inside, 1.0))
+    return _checks.unwrapped(top * binomial.upper(count, n, risk))
 
 
 def _guarded(count: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[Floats, Floats, Floats, Floats]:

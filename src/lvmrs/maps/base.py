@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs import _checks
+from lvmrs import _checks, _torch_checks
 from lvmrs._checks import Floats, Numbers
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.moments import statistics_device
@@ -53,7 +53,7 @@ class Map(ABC):
 
     def __post_init__(self) -> None:
         for name in ("temperature", "mass"):
-            value = _checks.single(name, _checks.positive(name, getattr(self, name)))
+            value = _checks.positive_number(name, getattr(self, name))
             object.__setattr__(self, name, value if name != "temperature" or self.tempered else 1.0)
 
     @abstractmethod
@@ -129,11 +129,10 @@ class SimplexMap(Map):
 
 def usable(logits: Tensor, temperature: Numbers, mass: Numbers, *, dims: int = 1) -> tuple[Tensor, float, float]:
     """The logits in single precision or better, and two numbers, once all are known to be usable."""
-    _checks.finite_tensor("logits", logits, dims=dims)
+    _torch_checks.finite_tensor("logits", logits, dims=dims)
     if logits.dtype.itemsize < 4:
         logits = logits.float()
-    t = _checks.single("temperature", _checks.positive("temperature", temperature))
-    r = _checks.single("mass", _checks.mass(mass))
+    t, r = _checks.positive_number("temperature", temperature), _checks.positive_number("mass", mass)
     limits = torch.finfo(logits.dtype)
     for name, value in (("temperature", t), ("mass", r), ("temperature × mass", t * r)):
         if not limits.tiny <= value <= limits.max:
