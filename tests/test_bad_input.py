@@ -91,7 +91,10 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "bets NaN": (lambda: betting.upper([0.5, NAN], 0.1), "samples must not be NaN, got nan at index 1"),
     "bets empty": (lambda: betting.upper([], 0.1), "samples is empty (shape (0,))"),
     "bets number": (lambda: betting.upper(0.5, 0.1), "samples must have at least one dimension"),
-    "bets words": (lambda: betting.upper("many", 0.1), "samples must be a number or an array of numbers, got 'many'"),
+    "bets words": (
+        lambda: betting.upper("many", 0.1),  # type: ignore[arg-type]
+        "samples must be a number or an array of numbers, got 'many'",
+    ),
     "bets mass": (lambda: betting.upper([0.5], 0.1, mass=0), "mass must be positive and finite, got 0.0"),
     "bins": (lambda: betting.histogram([0.5], 0, side="lower"), "bins must be a whole number of at least 1, got 0.0"),
     "side": (lambda: betting.histogram([0.5], 5, side="left"), "side must be one of lower, upper, got 'left'"),  # type: ignore[arg-type]

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from lvmrs import lipschitz, radius
+from lvmrs import gaussian_ramp, lipschitz, radius
+from lvmrs.gaussian_ramp import Level
 from tests.oracles import exact_ramp_pairwise, exact_ramp_per_class
 
 FAR_TAIL = 1e-10
@@ -183,7 +184,7 @@ def test_no_lipschitz_function_falls_faster_than_the_ramp(sigma: float, slope: f
         bounds=(0, 1),
     ).fun
     width = 1 / (slope * sigma)
-    centre = radius._centre(radius._Level.guarded("p", p, np.float64(1.0)), np.array(width))  # type: ignore[arg-type]
+    centre = gaussian_ramp.centre(Level(np.array(p), np.array(1 - p), np.array(0.5 - p)), np.array(width))
     tail = float(_mean_of_ramp(float(centre) + move / sigma, width))
     assert worst == pytest.approx(tail, abs=2e-4)
 

@@ -1,30 +1,37 @@
 """Guards of the public functions: each returns its argument as the inner code wants it, or raises one clear sentence.
 
-Numbers may come as Python scalars, NumPy arrays or torch tensors of any device and precision; the scalar mathematics
-runs in NumPy float64.
+Numbers may be Python scalars, NumPy arrays, sequences of numbers, or torch tensors of any device and precision; the
+scalar mathematics runs in NumPy float64. Nothing here imports torch, so that what only reads starts at once; guards
+that are about tensors are in ``_torch_checks``.
 """
 
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from lvmrs.errors import InvalidArgumentError, first_line
+from lvmrs.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "Floats",
     "Numbers",
+    "alpha",
     "broadcast",
     "constant",
-    "device",
-    "finite_tensor",
+    "count",
+    "fraction",
     "known_lipschitz",
     "mass",
     "one_of",
     "positive",
-    "precision",
+    "positive_number",
     "real",
     "require",
     "risk",
@@ -35,16 +42,26 @@ __all__ = [
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
-# What callers may pass where a number or an array of numbers is meant.
-Numbers: TypeAlias = Any
+if TYPE_CHECKING:
+    # Nested sequences are spelled out, up to three levels: a recursive alias would take any string for a sequence of
+    # sequences.
+    _Scalar: TypeAlias = np.floating[Any] | np.integer[Any] | np.bool_
+    _Number: TypeAlias = float | _Scalar
+    _Array: TypeAlias = NDArray[_Scalar] | Tensor
+    _Row: TypeAlias = Sequence[_Number | _Array]
+    Numbers: TypeAlias = _Number | _Array | _Row | Sequence[_Row] | Sequence[Sequence[_Row]]
+else:
+    Numbers: TypeAlias = Any
+
+_LEAST_ALPHA = 1e-300
 
 
 def real(name: str, value: Numbers) -> Floats:
     """``value`` as a non-empty float64 array without NaN; infinities pass."""
-    if isinstance(value, torch.Tensor):
+    if _is_tensor(value):
         value = value.detach()
     try:
-        if isinstance(value, torch.Tensor):
+        if _is_tensor(value):
             value = value.cpu() if value.is_complex() else value.cpu().double()
         array = np.asarray(value).astype(np.float64, casting="same_kind", copy=False)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -54,6 +71,12 @@ def real(name: str, value: Numbers) -> Floats:
         raise InvalidArgumentError(f"{name} is empty (shape {array.shape}); give it at least one value")
     require(name, array, ~np.isnan(array), "must not be NaN")
     return array
+
+
+def _is_tensor(value: object) -> TypeGuard[Tensor]:
+    """Whether this is a torch tensor; there is none where torch was not imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def require(name: str, array: Floats, valid: NDArray[np.bool_] | np.bool_, rule: str) -> None:
@@ -72,7 +95,7 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> None:
 
 
 def single(name: str, array: Floats) -> float:
-    """The one number that ``array`` is."""
+    """The number that an array without dimensions holds."""
     if array.ndim:
         raise InvalidArgumentError(f"{name} must be a single number, got shape {array.shape}")
     return float(array)
@@ -92,6 +115,11 @@ def positive(name: str, value: Numbers, *, infinite: bool = False) -> Floats:
     return array
 
 
+def positive_number(name: str, value: Numbers, *, infinite: bool = False) -> float:
+    """One number above zero, and finite unless ``infinite`` allows otherwise."""
+    return single(name, positive(name, value, infinite=infinite))
+
+
 def constant(value: Numbers) -> Floats:
     """A Lipschitz constant; infinity stands for "not known"."""
     return positive("lipschitz", value, infinite=True)
@@ -104,8 +132,20 @@ def mass(value: Numbers) -> Floats:
 
 def risk(value: Numbers) -> Floats:
     """A probability of error, strictly between 0 and 1."""
-    array = real("risk", value)
-    require("risk", array, (array > 0) & (array < 1), "must lie strictly between 0 and 1")
+    return fraction("risk", value)
+
+
+def alpha(value: Numbers) -> float:
+    """The risk of one certificate, strictly between 0 and 1 and no smaller than float64 can compute with."""
+    array = fraction("alpha", value)
+    require("alpha", array, array >= _LEAST_ALPHA, f"must be at least {_LEAST_ALPHA:g}")
+    return single("alpha", array)
+
+
+def fraction(name: str, value: Numbers) -> Floats:
+    """``value`` strictly between 0 and 1."""
+    array = real(name, value)
+    require(name, array, (array > 0) & (array < 1), "must lie strictly between 0 and 1")
     return array
 
 
@@ -130,6 +170,11 @@ def whole(name: str, value: Numbers, *, least: int) -> Floats:
     return array
 
 
+def count(name: str, value: Numbers, *, least: int) -> int:
+    """One whole number from ``least`` to 2⁵³."""
+    return int(single(name, whole(name, value, least=least)))
+
+
 def broadcast(**arrays: Floats) -> None:
     """Raise unless the named arrays can be combined."""
     try:
@@ -139,51 +184,12 @@ def broadcast(**arrays: Floats) -> None:
         raise InvalidArgumentError(f"shapes do not broadcast together: {shapes}") from error
 
 
-def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
-    """A non-empty floating tensor of at least ``dims`` dimensions without NaN or infinities; never copied."""
-    if not isinstance(value, torch.Tensor):
-        raise InvalidArgumentError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor")
-    if not value.is_floating_point():
-        raise InvalidArgumentError(f"{name} must be a floating-point tensor, got {value.dtype}; use .float()")
-    if value.dim() < dims:
-        raise InvalidArgumentError(f"{name} must have at least {dims} dimension(s), got shape {tuple(value.shape)}")
-    if value.numel() == 0:
-        raise InvalidArgumentError(f"{name} is empty (shape {tuple(value.shape)}); give it at least one value")
-    low, high = (float(bound) for bound in torch.aminmax(value.detach()))  # one pass, no temporary; NaN passes through
-    if not np.isfinite(low) or not np.isfinite(high):
-        raise InvalidArgumentError(f"{name} must be finite, got {low if not np.isfinite(low) else high}")
-    return value
-
-
 def known_lipschitz(model: object) -> float | None:
-    """The constant that a model says it has, in its attribute ``lipschitz``; None if it has no such, or None."""
+    """The Lipschitz constant in the attribute ``lipschitz`` of a model; None if it has none."""
     value = getattr(model, "lipschitz", None)
     if value is None:
         return None
     if isinstance(value, bool) or callable(value):
         kind = type(model).__name__
         raise InvalidArgumentError(f"lipschitz of {kind} must be a positive number or None, got {value!r:.60}")
-    return single("lipschitz", positive("lipschitz", value, infinite=True))
-
-
-def precision(name: str | None) -> torch.dtype | None:
-    """The 16-bit type of that name, for autocast."""
-    kinds = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name is not None:
-        one_of("autocast", name, kinds)
-    return None if name is None else kinds[name]
-
-
-def device(value: str | torch.device) -> torch.device | None:
-    """A device that torch knows and this machine has; None for "auto"."""
-    if value == "auto":
-        return None
-    try:
-        chosen = torch.device(value)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, TypeError, AssertionError) as error:  # torch without CUDA asserts
-        reason = first_line(error)
-        raise InvalidArgumentError(
-            f"device {value!r} cannot be used here ({reason}); give auto, cpu or cuda"
-        ) from error
-    return chosen
+    return positive_number("lipschitz", value, infinite=True)

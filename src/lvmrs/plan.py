@@ -41,13 +41,10 @@ class Terms:
     def __post_init__(self) -> None:
         if not isinstance(self.noise, Noise):
             raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {self.noise!r:.60}")
-        alpha = _checks.single("alpha", _checks.real("alpha", self.alpha))
-        if not 1e-300 <= alpha < 1:
-            raise InvalidArgumentError(f"alpha must lie strictly between 0 and 1, got {alpha}")
         plain = {
-            "sigma": _checks.single("sigma", _checks.positive("sigma", self.sigma)),
-            "alpha": alpha,
-            "n": int(_checks.single("n", _checks.whole("n", self.n, least=2))),
+            "sigma": _checks.positive_number("sigma", self.sigma),
+            "alpha": _checks.alpha(self.alpha),
+            "n": _checks.count("n", self.n, least=2),
             "lipschitz": _checks.single("lipschitz", _checks.constant(self.lipschitz)),
         }
         for name, value in plain.items():  # Python's own numbers, whatever they came as

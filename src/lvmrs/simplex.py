@@ -1,8 +1,8 @@
 """Simplex maps as functions: from logits to probability vectors, with temperature and mass.
 
-A map s sends logits z ∈ R^c (the last dimension) to Δ_r = {p ≥ 0, Σp = r}; the temperature divides: s(z/t). All
-computations are on logits shifted by their maximum, which changes no map and keeps tiny temperatures from overflowing.
-The maps themselves, with their constants and words, live in ``lvmrs.maps``.
+A map s sends logits z ∈ R^c (the last dimension) to Δ_r = {p ≥ 0, Σp = r}; the temperature t divides the logits:
+s(z/t). All computations are on logits shifted by their maximum, which changes no map and keeps tiny temperatures from
+overflowing. The maps as the objects that the proof asks, with their constants and words, are in ``lvmrs.maps``.
 """
 
 from torch import Tensor
@@ -20,7 +20,15 @@ __all__ = ["hardmax", "simplex_map", "softmax", "sparsemax", "sweep"]
 
 
 def simplex_map(name: str, *, argument: str = "map") -> type[maps.SimplexMap]:
-    """The simplex map of that name; duels are not among them."""
+    """The class of the simplex map of that name; duels are not among them.
+
+    Args:
+        name: name of a map, such as ``"softmax"``.
+        argument: what the name is called in the sentence that refuses it.
+
+    >>> simplex_map("softmax").__name__
+    'Softmax'
+    """
     if name not in MAPS:
         names = ", ".join(MAPS.having("simplex"))
         raise InvalidArgumentError(f"{argument} must be one of {names}, got {name!r}")
@@ -31,5 +39,20 @@ def simplex_map(name: str, *, argument: str = "map") -> type[maps.SimplexMap]:
 
 
 def sweep(logits: Tensor, temperatures: Numbers, *, map: str, mass: float = 1.0) -> Moments:  # noqa: A002
-    """Moments of every class under every temperature at once, for the map of that name; see ``lvmrs.maps.sweeping``."""
+    """Moments of the scores of every class at many temperatures, from one pass over the logits.
+
+    Args:
+        logits: a sample of logits, of shape (…, n, c); n is the number of samples.
+        temperatures: T of them.
+        map: name of a simplex map.
+        mass: what the scores sum to.
+
+    Returns:
+        Moments over the n samples, in float64, of shape (…, T, c).
+
+    >>> import torch
+    >>> moments = sweep(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), [0.5, 2.0], map="sparsemax")
+    >>> moments.count, moments.mean.tolist()
+    (2, [[0.5, 0.5], [0.625, 0.375]])
+    """
     return maps.sweep(simplex_map(map), logits, temperatures, mass=mass)

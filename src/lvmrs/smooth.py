@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from lvmrs import _checks
+from lvmrs import _checks, _torch_checks
 from lvmrs.certificate import ABSTAIN, Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
@@ -56,13 +56,13 @@ class SmoothedClassifier:
         if not callable(model):
             raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {type(model).__name__}")
         self.model = model
-        self.sigma = _checks.single("sigma", _checks.positive("sigma", sigma))
+        self.sigma = _checks.positive_number("sigma", sigma)
         if lipschitz is None:
             lipschitz = _checks.known_lipschitz(model)
         constant = math.inf if lipschitz is None else lipschitz
-        self.lipschitz = _checks.single("lipschitz", _checks.positive("lipschitz", constant, infinite=True))
-        given = None if batch is None else int(_checks.single("batch", _checks.whole("batch", batch, least=1)))
-        self.device = _checks.device(device)
+        self.lipschitz = _checks.positive_number("lipschitz", constant, infinite=True)
+        given = None if batch is None else _checks.count("batch", batch, least=1)
+        self.device = _torch_checks.device(device)
         if autocast is not None and not isinstance(autocast, torch.dtype):
             raise InvalidArgumentError(f"autocast must be a torch.dtype such as torch.bfloat16, got {autocast!r}")
         self.autocast = autocast
@@ -101,7 +101,7 @@ class SmoothedClassifier:
             return method.certify(self._logits(x), self.lipschitz)
         sampler = self._samplers.of(x)
         terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise)
-        n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
+        n0 = _checks.count("n0", n0, least=1)
         selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
         certification = sampler.scores(x, Stream(seed, index, "certification"), terms.n, watch)
         return prove(method.plan(selection, terms), terms, certification)
@@ -175,7 +175,7 @@ class SmoothedClassifier:
         _checks.one_of("by", by, ("duels", "votes"))
         scores = self._samplers.of(x).scores(x, Stream(seed, index, "prediction"), terms.n)
         if by == "duels":
-            n0 = int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
+            n0 = _checks.count("n0", n0, least=1)
             selection = self._samplers.of(x).scores(x, Stream(seed, index, "selection"), n0)
             return prove(Duels(width).plan(selection, terms), terms, scores).prediction
         votes = Survey.of(scores.logits(), maps=("hardmax",)).mean[0] * terms.n
@@ -187,7 +187,7 @@ class SmoothedClassifier:
     def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
         """Scores of n noisy copies, as ``certify`` uses them at that stage; ``.logits()`` has the tensors."""
         x = self._input(x)
-        n = int(_checks.single("n", _checks.whole("n", n, least=1)))
+        n = _checks.count("n", n, least=1)
         return self._samplers.of(x).scores(x, Stream(seed, index, stage), n)
 
     def calibrate(
@@ -231,7 +231,7 @@ class SmoothedClassifier:
         return method
 
     def _input(self, x: Tensor) -> Tensor:
-        x = _checks.finite_tensor("x", x, dims=0).detach()
+        x = _torch_checks.finite_tensor("x", x, dims=0).detach()
         device = self._device(x)
         return x.to(device) if x.dtype == torch.float64 else x.to(device, torch.float32)
 

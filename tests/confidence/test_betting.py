@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from lvmrs.confidence import bernstein, betting, clopper_pearson, game
+from lvmrs.confidence.block import Block
 from tests.oracles import Floats
 
 samples_in_unit = arrays(np.float64, st.integers(1, 60), elements=st.floats(0, 1))
@@ -24,7 +25,7 @@ DRAWS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 }
 
 
-def plain_growth(block: game._Block, points: Floats, stakes: Floats) -> Floats:
+def plain_growth(block: Block, points: Floats, stakes: Floats) -> Floats:
     """One logarithm for each sample and candidate mean."""
     total: Floats = np.log1p(stakes[..., None] * (block.values[:, None, :] - points[..., None])).sum(axis=-1)
     return total
@@ -35,7 +36,7 @@ def plain_growth(block: game._Block, points: Floats, stakes: Floats) -> Floats:
 def test_fast_game_is_the_plain_one(n: int, draw: str, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = DRAWS[draw](np.random.default_rng(n), n)
     fast = betting.lower(samples, 0.05)
-    monkeypatch.setattr(game._Block, "growth", plain_growth)
+    monkeypatch.setattr(Block, "growth", plain_growth)
     assert fast == pytest.approx(float(betting.lower(samples, 0.05)), rel=1e-12)
 
 
@@ -47,13 +48,13 @@ def test_stakes_know_nothing_of_the_samples_they_are_placed_on(draw: str, monkey
     samples = DRAWS[draw](random, n)
     played: list[tuple[Floats, Floats]] = []
 
-    def record(block: game._Block, points: Floats, stakes: Floats) -> Floats:
+    def record(block: Block, points: Floats, stakes: Floats) -> Floats:
         assert (stakes >= 0).all()
         assert (stakes * points < 1).all()
         played.append((points, stakes))
         return plain_growth(block, points, stakes)
 
-    monkeypatch.setattr(game._Block, "growth", record)
+    monkeypatch.setattr(Block, "growth", record)
 
     def stakes_of(values: Floats) -> list[tuple[Floats, Floats]]:
         played.clear()
@@ -77,8 +78,8 @@ def test_growth_never_overstates_the_sum_of_logarithms(values: Floats, data: st.
     points = data.draw(arrays(np.float64, (2, 5), elements=st.floats(1e-12, 1)))
     shares = data.draw(arrays(np.float64, (2, 5), elements=st.floats(0, 0.99)))
     stakes = shares / points
-    growth = game._Block.of(values, None).growth(points, stakes)
-    plain = plain_growth(game._Block.of(values, None), points, stakes)
+    growth = Block.of(values, None).growth(points, stakes)
+    plain = plain_growth(Block.of(values, None), points, stakes)
     assert (growth <= plain + 1e-9).all()
     np.testing.assert_allclose(growth, plain, rtol=0, atol=1e-3)
 
@@ -88,8 +89,8 @@ def test_growth_never_overstates_the_sum_of_logarithms(values: Floats, data: st.
 def test_weights_stand_for_repeated_samples(weights: NDArray[np.int64], data: st.DataObject) -> None:
     values = data.draw(arrays(np.float64, 6, elements=st.floats(0, 1)))
     points, stakes = np.array([[0.2, 0.6, 0.9]]), np.array([[0.1, 1.2, 1.1]])
-    weighted = game._Block.of(values[None], weights[None].astype(float))
-    repeated = game._Block.of(np.repeat(values, weights)[None], None)
+    weighted = Block.of(values[None], weights[None].astype(float))
+    repeated = Block.of(np.repeat(values, weights)[None], None)
     np.testing.assert_allclose(weighted.growth(points, stakes), repeated.growth(points, stakes), atol=1e-6)
     np.testing.assert_allclose(weighted.power_sums(), repeated.power_sums(), rtol=1e-9, atol=1e-9)
 

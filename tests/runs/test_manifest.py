@@ -49,7 +49,7 @@ def leaves(stored: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     return found
 
 
-@pytest.mark.parametrize("path", [p for p in leaves(plain(MANIFEST))], ids=".".join)
+@pytest.mark.parametrize("path", leaves(plain(MANIFEST)), ids=".".join)
 def test_every_field_is_checked(tmp_path: Path, path: tuple[str, ...]) -> None:
     """A value of another type is refused by the name of its field; so is a NaN, and a field that is not known."""
     for wrong in ({"an": object.__name__, "x": [{}]}, float("nan")) if path[-1] not in ("facts", "settings") else (3,):
@@ -64,7 +64,7 @@ def test_every_field_is_checked(tmp_path: Path, path: tuple[str, ...]) -> None:
         assert "is damaged" in str(caught.value)
         assert "\n" not in str(caught.value)
     place[path[-1] + "s"] = 1
-    with pytest.raises(RunError, match="is not known to this version of lvmrs|is damaged"):
+    with pytest.raises(RunError, match=r"is not known to this version of lvmrs|is damaged"):
         Manifest.read(written(tmp_path, stored))
 
 

@@ -19,9 +19,8 @@ from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, RunError
 from lvmrs.method_settings import made_again
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
-from lvmrs.smooth import SmoothedClassifier
 from tests.models import RowByRow
-from tests.runs.helpers import DATA, INPUTS, fill, in_child, job_of, lines
+from tests.runs.helpers import INPUTS, fill, in_child, job_of, lines
 
 
 def test_a_run_is_a_manifest_and_rows(tmp_path: Path) -> None:

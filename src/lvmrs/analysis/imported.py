@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lvmrs import _checks
 from lvmrs.analysis.results import Results, read
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import InvalidArgumentError
@@ -48,9 +49,12 @@ def import_results(
     """
     if Path(file).expanduser().is_dir():
         raise InvalidArgumentError(f"{file} is a run already; use it as it is")
-    terms = TermsRecord(sigma, alpha, n0, n)
-    if alpha == 0 or 0 in (n0, n):
-        raise InvalidArgumentError("alpha, n0 and n must be positive; leave out what is not known")
+    terms = TermsRecord(
+        sigma=_checks.positive_number("sigma", sigma),
+        alpha=None if alpha is None else _checks.alpha(alpha),
+        n0=None if n0 is None else _checks.count("n0", n0, least=1),
+        n=None if n is None else _checks.count("n", n, least=1),
+    )
     found = read(file)
     manifest = Manifest(
         ModelRecord(method),

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from lvmrs import _checks, binomial
 from lvmrs.analysis.results import Results
-from lvmrs.errors import InvalidArgumentError, RunError
+from lvmrs.errors import RunError
 
 __all__ = [
     "Estimate",
@@ -89,11 +90,19 @@ def best_over_runs(runs: Sequence[Results], radii: Sequence[float]) -> list[tupl
 
 
 def share_interval(count: int, total: int, confidence: float = 0.95) -> Estimate:
-    """A share with its exact interval."""
-    tail = _tail(confidence)
-    low = float(special.betaincinv(count, total - count + 1, tail)) if count else 0.0
-    high = float(special.betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
-    return Estimate(count / total, low, high)
+    """A share with its exact interval (Clopper and Pearson 1934).
+
+    Args:
+        count: how many of the inputs count.
+        total: how many inputs there are, at least 1.
+        confidence: with what probability the interval holds the true share.
+
+    >>> share, low, high = share_interval(90, 100)
+    >>> print(f"{share:.2f}, between {low:.3f} and {high:.3f}")
+    0.90, between 0.824 and 0.951
+    """
+    counts, n, tail = np.asarray(float(count)), np.asarray(float(total)), np.asarray(_tail(confidence))
+    return Estimate(count / total, float(binomial.lower(counts, n, tail)), float(binomial.upper(counts, n, tail)))
 
 
 def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Estimate:
@@ -106,6 +115,5 @@ def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Esti
 
 
 def _tail(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise InvalidArgumentError(f"confidence must lie strictly between 0 and 1, got {confidence}")
-    return (1 - confidence) / 2
+    """The probability that an interval of this confidence leaves out at each end."""
+    return (1 - _checks.single("confidence", _checks.fraction("confidence", confidence))) / 2

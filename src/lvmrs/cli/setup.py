@@ -50,7 +50,7 @@ class Setup:
         import torch
         from torch import nn
 
-        from lvmrs import _checks, data, models
+        from lvmrs import _checks, _torch_checks, data, models
         from lvmrs.cli.own_parts import noise
         from lvmrs.smooth import SmoothedClassifier
 
@@ -61,18 +61,18 @@ class Setup:
             mean=numbers("mean", self.mean),
             std=numbers("std", self.std),
             denoiser=self.denoiser,
-            sigma=_checks.single("sigma", _checks.positive("sigma", self.sigma)),
+            sigma=_checks.positive_number("sigma", self.sigma),
         )
         device = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
         if isinstance(loaded.model, nn.Module):
-            loaded.model.to(_checks.device(device))
+            loaded.model.to(_torch_checks.device(device))
         smoothed = SmoothedClassifier(
             loaded.model,
             self.sigma,
             lipschitz,
             batch=self.batch,
             device=device,
-            autocast=_checks.precision(autocast),
+            autocast=_torch_checks.precision(autocast),
             compile=compiled,
             noise=noise(self.noise),
         )

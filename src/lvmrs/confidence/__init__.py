@@ -1,9 +1,11 @@
 """One-sided confidence bounds for the mean of independent samples of a variable in [0, mass].
 
 Each module has ``lower`` and ``upper``. Over the sampling, ``lower`` exceeds the mean with probability at most
-``risk``, and ``upper`` falls below it with probability at most ``risk``; to spend one risk on several bounds is up to
-the caller. Each module also has its ``Bound``, which keeps a tally of scores as they come in: the proof asks that.
-To add a bound, derive from ``Bound`` and call ``lvmrs.registry.BOUNDS.add``.
+``risk``, and ``upper`` falls below it with probability at most ``risk``; who needs several bounds to hold at once must
+divide the risk among them. Each module also has its ``Bound``, which the proof uses: it keeps a tally of scores as they
+come in. To add a bound, derive from ``Bound`` and call ``lvmrs.registry.BOUNDS.add``.
+
+Numbers and arrays broadcast; bounds are float64 arrays of the shape that the arguments have together, or numbers.
 
 ====================  ======================  =============================================================
 module                for                     needs

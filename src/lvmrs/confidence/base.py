@@ -1,4 +1,4 @@
-"""The interface of the bounds: how the means of several columns of scores are bounded as the scores come in."""
+"""The interface of the bounds: a bound keeps a tally of several columns of scores and bounds the mean of each."""
 
 from __future__ import annotations
 
@@ -22,15 +22,19 @@ Sides = NDArray[np.bool_]
 
 
 class Tally(ABC):
-    """What is kept of the columns while samples come in; it can be pickled at any time."""
+    """What a bound keeps of the columns while samples come in; it can be pickled at any time."""
 
     @abstractmethod
     def add(self, columns: Tensor) -> None:
-        """Take the next samples: (samples, columns) in [0, 1], in the order in which they were drawn."""
+        """Take the next samples.
+
+        Args:
+            columns: scores in [0, 1] of shape (samples, columns), in the order in which they were drawn.
+        """
 
     @abstractmethod
     def bounds(self) -> Floats:
-        """The bound of each column, once all n samples are in."""
+        """The bound of each column, once all n samples were added."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +43,26 @@ class Bound(ABC):
 
     name: ClassVar[str]
     votes_only: ClassVar[bool] = False
-    """Whether it holds for 0/1 scores only; the proof then takes nothing but booleans."""
+    """Whether it holds for 0/1 scores only; the proof then accepts only booleans."""
     at_ease: ClassVar[int | None] = None
-    """How many columns it bounds without a cost that matters; None for any number."""
+    """How many columns it bounds at a cost that does not matter; None for any number."""
 
     @abstractmethod
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
-        """A tally for n samples: column j is bounded on its side, wrongly with probability at most ``risks[j]``."""
+        """A tally for n samples.
+
+        Args:
+            n: how many samples will be added.
+            risks: for each column, the probability at which its bound may be wrong.
+            upper: for each column, whether it gets an upper bound (else a lower one).
+        """
 
     @abstractmethod
     def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
-        """About the lower bound that n samples of this mean and variance would give; nothing relies on it."""
+        """Estimate of the lower bound that n samples of this mean and variance would give.
+
+        Planners compare candidates with it; no certificate relies on it.
+        """
 
 
 class TallyOfMoments(Tally):

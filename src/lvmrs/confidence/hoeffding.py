@@ -1,4 +1,4 @@
-"""Hoeffding's bound (1963): from the mean alone, blind to the variance."""
+"""Hoeffding's bound (1963): from the mean alone, whatever the variance."""
 
 from __future__ import annotations
 
@@ -16,13 +16,32 @@ __all__ = ["Hoeffding", "lower", "upper"]
 
 
 def lower(mean: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
-    """Exceeds the true mean with probability at most ``risk``, given the mean of n samples in [0, mass]."""
+    """Lower bound on the mean, which exceeds the true mean with probability at most ``risk``.
+
+    Args:
+        mean: mean of the samples, which lie in [0, mass].
+        n: number of independent samples.
+        risk: probability of error, strictly between 0 and 1.
+        mass: the largest possible value of a sample.
+
+    Returns:
+        mean − mass √(ln(1/risk)/(2n)), or 0 where that is negative.
+
+    >>> print(f"{lower(0.99, 1000, 0.001):.4f}")
+    0.9312
+    """
     mean, width, _ = _guarded(mean, n, risk, mass)
     return _checks.unwrapped(np.maximum(mean - width, 0.0))
 
 
 def upper(mean: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
-    """Falls below the true mean with probability at most ``risk``, given the mean of n samples in [0, mass]."""
+    """Upper bound on the mean, which falls below the true mean with probability at most ``risk``.
+
+    The arguments are those of ``lower``. The bound is at most ``mass``.
+
+    >>> print(f"{upper(0.01, 1000, 0.001):.4f}")
+    0.0688
+    """
     mean, width, top = _guarded(mean, n, risk, mass)
     return _checks.unwrapped(np.minimum(mean + width, top))
 
@@ -45,11 +64,11 @@ class Hoeffding(Bound):
     name: ClassVar[str] = "hoeffding"
 
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
-        """Moments of each column."""
+        """A tally of the mean of each column."""
         return TallyOfMoments(n, risks, upper, _lower_of_moments, _upper_of_moments)
 
     def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
-        """The bound itself: its width is known beforehand."""
+        """The bound at the expected mean; its width is known beforehand."""
         return lower(np.clip(mean, 0.0, 1.0), n, risk)
 
 

@@ -1,6 +1,12 @@
-"""Which radius: a form turns bounds on two smoothed scores into a certified radius. One file each.
+"""Which radius: a form turns bounds on two smoothed scores into a certified radius. Each form has a file.
 
-The formulas and their proofs are in ``lvmrs.radius``; a form adds what it needs to know of the map and the noise.
+The formulas and their reasons are in ``lvmrs.radius``; a form is the object that the proof asks for them.
+
+>>> import numpy as np
+>>> from lvmrs.maps import Slopes
+>>> unknown = Slopes(np.array(np.inf), np.array(np.inf))
+>>> print(f"{R2().radius(np.array(0.99), np.array(0.005), sigma=0.5, slopes=unknown):.4f}")
+1.2255
 """
 
 from lvmrs.forms.base import Form

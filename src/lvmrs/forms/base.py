@@ -20,19 +20,28 @@ class Form(ABC):
     noises: ClassVar[tuple[str, ...]] = ("gaussian",)
     """The noises that the theorem is about, by name."""
     needs_constant: ClassVar[bool] = False
-    """Whether it says nothing for scores without a Lipschitz constant."""
+    """Whether it needs scores with a Lipschitz constant."""
     uses_constant: ClassVar[bool] = False
-    """Whether it relies on a Lipschitz constant where there is one."""
+    """Whether it relies on a Lipschitz constant if there is one."""
 
     @property
     def one_sided(self) -> Form:
-        """The form to take where all rivals are bounded by what the top class leaves; by default the same."""
+        """The form to use where the bound on all rivals is 1 − p_a; by default the same."""
         return self
 
     @abstractmethod
     def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
-        """The radius for p_a ≤ the top score and p_b ≥ every other one, as shares of the mass; 0 if p_a ≤ p_b.
+        """The certified radius.
 
-        It grows with p_a and falls with p_b, so that the worst rival decides. ``slopes`` are Lipschitz constants of the
-        scores before smoothing, infinite where there are none.
+        It must grow with p_a and fall with p_b, so that the worst rival decides.
+
+        Args:
+            p_a: lower bound on the score of the top class, as a share of the mass.
+            p_b: upper bound on the score of every other class, as a share of the mass.
+            sigma: standard deviation of the noise.
+            slopes: Lipschitz constants of the scores before smoothing, as shares of the mass; infinite where there are
+                none.
+
+        Returns:
+            The radius; 0 if p_a ≤ p_b.
         """

@@ -17,7 +17,7 @@ __all__ = ["R1", "R1Noise"]
 
 @dataclass(frozen=True)
 class R1(Form):
-    """With the constant that the noise and the scores give together, L erf(1/(2Lσ))."""
+    """R1 with the constant that noise and scores have together, L erf(1/(2Lσ))."""
 
     name: ClassVar[str] = "r1"
     needs_constant: ClassVar[bool] = True
@@ -30,7 +30,7 @@ class R1(Form):
 
 @dataclass(frozen=True)
 class R1Noise(Form):
-    """With the constant that noise gives to any scores, 1/(σ√π)."""
+    """R1 with the constant that noise gives to any scores, 1/(σ√π)."""
 
     name: ClassVar[str] = "r1-noise"
 

@@ -22,7 +22,7 @@ class R2(Form):
 
     @property
     def one_sided(self) -> Form:
-        """R3, which is what R2 is for p_b = 1 − p_a."""
+        """R3, which R2 equals for p_b = 1 − p_a."""
         return R3()
 
     def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:

@@ -1,4 +1,4 @@
-"""R3: the Gaussian quantile of the top score alone (Cohen et al. 2019); of a duel, the quantile of winning it."""
+"""R3: the Gaussian quantile of the top score alone (Cohen et al. 2019); for a duel, of the share of duels won."""
 
 from __future__ import annotations
 

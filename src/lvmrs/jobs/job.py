@@ -53,7 +53,7 @@ class Sampling:
         terms = Terms(1.0, self.alpha, self.n)
         plain = {
             "alpha": terms.alpha,
-            "n0": int(_checks.single("n0", _checks.whole("n0", self.n0, least=1))),
+            "n0": _checks.count("n0", self.n0, least=1),
             "n": terms.n,
             "seed": Stream(self.seed, 0, "selection").seed,
         }

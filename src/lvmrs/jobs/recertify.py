@@ -106,7 +106,7 @@ def _fewer(kept: TermsRecord, alpha: float | None, n0: int | None, n: int | None
         known = getattr(kept, name) or 0
         if wanted is not None and wanted > known:
             raise InvalidArgumentError(f"{name} = {wanted} is more than the {known} scores that were kept")
-    wanted_n0 = kept.n0 if n0 is None else int(_checks.single("n0", _checks.whole("n0", n0, least=1)))
+    wanted_n0 = kept.n0 if n0 is None else _checks.count("n0", n0, least=1)
     terms = Terms(kept.sigma, kept.alpha if alpha is None else alpha, kept.n if n is None else n)  # type: ignore[arg-type]
     return replace(kept, alpha=terms.alpha, n0=wanted_n0, n=terms.n)
 

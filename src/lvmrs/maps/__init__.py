@@ -1,8 +1,9 @@
-"""What is smoothed: a map turns logits into scores of the top class and its rivals. One file each.
+"""What is smoothed: a map turns logits into scores of the top class and its rivals. Each map has a file.
 
-``Map`` is what the proof asks; ``SimplexMap`` maps each logit vector to the simplex (hardmax, softmax, sparsemax).
-``Duel`` and ``SoftDuel`` compare the top class with one rival at a time. ``sweep`` has the moments of a simplex map at
-many temperatures. To add a map, derive from ``SimplexMap`` and call ``lvmrs.registry.MAPS.add``.
+``Map`` is the interface that the proof uses; ``SimplexMap`` is for maps of each logit vector to the simplex (hardmax,
+softmax, sparsemax). ``Duel`` and ``SoftDuel`` compare the top class with one rival at a time. ``sweep`` computes the
+moments of a simplex map at many temperatures. To add a map, derive from ``SimplexMap`` and call
+``lvmrs.registry.MAPS.add``.
 """
 
 from lvmrs.maps.base import Map, SimplexMap, Slopes

@@ -1,8 +1,8 @@
 """The interface of everything that can be smoothed.
 
 A map gives, for each sample, one score for the top class and one for each rival (a simplex map), or one score for the
-top class against each rival (a duel). The proof bounds the means of these *columns*; it asks the map for them, for
-its Lipschitz constants and for its words, and never for its name.
+top class against each rival (a duel). The proof bounds the means of these *columns*. It asks the map for its columns,
+its Lipschitz constants and its words, and makes no decision by its name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs import _checks
+from lvmrs import _checks, _torch_checks
 from lvmrs._checks import Floats, Numbers
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.moments import statistics_device
@@ -28,10 +28,12 @@ _SUM = 1e-3
 
 
 class Slopes(NamedTuple):
-    """Lipschitz constants: of the vector of scores, and of the score of one class."""
+    """Lipschitz constants of scores; infinite where there are none."""
 
     vector: Floats
+    """Constant of the vector of all scores."""
     one: Floats
+    """Constant that holds for the score of each single class."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class Map(ABC):
     """What is smoothed, with its temperature and mass."""
 
     temperature: float = 1.0
+    """What the logits are divided by."""
     mass: float = 1.0
+    """What the scores of all classes sum to."""
 
     name: ClassVar[str]
     simplex: ClassVar[bool] = False
@@ -53,24 +57,39 @@ class Map(ABC):
 
     def __post_init__(self) -> None:
         for name in ("temperature", "mass"):
-            value = _checks.single(name, _checks.positive(name, getattr(self, name)))
+            value = _checks.positive_number(name, getattr(self, name))
             object.__setattr__(self, name, value if name != "temperature" or self.tempered else 1.0)
 
     @abstractmethod
     def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
-        """Scores of the samples as shares of the mass: (samples, columns), float64, or bool where they are 0 or 1.
+        """The scores that are bounded, one column each.
 
-        The columns are the top class (not for a paired map), each class of ``alone``, and one for all of ``pooled``
-        together, if there are any. The pooled column is never better for the top class than any of its members.
+        Args:
+            logits: finite logits of shape (samples, classes).
+            top: the class that is to be certified.
+            alone: rivals that have a column each.
+            pooled: rivals that share one column, which is never better for the top class than that of any of them;
+                may be empty.
+
+        Returns:
+            Scores as shares of the mass, of shape (samples, columns): float64, or bool where they are 0 or 1. The
+            columns are the top class (not for a paired map), each class of ``alone``, and one for ``pooled`` if it is
+            not empty.
         """
 
     @classmethod
     @abstractmethod
     def constants(cls, lipschitz: Numbers, *, temperature: Numbers = 1.0, mass: Numbers = 1.0) -> Slopes:
-        """Lipschitz constants of the scores, where ``lipschitz`` is that of the vector of logits; arrays broadcast."""
+        """Lipschitz constants of the scores.
+
+        Args:
+            lipschitz: a constant of the vector of logits; ``inf`` if none is known.
+            temperature: what the logits are divided by.
+            mass: what the scores sum to. All three broadcast.
+        """
 
     def slopes(self, lipschitz: float) -> Slopes:
-        """Lipschitz constants of the scores as shares of the mass."""
+        """Lipschitz constants of the scores as shares of the mass, for logits with the constant ``lipschitz``."""
         found = self.constants(lipschitz, temperature=self.temperature, mass=self.mass)
         return Slopes(*(np.asarray(constant / self.mass) for constant in found))
 
@@ -92,20 +111,34 @@ class SimplexMap(Map):
 
     @abstractmethod
     def apply(self, logits: Tensor) -> Tensor:
-        """Scores of every class: the shape of the logits, at least 0, summing to the mass over the last dimension."""
+        """Scores of every class.
+
+        Args:
+            logits: finite logits; the last dimension is the classes.
+
+        Returns:
+            Scores of the same shape, at least 0; over the last dimension they sum to the mass.
+        """
 
     @classmethod
     def over_temperatures(cls, shifted: Tensor, temperatures: Sequence[float], mass: float) -> Iterator[Tensor]:
-        """Scores (classes, samples) of logits (samples, classes) at each temperature; what is yielded may be reused.
+        """Scores at each temperature, one after another.
 
-        The logits are shifted so that the largest is 0. This is the plain way; maps that share work between
-        temperatures have their own.
+        This applies the map at each temperature; maps that can share work between temperatures override it.
+
+        Args:
+            shifted: logits of shape (samples, classes), shifted so that the largest of each sample is 0.
+            temperatures: the temperatures.
+            mass: what the scores sum to.
+
+        Yields:
+            Scores of shape (classes, samples). The next one may overwrite the memory of this one.
         """
         return (cls(t, mass).apply(shifted).t().contiguous() for t in temperatures)
 
     @classmethod
     def family(cls, temperatures: Sequence[float], mass: float) -> tuple[SimplexMap, ...]:
-        """One map for each temperature; a single one where the temperature has no effect."""
+        """One map for each temperature, or a single map if the temperature has no effect."""
         return tuple(cls(t, mass) for t in (temperatures if cls.tempered else (1.0,)))
 
     def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
@@ -128,12 +161,22 @@ class SimplexMap(Map):
 
 
 def usable(logits: Tensor, temperature: Numbers, mass: Numbers, *, dims: int = 1) -> tuple[Tensor, float, float]:
-    """The logits in single precision or better, and two numbers, once all are known to be usable."""
-    _checks.finite_tensor("logits", logits, dims=dims)
+    """Check logits, temperature and mass, and return them in the form that the maps compute with.
+
+    Args:
+        logits: floating tensor of at least ``dims`` dimensions, finite and not empty.
+        temperature: a single positive number.
+        mass: a single positive number.
+        dims: how many dimensions the logits must have at least.
+
+    Returns:
+        The logits in float32 or better, the temperature and the mass. Temperature, mass and their product lie in the
+        range of normal numbers of the logits' precision.
+    """
+    _torch_checks.finite_tensor("logits", logits, dims=dims)
     if logits.dtype.itemsize < 4:
         logits = logits.float()
-    t = _checks.single("temperature", _checks.positive("temperature", temperature))
-    r = _checks.single("mass", _checks.mass(mass))
+    t, r = _checks.positive_number("temperature", temperature), _checks.positive_number("mass", mass)
     limits = torch.finfo(logits.dtype)
     for name, value in (("temperature", t), ("mass", r), ("temperature × mass", t * r)):
         if not limits.tiny <= value <= limits.max:
@@ -143,5 +186,9 @@ def usable(logits: Tensor, temperature: Numbers, mass: Numbers, *, dims: int = 1
 
 
 def below_largest(logits: Tensor) -> Tensor:
-    """Logits minus their largest, kept finite."""
+    """Logits minus the largest of each row (last dimension), kept finite.
+
+    >>> below_largest(torch.tensor([1.0, 3.0])).tolist()
+    [-2.0, 0.0]
+    """
     return (logits - logits.amax(dim=-1, keepdim=True)).clamp(min=torch.finfo(logits.dtype).min)

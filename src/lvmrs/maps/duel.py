@@ -45,7 +45,12 @@ class _Duels(Map):
 
 
 class Duel(_Duels):
-    """The step: 1 where the logit of the top class is the larger one, 0 elsewhere."""
+    """The step: 1 where the logit of the top class is the larger one, 0 elsewhere.
+
+    >>> logits = torch.tensor([[2.0, 0.0, 1.0], [0.5, 0.0, 1.0]])
+    >>> Duel().columns(logits, top=0, alone=torch.tensor([1, 2]), pooled=torch.tensor([], dtype=torch.long)).tolist()
+    [[True, True], [True, False]]
+    """
 
     name: ClassVar[str] = "duel"
     binary: ClassVar[bool] = True
@@ -57,7 +62,7 @@ class Duel(_Duels):
 
     @classmethod
     def constants(cls, lipschitz: Numbers, *, temperature: Numbers = 1.0, mass: Numbers = 1.0) -> Slopes:
-        """None: the step jumps."""
+        """Infinite constants, since the step jumps."""
         unknown = np.full(np.shape(_checks.constant(lipschitz)), np.inf)
         return Slopes(unknown, unknown)
 
@@ -69,7 +74,11 @@ class Duel(_Duels):
 class SoftDuel(_Duels):
     """The ramp: clip(½ + m/(2t), 0, 1) of the margin m, rising over the width −t … t.
 
-    With logits of the Lipschitz constant L the margin is √2 L-Lipschitz, and the score L/(√2 t).
+    If the logits have the Lipschitz constant L, the margin has √2 L, and the score L/(√2 t).
+
+    >>> logits = torch.tensor([[2.0, 0.0, 1.5]])
+    >>> SoftDuel(2.0).columns(logits, top=0, alone=torch.tensor([1]), pooled=torch.tensor([2])).tolist()
+    [[1.0, 0.625]]
     """
 
     name: ClassVar[str] = "soft-duel"

@@ -17,7 +17,19 @@ __all__ = ["Hardmax", "hardmax"]
 
 
 def hardmax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) -> Tensor:
-    """All mass on the largest logit; ties go to the lowest index. The temperature has no effect."""
+    """All mass on the largest logit; of equal logits the one with the lowest index counts as largest.
+
+    Args:
+        logits: finite logits; the last dimension is the classes.
+        temperature: has no effect.
+        mass: what the scores sum to.
+
+    Returns:
+        Scores of the same shape and precision (float32 for 16-bit logits).
+
+    >>> hardmax(torch.tensor([0.5, 2.0, 2.0])).tolist()
+    [0.0, 1.0, 0.0]
+    """
     logits, _, mass = usable(logits, temperature, mass)
     return torch.zeros_like(logits).scatter_(-1, logits.argmax(dim=-1, keepdim=True), mass)
 
@@ -40,7 +52,7 @@ class Hardmax(SimplexMap):
         return (p for _ in temperatures)
 
     def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
-        """Which column won: the same as for every simplex map, without scores for classes that did not win."""
+        """Which column has the largest logit, as booleans; the columns are those of every simplex map."""
         width = 1 + len(alone) + bool(len(pooled))
         column = torch.full((logits.shape[1],), width)  # one column more for classes that are in none
         column[top] = 0
@@ -52,7 +64,7 @@ class Hardmax(SimplexMap):
 
     @classmethod
     def constants(cls, lipschitz: Numbers, *, temperature: Numbers = 1.0, mass: Numbers = 1.0) -> Slopes:
-        """None: votes jump."""
+        """Infinite constants, since votes jump."""
         arguments = _checks.constant(lipschitz), _checks.positive("temperature", temperature), _checks.mass(mass)
         _checks.broadcast(lipschitz=arguments[0], temperature=arguments[1], mass=arguments[2])
         unknown = np.full(np.broadcast_shapes(*(array.shape for array in arguments)), np.inf)

@@ -19,7 +19,21 @@ __all__ = ["Softmax", "softmax"]
 
 
 def softmax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) -> Tensor:
-    """Softmax of z/t, times the mass."""
+    """Softmax of z/t, times the mass.
+
+    In float64 it agrees with its definition to a relative 10⁻⁹.
+
+    Args:
+        logits: finite logits z; the last dimension is the classes.
+        temperature: t.
+        mass: what the scores sum to.
+
+    Returns:
+        Scores of the same shape and precision (float32 for 16-bit logits). Gradients flow through it.
+
+    >>> softmax(torch.tensor([0.0, 2.0]), temperature=2.0).tolist()
+    [0.2689414322376251, 0.7310585975646973]
+    """
     logits, temperature, mass = usable(logits, temperature, mass)
     p = functional.softmax(below_largest(logits) / temperature, dim=-1)
     return p if mass == 1.0 else p * mass
@@ -36,7 +50,7 @@ class Softmax(SimplexMap):
 
     @classmethod
     def over_temperatures(cls, shifted: Tensor, temperatures: Sequence[float], mass: float) -> Iterator[Tensor]:
-        """Scores at each temperature in one buffer."""
+        """Scores at each temperature, all in the same memory."""
         by_class = shifted.t().contiguous()
         p = torch.empty_like(by_class)
         # Denormal results are many times slower than normal ones: exponents stop before them, at 1e-35 in float32.

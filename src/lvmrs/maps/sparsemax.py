@@ -29,7 +29,22 @@ __all__ = ["Sparsemax", "sparsemax"]
 
 
 def sparsemax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) -> Tensor:
-    """Euclidean projection of z/t on the simplex of mass r."""
+    """Euclidean projection of z/t on the simplex of mass r.
+
+    In float64 it agrees with a projection by bisection to a relative 10⁻⁹ and an absolute 10⁻¹⁰ r/t.
+
+    Args:
+        logits: finite logits z; the last dimension is the classes.
+        temperature: t.
+        mass: r, what the scores sum to.
+
+    Returns:
+        Scores of the same shape and precision (float32 for 16-bit logits); classes far behind have exactly 0.
+        Gradients flow through it.
+
+    >>> sparsemax(torch.tensor([0.0, 1.0, 1.5])).tolist()
+    [0.0, 0.25, 0.75]
+    """
     logits, temperature, mass = usable(logits, temperature, mass)
     shifted = below_largest(logits)
     threshold = _threshold(*_descending_and_onset(shifted), shifted.new_tensor([temperature * mass]))
@@ -37,7 +52,7 @@ def sparsemax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) ->
 
 
 class Sparsemax(SimplexMap):
-    """Sparsemax: L/t-Lipschitz, whatever its mass."""
+    """Sparsemax: L/t-Lipschitz for any mass."""
 
     name: ClassVar[str] = "sparsemax"
 
@@ -47,7 +62,7 @@ class Sparsemax(SimplexMap):
 
     @classmethod
     def over_temperatures(cls, shifted: Tensor, temperatures: Sequence[float], mass: float) -> Iterator[Tensor]:
-        """Scores at each temperature, from one sort and in one buffer."""
+        """Scores at each temperature, from one sort and all in the same memory."""
         reach = shifted.new_tensor(temperatures) * mass
         thresholds = _threshold(*_descending_and_onset(shifted), reach).t().contiguous()
         by_class = shifted.t().contiguous()
@@ -77,7 +92,7 @@ def _descending_and_onset(shifted: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _threshold(descending: Tensor, onset: Tensor, reach: Tensor) -> Tensor:
-    """What the projection on the simplex of mass t·r takes off every logit, for each of the T values of ``reach``."""
+    """What the projection on the simplex of mass t·r subtracts from every logit, for each value of ``reach``."""
     wanted = reach.expand(*onset.shape[:-1], len(reach)).contiguous()
     support = torch.searchsorted(onset.detach(), wanted)  # how many onsets lie below t·r
     last = support - 1

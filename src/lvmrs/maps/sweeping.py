@@ -20,10 +20,22 @@ _CHUNK = 1 << 20
 
 
 def sweep(kind: type[SimplexMap], logits: Tensor, temperatures: Numbers, *, mass: float = 1.0) -> Moments:
-    """Moments of every class under every temperature at once, over a sample of logits.
+    """Moments of the scores of every class at many temperatures, from one pass over the logits.
 
-    ``logits`` is (..., n, c) and ``temperatures`` (T,): the result holds means and squares of shape (..., T, c) in
-    float64 over the n samples. Memory is that of a chunk of the sample, not T × n × c.
+    It needs memory for a chunk of the sample, not for T × n × c scores.
+
+    Args:
+        kind: class of the simplex map.
+        logits: a sample of logits, of shape (…, n, c); n is the number of samples.
+        temperatures: T of them.
+        mass: what the scores sum to.
+
+    Returns:
+        Moments over the n samples, in float64, of shape (…, T, c).
+
+    >>> from lvmrs.maps import Sparsemax
+    >>> sweep(Sparsemax, torch.tensor([[2.0, 0.0], [0.0, 1.0]]), [0.5, 2.0]).mean.tolist()
+    [[0.5, 0.5], [0.625, 0.375]]
     """
     values = _checks.positive("temperatures", temperatures)
     if values.ndim != 1:

@@ -59,10 +59,11 @@ class Duels(Planner):
     width: float | Literal["chosen"] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.width, str) and self.width != "chosen":
-            raise InvalidArgumentError(f"width must be a number, 'chosen' or None, got {self.width!r}")
-        if self.width not in (None, "chosen"):
-            object.__setattr__(self, "width", _checks.single("width", _checks.positive("width", self.width)))
+        if isinstance(self.width, str):
+            if self.width != "chosen":
+                raise InvalidArgumentError(f"width must be a number, 'chosen' or None, got {self.width!r}")
+        elif self.width is not None:
+            object.__setattr__(self, "width", _checks.positive_number("width", self.width))
 
     @property
     def scope(self) -> Scope:

@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from lvmrs import _checks
+from lvmrs import _checks, _torch_checks
 from lvmrs.data import Dataset
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, first_line
 from lvmrs.sampling import evaluating
@@ -56,7 +56,7 @@ class Settings:
         _checks.one_of("optimizer", self.optimizer, _OPTIMIZERS)
         _checks.one_of("schedule", self.schedule, _SCHEDULES)
         _checks.one_of("augment", self.augment, AUGMENTATIONS)
-        _checks.precision(self.autocast)
+        _torch_checks.precision(self.autocast)
 
     def rate(self, done: float) -> float:
         """The learning rate when this share of the steps is done."""
@@ -96,8 +96,8 @@ def train(
     bit as if it had not been stopped, on the same machine. ``origin`` says what model and data are, under names, so
     that a checkpoint of others is refused. ``on_step`` is told how many steps are done in all.
     """
-    place = _checks.device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    workers = int(_checks.single("workers", _checks.whole("workers", workers, least=0)))
+    place = _torch_checks.device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    workers = _checks.count("workers", workers, least=0)
     objective.check(model)
     model.to(place)
     state = checkpoint.State(model, _optimizer(model, settings), _scaler(settings, place), [])
@@ -139,7 +139,7 @@ def _epoch(
         for group in state.optimizer.param_groups:
             group["lr"] = settings.rate((number * steps + step) / (settings.epochs * steps))
         state.optimizer.zero_grad(set_to_none=True)
-        kind = _checks.precision(settings.autocast)
+        kind = _torch_checks.precision(settings.autocast)
         with torch.autocast(place.type, dtype=kind, enabled=kind is not None):
             loss = _loss(objective, state.model, x, y, random)
         value = float(loss.detach())
@@ -184,7 +184,7 @@ def _mean(
     device: str | torch.device,
     score: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> float:
-    place = _checks.device(device) or next((p.device for p in model.parameters()), torch.device("cpu"))
+    place = _torch_checks.device(device) or next((p.device for p in model.parameters()), torch.device("cpu"))
     total = 0.0
     with evaluating(model):
         for number, (x, y) in enumerate(in_order(data, 256)):

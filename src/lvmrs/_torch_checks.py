@@ -1,0 +1,48 @@
+"""Guards for tensors, precisions and devices: those of ``_checks`` that need torch."""
+
+import numpy as np
+import torch
+
+from lvmrs import _checks
+from lvmrs.errors import InvalidArgumentError, first_line
+
+__all__ = ["device", "finite_tensor", "precision"]
+
+
+def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
+    """A non-empty floating tensor of at least ``dims`` dimensions without NaN or infinities; never copied."""
+    if not isinstance(value, torch.Tensor):
+        raise InvalidArgumentError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor")
+    if not value.is_floating_point():
+        raise InvalidArgumentError(f"{name} must be a floating-point tensor, got {value.dtype}; use .float()")
+    if value.dim() < dims:
+        raise InvalidArgumentError(f"{name} must have at least {dims} dimension(s), got shape {tuple(value.shape)}")
+    if value.numel() == 0:
+        raise InvalidArgumentError(f"{name} is empty (shape {tuple(value.shape)}); give it at least one value")
+    low, high = (float(bound) for bound in torch.aminmax(value.detach()))  # one pass, no temporary; NaN passes through
+    if not np.isfinite(low) or not np.isfinite(high):
+        raise InvalidArgumentError(f"{name} must be finite, got {low if not np.isfinite(low) else high}")
+    return value
+
+
+def precision(name: str | None) -> torch.dtype | None:
+    """The 16-bit type of that name, for autocast."""
+    kinds = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name is not None:
+        _checks.one_of("autocast", name, kinds)
+    return None if name is None else kinds[name]
+
+
+def device(value: str | torch.device) -> torch.device | None:
+    """A device that torch knows and this machine has; None for "auto"."""
+    if value == "auto":
+        return None
+    try:
+        chosen = torch.device(value)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, TypeError, AssertionError) as error:  # torch without CUDA asserts
+        reason = first_line(error)
+        raise InvalidArgumentError(
+            f"device {value!r} cannot be used here ({reason}); give auto, cpu or cuda"
+        ) from error
+    return chosen

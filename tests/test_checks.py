@@ -1,0 +1,107 @@
+"""The guards: what they let through, what they say, what mypy refuses, and that they need no torch."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from lvmrs import _checks, radius
+from lvmrs._checks import Numbers
+from lvmrs.errors import InvalidArgumentError
+
+READERS = ["lvmrs._checks", "lvmrs.analysis", "lvmrs.cli", "lvmrs.registry", "lvmrs.runs"]
+
+
+@pytest.mark.parametrize("module", READERS)
+def test_what_only_reads_does_not_import_torch(module: str) -> None:
+    code = f"import sys, {module}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout == "False\n"
+
+
+def test_guards_work_where_torch_was_not_imported() -> None:
+    code = (
+        "import sys; from lvmrs import _checks; "
+        "print(_checks.count('n', 3, least=1), _checks.real('x', [1, 2]).tolist(), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout == "3 [1.0, 2.0] False\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1, 1.0),
+        (True, 1.0),
+        (np.float32(0.5), 0.5),
+        (np.int64(3), 3.0),
+        ([1, 2.5], [1.0, 2.5]),
+        (((1, 2), (3, 4)), [[1.0, 2.0], [3.0, 4.0]]),
+        ([[[1.0]]], [[[1.0]]]),
+        (np.arange(3), [0.0, 1.0, 2.0]),
+        ([np.arange(2), np.arange(2)], [[0.0, 1.0], [0.0, 1.0]]),
+        (torch.tensor([1, 2]), [1.0, 2.0]),
+        (torch.tensor([0.5], requires_grad=True), [0.5]),
+        (torch.tensor(0.25, dtype=torch.bfloat16), 0.25),
+        ([torch.tensor(1.0), 2.0], [1.0, 2.0]),
+    ],
+)
+def test_numbers_of_every_kind_become_float64(value: Numbers, expected: object) -> None:
+    array = _checks.real("value", value)
+    assert array.dtype == np.float64
+    assert array.tolist() == expected
+
+
+def test_single_numbers_become_those_of_python() -> None:
+    count = _checks.count("n", np.float64(5), least=1)
+    sigma = _checks.positive_number("sigma", torch.tensor(0.5))
+    assert (count, type(count)) == (5, int)
+    assert (sigma, type(sigma)) == (0.5, float)
+    assert _checks.positive_number("lipschitz", float("inf"), infinite=True) == float("inf")
+    assert _checks.alpha(np.float32(0.5)) == 0.5
+
+
+SENTENCES: dict[str, tuple[Callable[[], object], str]] = {
+    "count": (lambda: _checks.count("n0", 0, least=1), "n0 must be a whole number of at least 1, got 0.0"),
+    "fraction of one": (lambda: _checks.count("n", 2.5, least=1), "n must be a whole number of at least 1, got 2.5"),
+    "counts": (lambda: _checks.count("n", [1, 2], least=1), "n must be a single number, got shape (2,)"),
+    "sigma": (lambda: _checks.positive_number("sigma", -1), "sigma must be positive and finite, got -1.0"),
+    "sigmas": (lambda: _checks.positive_number("sigma", [1.0]), "sigma must be a single number, got shape (1,)"),
+    "alpha 0": (lambda: _checks.alpha(0), "alpha must lie strictly between 0 and 1, got 0.0"),
+    "alpha 1": (lambda: _checks.alpha(1), "alpha must lie strictly between 0 and 1, got 1.0"),
+    "alpha NaN": (lambda: _checks.alpha(float("nan")), "alpha must not be NaN, got nan"),
+    "alpha tiny": (lambda: _checks.alpha(1e-301), "alpha must be at least 1e-300, got 1e-301"),
+    "confidence": (
+        lambda: _checks.fraction("confidence", [0.5, 2.0]),
+        "confidence must lie strictly between 0 and 1, got 2.0 at index 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_a_mistake_has_its_sentence(name: str) -> None:
+    mistake, sentence = SENTENCES[name]
+    with pytest.raises(InvalidArgumentError) as caught:
+        mistake()
+    assert str(caught.value) == sentence
+
+
+def test_mypy_refuses_what_is_no_number() -> None:
+    """Each comment below is an error of mypy if it is not needed (``warn_unused_ignores``, part of ``strict``)."""
+    wrong: list[Callable[[], object]] = [
+        lambda: radius.r2("a", 0.1, sigma=1.0),  # type: ignore[arg-type]
+        lambda: radius.r2(0.9, object(), sigma=1.0),  # type: ignore[arg-type]
+        lambda: radius.r2(0.9, 0.1, sigma=None),  # type: ignore[arg-type]
+        lambda: radius.r2(["a"], 0.1, sigma=1.0),  # type: ignore[arg-type]
+        lambda: radius.r2([["a"]], 0.1, sigma=1.0),  # type: ignore[arg-type]
+        lambda: radius.r2({0.9}, 0.1, sigma=1.0),  # type: ignore[arg-type]
+        lambda: radius.r2(0.9j, 0.1, sigma=1.0),  # type: ignore[arg-type]
+        lambda: radius.r2(Fraction(9, 10), 0.1, sigma=1.0),  # type: ignore[arg-type]
+    ]
+    for call in wrong:
+        with pytest.raises(InvalidArgumentError, match="must be a number or an array of numbers"):
+            call()
