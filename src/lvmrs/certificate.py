@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lvmrs import radius as radii
+from lvmrs.answers import ABSTAIN
 from lvmrs.errors import ProofError
 from lvmrs.noise import Stream
 from lvmrs.plan import Plan, check_fields, fields_of, fields_of_json
 
 __all__ = ["ABSTAIN", "BY_A_PROOF", "Certificate"]
 
-ABSTAIN: Final = -1
 BY_A_PROOF: Final = object()
 """What the makers of certificates show; there are two, ``lvmrs.prove`` and ``lvmrs.deterministic``."""
 

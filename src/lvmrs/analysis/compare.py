@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from lvmrs._decimals import outward, percent, rounded_down
@@ -49,6 +48,8 @@ class Comparison:
     """Second minus first, over the inputs that both have, paired."""
     warnings: list[str]
     unfinished: bool = False
+    confidence: float = 0.95
+    """That of the intervals."""
 
     def rows(self) -> list[list[str]]:
         """A table, its head first."""
@@ -83,7 +84,7 @@ def compare(first: Results, second: Results, radii: Sequence[float], *, confiden
     common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
     if not len(common):
         raise RunError(f"{first.name} and {second.name} have no input in common; there is nothing to compare")
-    one, other = _only(first, at_first), _only(second, at_second)
+    one, other = first.only(at_first), second.only(at_second)
     return Comparison(
         first.name,
         second.name,
@@ -94,12 +95,7 @@ def compare(first: Results, second: Results, radii: Sequence[float], *, confiden
         mean_interval(np.where(other.correct, other.radius, 0.0) - np.where(one.correct, one.radius, 0.0), confidence),
         differences(first, second),
         bool(first.missing or second.missing),
-    )
-
-
-def _only(results: Results, places: NDArray[np.intp]) -> Results:
-    return Results(
-        results.name, results.idx[places], results.label[places], results.predict[places], results.radius[places]
+        confidence,
     )
 
 
