@@ -22,7 +22,9 @@ RADII = [0.0, 0.5, 1.0]
 CLASSES = ["cat", 'the "quoted" one', "<b>bold</b>", "</script><script>alert(1)</script>", "it's"]
 
 
-def synthetic(path: Path, count: int, seed: int = 0, *, certified: bool = True, **settings: object) -> Run:
+def synthetic(
+    path: Path, count: int, seed: int = 0, *, certified: bool = True, clean: bool = False, **settings: object
+) -> Run:
     """A run with made-up rows: nothing is proved here, only shown."""
     rng = np.random.default_rng(seed)
     manifest = Manifest(
@@ -49,7 +51,7 @@ def synthetic(path: Path, count: int, seed: int = 0, *, certified: bool = True, 
             map_ = ["hardmax", "softmax", "sparsemax"][index % 3]
             row = Row(
                 index, label, predict, radius, int(label == predict), 0.1, 0.9, 0.05, max(predict, 0), map_,
-                temperature, 1.0, "betting", "r2", 0.0005, "*", "0.0005",
+                temperature, 1.0, "betting", "r2", 0.0005, "*", "0.0005", "this input", label if clean else None,
             )  # fmt: skip
             writer.append(row)
     return writer.run
@@ -140,6 +142,18 @@ def test_curves_hover_and_toggles(browser: Browser, tmp_path: Path, count: int) 
     assert browser.run("document.querySelectorAll('#chart .curve').length") == count - 1
     browser.click("#legend input")
     assert browser.run("document.querySelectorAll('#chart .curve').length") == count
+
+
+def test_clean_accuracy_is_shown_where_it_was_measured(browser: Browser, tmp_path: Path) -> None:
+    plain, measured = synthetic(tmp_path / "a", 20), synthetic(tmp_path / "b", 20, clean=True)
+    cells = "[...document.querySelectorAll('#summary tr')].map(r => r.children[2].firstChild.textContent)"
+    write_report([plain], tmp_path / "r.html", radii=RADII)
+    browser.open(tmp_path / "r.html")
+    assert browser.run(cells + "[0]") == "≥ 0"
+    write_report([plain, measured], tmp_path / "s.html", radii=RADII)
+    browser.open(tmp_path / "s.html")
+    assert browser.run(cells) == ["clean", "-", "100.0"]
+    assert "with its map chosen for each input" in str(browser.run("document.getElementById('settings').textContent"))
 
 
 def test_inputs_sort_and_search(browser: Browser, tmp_path: Path) -> None:

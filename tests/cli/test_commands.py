@@ -83,7 +83,7 @@ def test_certify_then_analyze(lvmrs: Command) -> None:
     assert len(told) == 3  # no progress where nobody looks
     code, table, _ = lvmrs("analyze a --radii 0,0.5")
     assert code == 0
-    assert re.fullmatch(r"run  inputs +clean +0 +0.5 +ACR +abstains\na +6( +\d+\.\d){3} +0\.\d{4} +\d+\.\d\n", table)
+    assert re.fullmatch(r"run  inputs +0 +0.5 +ACR +abstains\na +6( +\d+\.\d){2} +0\.\d{4} +\d+\.\d\n", table)
     average = table.split()[-2]
     assert f"average certified radius {average}\n" in out
 
@@ -174,18 +174,22 @@ def test_import_of_scattered_inputs_is_a_finished_run(lvmrs: Command) -> None:
 def test_a_report_without_its_data_has_no_pictures(lvmrs: Command) -> None:
     lvmrs("certify DIGITS QUICK --out a")
     assert lvmrs("report a")[0] == 0
-    assert "data:image/png" in Path("report.html").read_text()
+    page = Path("report.html").read_text()
+    assert "data:image/png" in page
+    assert '"method": "duels: one duel with each rival"' in page
     manifest = json.loads(Path("a/manifest.json").read_text())
     manifest["about"]["data"] = "npz:gone.npz"
     Path("a/manifest.json").write_text(json.dumps(manifest))
     code, _, err = lvmrs("report a")
     assert code == 0
     assert "no pictures: npz:gone.npz: gone.npz does not exist" in err
+    assert "; say where the data are with --data\n" in err
+    assert "no pictures" not in lvmrs("report a --data none")[2]
     assert "data:image/png" not in Path("report.html").read_text()
     assert "data:image/png" in (lvmrs("report a --data digits") and Path("report.html").read_text())
     manifest["settings"]["data"] = "another hash"
     Path("a/manifest.json").write_text(json.dumps(manifest))
-    assert "no pictures: digits is not the data that the run was made with" in lvmrs("report a --data digits")[2]
+    assert "no pictures: digits is not the data that the run was made with\n" in lvmrs("report a --data digits")[2]
 
 
 def test_a_run_shows_itself_and_is_a_frame(lvmrs: Command) -> None:
