@@ -29,7 +29,7 @@ def large(classes: int = 1000) -> nn.Module:
 
 def compare(name: str, network: nn.Module, x: Tensor, n0: int, n: int, rounds: int) -> None:
     smoothed = SmoothedClassifier(network, 0.5)
-    batch = smoothed._sampler(x).batch
+    batch = smoothed.prepare(x).batch
     pool = x + 0.5 * torch.randn(batch, *x.shape)
 
     def forward() -> None:

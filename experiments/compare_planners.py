@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from lvmrs import LVM, Choice, Cohen, Duels, Lipschitz, Paper, Planner, Run, Terms, Votes, analysis, radius, work
+from lvmrs import LVM, Choice, Cohen, Duels, Lipschitz, Paper, Planner, Run, Terms, Votes, analysis, jobs, radius
 from lvmrs.analysis import Results
 from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.forms import R2
@@ -82,17 +82,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
     options = parser.parse_args()
     for run in map(Run, options.runs):
-        settings = run.manifest.settings
+        terms = run.manifest.terms
         print(
-            f"\n{run.directory.name}: {len(run.rows())} inputs, σ = {settings['sigma']:g}, α = {settings['alpha']:g}, "
-            f"seed {settings['seed']}"
+            f"\n{run.directory.name}: {len(run.rows())} inputs, σ = {terms.sigma:g}, α = {terms.alpha:g}, "
+            f"seed {terms.seed}"
         )
         for n0, n in (tuple(int(part) for part in pair.split(":")) for pair in options.sizes.split(",")):
             print(f"\n| n0 = {n0}, n = {n} | average radius | certified | − votes, R2 (95 %) |\n|---|---|---|---|")
             table = {}
             with tempfile.TemporaryDirectory() as place:
-                for name, planner in planners(options, constant=settings["lipschitz"] is not None).items():
-                    made = work.recertify(run, Path(place) / name, planner, n0=n0, n=n)
+                for name, planner in planners(options, constant=terms.lipschitz is not None).items():
+                    made = jobs.recertify(run, Path(place) / name, planner, n0=n0, n=n)
                     table[name] = certified(analysis.results_of(made))
                     print(f"\r{name:30}", end="", file=sys.stderr)
             plain = table["votes, R2"][0]

@@ -335,7 +335,7 @@ def test_calibration_finds_the_best_candidate_on_average() -> None:
         totals += np.maximum(forecast.forecasts(survey, TERMS, bounds=("betting",), forms=(R2(),))[0].expected, 0)
     row = int(totals.argmax())
     assert (found.map, found.temperature) == (survey.maps[row].name, survey.maps[row].temperature)
-    assert found.radius == "r2"
+    assert found.form == "r2"
 
 
 def test_calibration_objectives_and_labels() -> None:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lvmrs.work import score_statistics
 from PIL import Image
 
 from lvmrs import analysis, plots
 from lvmrs.errors import RunError
 from lvmrs.planners import Cohen
 from lvmrs.runs import Run
+from lvmrs.runs.score_statistics import score_statistics
 from tests.runs.helpers import INPUTS, fill
 
 

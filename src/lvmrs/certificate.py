@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lvmrs import radius as radii
+from lvmrs.answers import ABSTAIN
 from lvmrs.errors import ProofError
 from lvmrs.noise import Gaussian, Noise, Stream
 from lvmrs.plan import Plan, check_fields, fields_of, fields_of_json
@@ -17,7 +18,6 @@ from lvmrs.registry import NOISES
 
 __all__ = ["ABSTAIN", "BY_A_PROOF", "Certificate"]
 
-ABSTAIN: Final = -1
 BY_A_PROOF: Final = object()
 """What the makers of certificates show; there are two, ``lvmrs.prove`` and ``lvmrs.deterministic``."""
 

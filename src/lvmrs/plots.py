@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from lvmrs import analysis
 from lvmrs._extras import optional
 from lvmrs.analysis import Results
+from lvmrs.analysis.curve import largest_radius
 from lvmrs.errors import RunError
 from lvmrs.registry import MAPS
 from lvmrs.runs import Run
@@ -18,7 +19,7 @@ from lvmrs.runs import Run
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["choices", "curves", "radii", "variance"]
+__all__ = ["KINDS", "OF_ONE_RUN", "OF_RESULTS", "choices", "curves", "radii", "variance"]
 
 # Okabe and Ito's colours, which people with colour-blindness can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -43,15 +44,14 @@ def _label(name: str) -> str:
 def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
     """Certified accuracy against the radius, with a band of pointwise intervals for the finite test set."""
     figure, axes = _figure("radius", "certified accuracy (%)")
-    top = max([0.0, *(float(run.radius[np.isfinite(run.radius)].max(initial=0.0)) for run in runs)]) or 1.0
-    grid = np.linspace(0, 1.02 * top, 400)
+    end = 1.02 * (max((largest_radius(run) for run in runs), default=0.0) or 1.0)
     for k, run in enumerate(runs):
-        shares = 100 * np.array(analysis.certified_accuracy_intervals(run, grid.tolist(), confidence=confidence))
+        radius, share, low, high = analysis.curve(run, end=end, confidence=confidence)
         colour = COLOURS[k % len(COLOURS)]
-        axes.plot(grid, shares[:, 0], color=colour, label=_label(run.name))
-        axes.fill_between(grid, shares[:, 1], shares[:, 2], color=colour, alpha=0.15, linewidth=0)
+        axes.plot(radius, 100 * share, drawstyle="steps-pre", color=colour, label=_label(run.name))
+        axes.fill_between(radius, 100 * low, 100 * high, step="pre", color=colour, alpha=0.15, linewidth=0)
     axes.set_ylim(0, 100)
-    axes.set_xlim(0, 1.02 * top)
+    axes.set_xlim(0, end)
     axes.legend(frameon=False)
     return figure
 
@@ -59,7 +59,7 @@ def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
 def radii(runs: Sequence[Results]) -> Figure:
     """How the radii of right answers are spread."""
     figure, axes = _figure("certified radius", "inputs")
-    kept = [run.radius[run.correct & np.isfinite(run.radius)] for run in runs]
+    kept = [run.radius[run.correct] for run in runs]
     edges = np.histogram_bin_edges(np.concatenate([[0.0], *kept]), bins=30)
     for k, (run, values) in enumerate(zip(runs, kept, strict=True)):
         axes.hist(
@@ -107,3 +107,13 @@ def variance(run: Run) -> Figure:
             axes.scatter(*zip(*points, strict=True), s=14, color=colour, alpha=0.6, label=f"{name} ({len(points)})")
     axes.legend(frameon=False)
     return figure
+
+
+OF_RESULTS: dict[str, Callable[[Sequence[Results], float], Figure]] = {
+    "curves": lambda runs, confidence: curves(runs, confidence=confidence),
+    "radii": lambda runs, confidence: radii(runs),
+}
+"""Figures of one run or several, by name; the number is the confidence of the intervals that they show."""
+OF_ONE_RUN: dict[str, Callable[[Run], Figure]] = {"choices": choices, "variance": variance}
+"""Figures of one run, by name."""
+KINDS = (*OF_RESULTS, *OF_ONE_RUN)

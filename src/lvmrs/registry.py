@@ -82,6 +82,17 @@ class Names:
         """The settings that the name stands for, beside its class."""
         return dict(self._entries[name].settings) if name in self._entries else {}
 
+    def name_of(self, class_name: str, settings: Mapping[str, Any]) -> str | None:
+        """The name that stands for our class of that name with these settings, among others; None if there is none."""
+        return next(
+            (
+                name
+                for name, entry in self._entries.items()
+                if entry.where.endswith(f":{class_name}") and entry.settings.items() <= settings.items()
+            ),
+            None,
+        )
+
     def find(self, name: object, *, argument: str | None = None) -> Any:
         """The class of that name. A name that is not known is refused in a sentence that names the ``argument``."""
         if not isinstance(name, str) or name not in self:

@@ -1,5 +1,6 @@
 """What rows amount to, against plain counting, SciPy and simulation."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,12 @@ def test_shares_and_averages_are_what_counting_gives(seed: int, radii: list[floa
         assert share == sum(1 for y, p, r in rows if y == p and r >= radius) / 50
     assert analysis.average_certified_radius(run).value == pytest.approx(sum(r for y, p, r in rows if y == p) / 50)
     assert analysis.abstention(run).value == sum(1 for _, p, _ in rows if p == -1) / 50
-    assert analysis.clean_accuracy(run).value == sum(1 for y, p, _ in rows if y == p) / 50
+    noiseless = np.random.default_rng(seed).permutation(run.label)
+    clean = analysis.clean_accuracy(replace(run, clean=noiseless))
+    assert clean is not None
+    assert clean.value == sum(1 for (y, _, _), p in zip(rows, noiseless.tolist(), strict=True) if y == p) / 50
+    assert (clean.low, clean.high) == share_interval(round(50 * clean.value), 50)[1:]
+    assert analysis.clean_accuracy(run) is None  # not measured, and not guessed from the answers under noise
 
 
 def test_a_radius_that_is_just_reached_counts() -> None:
@@ -90,11 +96,18 @@ def test_the_best_over_runs_is_the_upper_envelope() -> None:
     low, high = results(1, name="low"), results(2, name="high")
     radii = [0.0, 0.3, 0.9]
     both = np.array([analysis.certified_accuracy(run, radii) for run in (low, high)])
-    best = analysis.best_over_runs([low, high], radii)
+    summaries = [analysis.summarise(run, radii) for run in (low, high)]
+    best = analysis.best_over_runs(summaries)
     assert [share for share, _ in best] == both.max(axis=0).tolist()
-    assert all(share == analysis.certified_accuracy(run, [r])[0] for r, (share, run) in zip(radii, best, strict=True))
+    runs = {"low": low, "high": high}
+    assert all(
+        share == analysis.certified_accuracy(runs[run.name], [r])[0]
+        for r, (share, run) in zip(radii, best, strict=True)
+    )
     with pytest.raises(RunError, match="no runs were given"):
-        analysis.best_over_runs([], radii)
+        analysis.best_over_runs([])
+    with pytest.raises(RunError, match="summarised at different radii"):
+        analysis.best_over_runs([summaries[0], analysis.summarise(high, [0.5])])
 
 
 def test_the_paired_comparison_against_scipy() -> None:
@@ -154,7 +167,7 @@ def test_a_comparison_shows_itself() -> None:
 
 
 def write(path: Path, text: str) -> Path:
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
     return path
 
 
@@ -210,8 +223,11 @@ BAD = {
     "NaN": (HEAD + "3\t1\t1\tnan\t1\t1\n", "the radius of input 3 is nan"),
     "twice": (HEAD + "3\t1\t1\t0.5\t1\t1\n" * 2, "input 3 has two rows; remove one of them"),
     "mixed": ("sigma\t" + HEAD + "0.5\t1\t1\t1\t.1\t1\t1\n0.25\t2\t1\t1\t.1\t1\t1\n", "mixes sigma 0.25 and 0.5"),
-    "words": (HEAD + "zero\t1\t1\t0.5\t1\t1\n", "is damaged: could not convert string 'zero'"),
-    "short": (HEAD + "0\t1\t1\t0.5\t1\t1\n1\t1\n", "is damaged"),
+    "words": (HEAD + "zero\t1\t1\t0.5\t1\t1\n", "line 2 is damaged: idx is 'zero', and must be a whole number"),
+    "short": (HEAD + "0\t1\t1\t0.5\t1\t1\n\n1\t1\n", "line 4 has 2 columns instead of 6; it is damaged"),
+    "no number": (HEAD + "0\t1\t1\t?\t1\t1\n", "line 2 is damaged: radius is '?', and must be a number"),
+    "written as Python writes it": (HEAD + "0\t1\t1\t1_0\t1\t1\n", "is damaged: could not convert string '1_0'"),
+    "not text further on": (HEAD + "0\t1\t1\t0.5\t1\t\udcff\n", "is not a text file: 'utf-8' codec can't decode"),
     "halves": (HEAD + "0.5\t1\t1\t0.5\t1\t1\n", "column idx must hold whole numbers"),
 }
 
@@ -232,4 +248,4 @@ def test_other_bad_input(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="does not exist; give a run directory or a TSV file"):
         analysis.read(tmp_path / "nothing")
     with pytest.raises(InvalidArgumentError, match="confidence must lie strictly between 0 and 1"):
-        analysis.clean_accuracy(results(), confidence=1.0)
+        analysis.abstention(results(), confidence=1.0)

@@ -15,32 +15,21 @@ from PIL import Image
 from lvmrs.cli import main
 from lvmrs.report import write_report
 from lvmrs.report.pictures import picture
-from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
+from lvmrs.runs import Row, Run, RunWriter
+from tests.manifests import manifest
 
 pytestmark = pytest.mark.programs
 RADII = [0.0, 0.5, 1.0]
 CLASSES = ["cat", 'the "quoted" one', "<b>bold</b>", "</script><script>alert(1)</script>", "it's"]
 
 
-def synthetic(path: Path, count: int, seed: int = 0, *, certified: bool = True, **settings: object) -> Run:
+def synthetic(
+    path: Path, count: int, seed: int = 0, *, certified: bool = True, clean: bool = False, **settings: Any
+) -> Run:
     """A run with made-up rows: nothing is proved here, only shown."""
     rng = np.random.default_rng(seed)
-    manifest = Manifest(
-        {
-            "model": "m",
-            "method": {"planner": "LVM"},
-            "sigma": 0.5,
-            "alpha": 0.001,
-            "n0": 100,
-            "n": 1000,
-            "split": "test",
-            **settings,
-        },
-        Selection(count),
-        None,
-        about={"data": None, "classes": CLASSES},
-    )
-    with RunWriter.begin(path, manifest) as writer:
+    made = manifest(count, method="LVM", data=None, classes=CLASSES, **settings)
+    with RunWriter.begin(path, made) as writer:
         for index in range(count):
             label = int(rng.integers(0, 5))
             predict = (label if rng.random() < 0.7 else int(rng.integers(-1, 5))) if certified else -1
@@ -49,7 +38,7 @@ def synthetic(path: Path, count: int, seed: int = 0, *, certified: bool = True, 
             map_ = ["hardmax", "softmax", "sparsemax"][index % 3]
             row = Row(
                 index, label, predict, radius, int(label == predict), 0.1, 0.9, 0.05, max(predict, 0), map_,
-                temperature, 1.0, "betting", "r2", 0.0005, "*", "0.0005",
+                temperature, 1.0, "betting", "r2", 0.0005, "*", "0.0005", "this input", label if clean else None,
             )  # fmt: skip
             writer.append(row)
     return writer.run
@@ -140,6 +129,18 @@ def test_curves_hover_and_toggles(browser: Browser, tmp_path: Path, count: int) 
     assert browser.run("document.querySelectorAll('#chart .curve').length") == count - 1
     browser.click("#legend input")
     assert browser.run("document.querySelectorAll('#chart .curve').length") == count
+
+
+def test_clean_accuracy_is_shown_where_it_was_measured(browser: Browser, tmp_path: Path) -> None:
+    plain, measured = synthetic(tmp_path / "a", 20), synthetic(tmp_path / "b", 20, clean=True)
+    cells = "[...document.querySelectorAll('#summary tr')].map(r => r.children[2].firstChild.textContent)"
+    write_report([plain], tmp_path / "r.html", radii=RADII)
+    browser.open(tmp_path / "r.html")
+    assert browser.run(cells + "[0]") == "≥ 0"
+    write_report([plain, measured], tmp_path / "s.html", radii=RADII)
+    browser.open(tmp_path / "s.html")
+    assert browser.run(cells) == ["clean", "-", "100.0"]
+    assert "with its map chosen for each input" in str(browser.run("document.getElementById('settings').textContent"))
 
 
 def test_inputs_sort_and_search(browser: Browser, tmp_path: Path) -> None:

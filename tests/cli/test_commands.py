@@ -83,7 +83,7 @@ def test_certify_then_analyze(lvmrs: Command) -> None:
     assert len(told) == 3  # no progress where nobody looks
     code, table, _ = lvmrs("analyze a --radii 0,0.5")
     assert code == 0
-    assert re.fullmatch(r"run  inputs +clean +0 +0.5 +ACR +abstains\na +6( +\d+\.\d){3} +0\.\d{4} +\d+\.\d\n", table)
+    assert re.fullmatch(r"run  inputs +0 +0.5 +ACR +abstains\na +6( +\d+\.\d){2} +0\.\d{4} +\d+\.\d\n", table)
     average = table.split()[-2]
     assert f"average certified radius {average}\n" in out
 
@@ -116,12 +116,12 @@ def test_recertify_and_merge(lvmrs: Command) -> None:
     code, out, _ = lvmrs("recertify a --out b --method cohen --alpha 0.05")
     assert code == 0
     assert out.startswith("b: 6 inputs, certified accuracy ")
-    assert runs.Run("b").manifest.settings["method"] == {"planner": "Cohen"}
+    assert runs.Run("b").manifest.method.name == "Cohen"
     assert {row.bound for row in runs.Run("b").rows()} == {"clopper_pearson"}
     lvmrs("recertify b --out d")  # has no scores
     lvmrs("certify DIGITS QUICK --out e --keep-scores --method cohen")
     lvmrs("recertify e --out f --alpha 0.01")
-    assert runs.Run("f").manifest.settings["method"] == {"planner": "Cohen"}  # as the run did
+    assert runs.Run("f").manifest.method.name == "Cohen"  # as the run did
     lvmrs("recertify a --out c --bound bernstein --map softmax")
     assert {(row.bound, row.map) for row in runs.Run("c").rows()} == {("bernstein", "softmax")}
     for k in (1, 2):
@@ -174,18 +174,22 @@ def test_import_of_scattered_inputs_is_a_finished_run(lvmrs: Command) -> None:
 def test_a_report_without_its_data_has_no_pictures(lvmrs: Command) -> None:
     lvmrs("certify DIGITS QUICK --out a")
     assert lvmrs("report a")[0] == 0
-    assert "data:image/png" in Path("report.html").read_text()
+    page = Path("report.html").read_text()
+    assert "data:image/png" in page
+    assert '"method": "duels: one duel with each rival"' in page
     manifest = json.loads(Path("a/manifest.json").read_text())
     manifest["about"]["data"] = "npz:gone.npz"
     Path("a/manifest.json").write_text(json.dumps(manifest))
     code, _, err = lvmrs("report a")
     assert code == 0
     assert "no pictures: npz:gone.npz: gone.npz does not exist" in err
+    assert "; say where the data are with --data\n" in err
+    assert "no pictures" not in lvmrs("report a --data none")[2]
     assert "data:image/png" not in Path("report.html").read_text()
     assert "data:image/png" in (lvmrs("report a --data digits") and Path("report.html").read_text())
     manifest["settings"]["data"] = "another hash"
     Path("a/manifest.json").write_text(json.dumps(manifest))
-    assert "no pictures: digits is not the data that the run was made with" in lvmrs("report a --data digits")[2]
+    assert "no pictures: digits is not the data that the run was made with\n" in lvmrs("report a --data digits")[2]
 
 
 def test_a_run_shows_itself_and_is_a_frame(lvmrs: Command) -> None:
@@ -374,9 +378,11 @@ def test_progress_for_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     row = runs.Row(0, 1, 1, 0.5, 1, 0.1, 0.9, 0.1, 1, "hardmax", 1.0, 1.0, "betting", "r2", 0.001, "-", "-")
-    with watching(2, 100) as show:
-        show(row)
-        show(row)
+    with watching() as watcher:
+        watcher.begin(2, 100, done=3)
+        watcher.row(row)
+        watcher.row(row)
+    assert watcher.done == 5
     err = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
     assert "2/2" in err
     assert "certified accuracy 100.0%" in err

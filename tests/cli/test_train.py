@@ -66,8 +66,7 @@ def test_train_then_certify(lvmrs: Command, model: str, options: str) -> None:
     assert [path.name for path in Path("nets").iterdir()] == ["a.safetensors"]
     code, out, err = lvmrs("certify --model trained:nets/a.safetensors CERTIFY")
     assert code == 0, err
-    settings = Run(Path("r")).manifest.settings
-    assert settings["lipschitz"] == (5.0 if "sandwich" in model else None)
+    assert Run(Path("r")).manifest.terms.lipschitz == (5.0 if "sandwich" in model else None)
     assert ("\nlipschitz 5\n" in err) == ("sandwich" in model)
     assert Path("nets/a.safetensors").stat().st_mode & 0o777 == Path("r/manifest.json").stat().st_mode & 0o777
     told = story(Path("nets/a.safetensors"))
@@ -86,8 +85,9 @@ def test_a_denoiser_from_the_command_line(lvmrs: Command) -> None:
     code, _, err = lvmrs("certify --model trained:c.safetensors --denoiser trained:d.safetensors CERTIFY")
     assert code == 0, err
     assert "denoised by trained:d.safetensors: the network is dncnn,width=4" in err or "denoised by" in err
-    settings = Run(Path("r")).manifest.settings
-    assert settings["denoiser"].startswith("trained:d.safetensors ")
+    denoiser = Run(Path("r")).manifest.model.denoiser
+    assert denoiser is not None
+    assert denoiser.name == "trained:d.safetensors"
     code, out, err = lvmrs(
         "predict --model trained:c.safetensors --denoiser trained:d.safetensors --data digits --sigma 0.25 --max 2"
     )

@@ -43,7 +43,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def leaves(stored: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Every field, with those of inner records."""
     inner = {"model", "data", "method", "terms", "selection", "origin"}
-    found = []
+    found: list[tuple[str, ...]] = []
     for key, value in stored.items():
         found += leaves(value, (*path, key)) if key in inner and isinstance(value, dict) else [(*path, key)]
     return found

@@ -1,21 +1,25 @@
-"""What rows amount to: certified accuracy, average certified radius, comparisons, tables. Needs no torch."""
+"""Measures of runs: certified accuracy, average certified radius, summaries, comparisons, tables. Needs no torch."""
 
 from lvmrs.analysis.compare import Comparison, compare, differences
+from lvmrs.analysis.curve import Curve, curve
+from lvmrs.analysis.imported import import_results
 from lvmrs.analysis.metrics import (
     Estimate,
     abstention,
     average_certified_radius,
-    best_over_runs,
     certified_accuracy,
     certified_accuracy_intervals,
     clean_accuracy,
 )
 from lvmrs.analysis.results import Results, read, results_of
+from lvmrs.analysis.summary import Summary, best_over_runs, summarise
 
 __all__ = [
     "Comparison",
+    "Curve",
     "Estimate",
     "Results",
+    "Summary",
     "abstention",
     "average_certified_radius",
     "best_over_runs",
@@ -23,7 +27,10 @@ __all__ = [
     "certified_accuracy_intervals",
     "clean_accuracy",
     "compare",
+    "curve",
     "differences",
+    "import_results",
     "read",
     "results_of",
+    "summarise",
 ]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs.analysis.metrics import Estimate, average_certified_radius, mean_interval
 from lvmrs.analysis.results import Results
 from lvmrs.errors import RunError
+from lvmrs.runs import Manifest
 
 __all__ = ["Comparison", "Pair", "compare", "differences"]
+
+_Read = Callable[[Manifest], object]
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Comparison:
     """Second minus first, over the inputs that both have, paired."""
     warnings: list[str]
     unfinished: bool = False
+    confidence: float = 0.95
+    """That of the intervals."""
 
     def rows(self) -> list[list[str]]:
         """A table, its head first."""
@@ -83,7 +87,7 @@ def compare(first: Results, second: Results, radii: Sequence[float], *, confiden
     common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
     if not len(common):
         raise RunError(f"{first.name} and {second.name} have no input in common; there is nothing to compare")
-    one, other = _only(first, at_first), _only(second, at_second)
+    one, other = first.only(at_first), second.only(at_second)
     return Comparison(
         first.name,
         second.name,
@@ -94,12 +98,7 @@ def compare(first: Results, second: Results, radii: Sequence[float], *, confiden
         mean_interval(np.where(other.correct, other.radius, 0.0) - np.where(one.correct, one.radius, 0.0), confidence),
         differences(first, second),
         bool(first.missing or second.missing),
-    )
-
-
-def _only(results: Results, places: NDArray[np.intp]) -> Results:
-    return Results(
-        results.name, results.idx[places], results.label[places], results.predict[places], results.radius[places]
+        confidence,
     )
 
 
@@ -120,19 +119,31 @@ def differences(first: Results, second: Results) -> list[str]:
     common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
     if not np.array_equal(first.label[at_first], second.label[at_second]):
         found.append("the labels of the same inputs differ: these are other data, or another order")
-    elif _differ("data", first, second):
+    elif _known_to_differ(first, second, lambda made: made.data.hash) is not None:
         found.append("the hashes of their data differ: other data, or another split or size")
     if len(common) < max(len(first), len(second)):
         found.append(
             f"the subsets differ: {len(first)} and {len(second)} inputs, {len(common)} in common; those are compared"
         )
-    for name, title in (("alpha", "risks α"), ("sigma", "noises σ"), ("n", "numbers of samples n")):
-        if _differ(name, first, second):
-            found.append(f"the {title} differ: {first.settings[name]:g} and {second.settings[name]:g}")
+    for title, read in _TERMS.items():
+        if (values := _known_to_differ(first, second, read)) is not None:
+            found.append("the {} differ: {} and {}".format(title, *values))
     found += [f"{run.name} is not finished: {run.missing} inputs are missing" for run in (first, second) if run.missing]
     return found
 
 
-def _differ(name: str, first: Results, second: Results) -> bool:
-    one, other = first.settings.get(name), second.settings.get(name)
-    return one is not None and other is not None and one != other
+def _known_to_differ(first: Results, second: Results, read: _Read) -> tuple[object, object] | None:
+    """What two manifests say about one thing, if both know it and it is not the same."""
+    if first.manifest is None or second.manifest is None:
+        return None
+    one, other = read(first.manifest), read(second.manifest)
+    return None if one is None or other is None or one == other else (one, other)
+
+
+# What makes a comparison doubtful, in words for the reader.
+_TERMS: dict[str, _Read] = {
+    "kinds of noise": lambda made: made.terms.noise,
+    "risks α": lambda made: None if made.terms.alpha is None else f"{made.terms.alpha:g}",
+    "noises σ": lambda made: f"{made.terms.sigma:g}",
+    "numbers of samples n": lambda made: made.terms.n,
+}

@@ -17,13 +17,12 @@ from scipy import special
 
 from lvmrs import _checks, binomial
 from lvmrs.analysis.results import Results
-from lvmrs.errors import RunError
+from lvmrs.answers import ABSTAIN
 
 __all__ = [
     "Estimate",
     "abstention",
     "average_certified_radius",
-    "best_over_runs",
     "certified_accuracy",
     "certified_accuracy_intervals",
     "clean_accuracy",
@@ -57,14 +56,16 @@ def _counts(results: Results, radii: Sequence[float]) -> list[int]:
     return (len(certified) - np.searchsorted(certified, np.asarray(radii, dtype=float), side="left")).tolist()  # type: ignore[no-any-return]
 
 
-def clean_accuracy(results: Results, *, confidence: float = 0.95) -> Estimate:
-    """How often the smoothed classifier answers, and rightly."""
-    return share_interval(int(results.correct.sum()), len(results), confidence)
+def clean_accuracy(results: Results, *, confidence: float = 0.95) -> Estimate | None:
+    """How often the classifier itself is right, without noise; None unless that was measured for every input."""
+    if results.clean is None:
+        return None
+    return share_interval(int((results.clean == results.label).sum()), len(results), confidence)
 
 
 def abstention(results: Results, *, confidence: float = 0.95) -> Estimate:
     """How often nothing could be certified."""
-    return share_interval(int((results.predict == -1).sum()), len(results), confidence)
+    return share_interval(int((results.predict == ABSTAIN).sum()), len(results), confidence)
 
 
 def average_certified_radius(results: Results, *, confidence: float = 0.95) -> Estimate:
@@ -76,17 +77,6 @@ def average_certified_radius(results: Results, *, confidence: float = 0.95) -> E
     student, share = mean_interval(radii, confidence), share_interval(positive, len(radii), confidence)
     among = float(radii.sum()) / positive
     return Estimate(student.value, max(0.0, min(student.low, among * share.low)), max(student.high, among * share.high))
-
-
-def best_over_runs(runs: Sequence[Results], radii: Sequence[float]) -> list[tuple[float, Results]]:
-    """At each radius the largest certified accuracy, and whose it is: the upper envelope, as papers show it over σ.
-
-    The best is chosen on the inputs it is shown for, so there is no interval for it.
-    """
-    if not runs:
-        raise RunError("no runs were given; there is nothing to take the best of")
-    shares = np.array([certified_accuracy(run, radii) for run in runs])
-    return [(float(shares[k, j]), runs[k]) for j, k in enumerate(shares.argmax(axis=0))]
 
 
 def share_interval(count: int, total: int, confidence: float = 0.95) -> Estimate:

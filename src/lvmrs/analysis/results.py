@@ -6,20 +6,21 @@ is 0/1, a boolean, or a running total. Columns that are not needed (``time`` amo
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lvmrs.answers import ABSTAIN
 from lvmrs.errors import RunError
-from lvmrs.runs import Run
+from lvmrs.runs import Manifest, Run, result_file
+from lvmrs.runs.result_file import Columns, Kind
 
 __all__ = ["Results", "read", "results_of"]
 
-_NEEDED = ("idx", "label", "predict", "radius")
+_NEEDED = {"idx": Kind.WHOLE, "label": Kind.WHOLE, "predict": Kind.WHOLE, "radius": Kind.NUMBER}
+_NOISE = {"sigma": Kind.NUMBER}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +34,28 @@ class Results:
     radius: NDArray[np.float64]
     missing: int = 0
     """Inputs that an unfinished run has no row for."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Those of the manifest; of another project's file, nothing."""
+    manifest: Manifest | None = None
+    """How they were made, if that is known."""
+    clean: NDArray[np.int64] | None = None
+    """The answers of the classifier itself, without noise; None unless they were measured for every input."""
 
     @property
     def correct(self) -> NDArray[np.bool_]:
         """Where the answer is the label; an abstention is never right."""
-        right: NDArray[np.bool_] = (self.predict == self.label) & (self.predict != -1)
+        right: NDArray[np.bool_] = (self.predict == self.label) & (self.predict != ABSTAIN)
         return right
+
+    def only(self, places: NDArray[np.intp]) -> Results:
+        """The results at these places of the arrays, as a finished whole of its own."""
+        return Results(
+            self.name,
+            self.idx[places],
+            self.label[places],
+            self.predict[places],
+            self.radius[places],
+            manifest=self.manifest,
+            clean=None if self.clean is None else self.clean[places],
+        )
 
     def __len__(self) -> int:
         """How many inputs."""
@@ -59,93 +74,24 @@ def read(path: str | Path) -> Results:
         return results_of(Run(path))
     if not path.is_file():
         raise RunError(f"{path} does not exist; give a run directory or a TSV file")
-    return _of_file(path, str(path))
+    columns = result_file.read(path, _NEEDED, _NOISE)
+    if not len(columns["idx"]):
+        raise RunError(f"{path} has no rows, only a header; there is nothing to analyse")
+    return _results(str(path), columns)
 
 
 def results_of(run: Run) -> Results:
     """The results of a run so far."""
-    manifest = run.manifest
-    if not run.file.exists():
+    columns = run.read(*_NEEDED, "clean")
+    found = len(columns["idx"])
+    if not found:
         raise RunError(f"{run.directory} has no rows yet; there is nothing to analyse")
-    found = _of_file(run.file, str(run.directory), torn=True)
-    strangers = np.setdiff1d(found.idx, np.asarray(manifest.selection.indices))
-    if len(strangers):
-        raise RunError(f"{run.file}: input {strangers[0]} does not belong to this run; it is from another")
-    missing = len(manifest.selection.indices) - len(found)
-    settings = {**manifest.about, **manifest.settings}
-    return Results(found.name, found.idx, found.label, found.predict, found.radius, missing, settings)
+    missing = len(run.manifest.selection.indices) - found
+    return _results(str(run.directory), columns, missing, run.manifest)
 
 
-def _of_file(path: Path, name: str, *, torn: bool = False) -> Results:
-    columns = _columns(path)
-    wanted = (*_NEEDED, "sigma") if "sigma" in columns else _NEEDED
-    values = _values(path, [columns.index(column) for column in wanted], torn=torn)
-    if not len(values):
-        raise RunError(f"{path} has no rows, only a header; there is nothing to analyse")
-    idx, label, predict = (_whole(path, column, values[:, k]) for k, column in enumerate(_NEEDED[:3]))
-    radius = values[:, 3]
-    if len(bad := np.flatnonzero(~((radius >= 0) & np.isfinite(radius)))):
-        raise RunError(
-            f"{path}: the radius of input {idx[bad[0]]} is {radius[bad[0]]:g}, and must be a finite number from 0; "
-            "remove the row, or certify the input again"
-        )
-    if (idx < 0).any():
-        raise RunError(f"{path}: index {idx.min()} is below 0; inputs are numbered from 0")
-    order = np.sort(idx)
-    if len(twice := order[:-1][np.diff(order) == 0]):
-        raise RunError(f"{path}: input {twice[0]} has two rows; remove one of them")
-    if len(noises := np.unique(values[:, 4:])) > 1:
-        raise RunError(f"{path} mixes sigma {noises[0]:g} and {noises[1]:g}; split it into a file for each")
-    return Results(name, idx, label, predict, radius)
-
-
-def _columns(path: Path) -> list[str]:
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            head = file.readline()
-    except UnicodeDecodeError as error:
-        raise RunError(f"{path} is not a text file: {error}") from error
-    if not head.strip():
-        raise RunError(f"{path} is empty; expected a line with the names of the columns, then a line for each input")
-    columns = [column.strip() for column in head.rstrip("\r\n").split("\t")]
-    missing = [column for column in _NEEDED if column not in columns]
-    if missing:
-        raise RunError(
-            f"{path}: column {missing[0]} is missing; the first line must name the columns, with tabs between them: "
-            "idx, label, predict, radius"
-        )
-    return columns
-
-
-def _values(path: Path, places: list[int], *, torn: bool) -> NDArray[np.float64]:
-    """These columns of all lines; with ``torn``, a last line without its end is one that was being written."""
-    rows = None
-    if torn:
-        with path.open("rb") as file:
-            file.seek(-1, 2)
-            if file.read(1) != b"\n":
-                file.seek(0)
-                rows = sum(1 for _ in file) - 2
-    if rows is not None and rows <= 0:
-        return np.empty((0, len(places)))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # about there being no rows, which is said better above
-            return np.loadtxt(
-                path,
-                delimiter="\t",
-                skiprows=1,
-                usecols=places,
-                ndmin=2,
-                max_rows=rows,
-                comments=None,
-                encoding="utf-8",
-            )
-    except ValueError as error:
-        raise RunError(f"{path} is damaged: {str(error).rstrip('.')}") from error
-
-
-def _whole(path: Path, column: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
-    if not np.isfinite(values).all() or not np.array_equal(values, np.round(values)):
-        raise RunError(f"{path}: column {column} must hold whole numbers")
-    return values.astype(np.int64)
+def _results(name: str, columns: Columns, missing: int = 0, manifest: Manifest | None = None) -> Results:
+    idx, label, predict, radius = (columns[column] for column in _NEEDED)
+    clean = columns.get("clean")
+    measured = None if clean is None or np.isnan(clean).any() else clean.astype(np.int64)
+    return Results(name, idx, label, predict, radius, missing, manifest, measured)

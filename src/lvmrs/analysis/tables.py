@@ -1,17 +1,180 @@
-"""Tables in the formats that people paste: text, Markdown, LaTeX (booktabs), CSV."""
+"""Tables of summaries and comparisons, in the formats that people paste and programs read.
+
+Text, Markdown, LaTeX (booktabs) and CSV are tables of cells; JSON has the same measures by name, in full.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
-__all__ = ["FORMATS", "formatted"]
+from lvmrs._decimals import outward, percent, rounded_down
+from lvmrs.analysis.compare import Comparison
+from lvmrs.analysis.metrics import Estimate
+from lvmrs.analysis.summary import Summary, best_over_runs
 
+__all__ = ["FORMATS", "comparison_table", "formatted", "summary_table"]
+
+_BEST = "best at each radius"
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "σ": r"$\sigma$", "α": r"$\alpha$",
 }  # fmt: skip
+
+
+def summary_table(
+    runs: Sequence[Summary], form: str = "table", *, intervals: bool = False, envelope: bool = False
+) -> str:
+    """One line for each run, without a line's end after the last; for programs one number a row (csv), or one object.
+
+    Args:
+        runs: The summaries, at the same radii.
+        form: One of ``FORMATS``.
+        intervals: Whether intervals are shown too; csv and json always have them.
+        envelope: Whether the best of the runs at each radius is added.
+    """
+    if form == "json":
+        return json.dumps([*map(_object, runs), *([_best_object(runs)] if envelope else [])])
+    if form == "csv":
+        return formatted(_long_rows(runs, envelope=envelope), form)
+    return formatted(_rows(runs, intervals=intervals, envelope=envelope), form)
+
+
+def comparison_table(found: Comparison, form: str = "table") -> str:
+    """One line for each radius, and one below on the average radii, where people read it.
+
+    Args:
+        found: The comparison of two runs.
+        form: One of ``FORMATS``.
+    """
+    if form == "json":
+        return json.dumps(_comparison_object(found))
+    table, change = formatted(found.rows(), form), found.average_difference
+    if form == "csv":
+        return table
+    before = {"table": "", "markdown": "\n", "latex": "% "}[form]
+    return (
+        f"{table}\n{before}{found.inputs} inputs; ACR {rounded_down(found.average_first.value)} and "
+        f"{rounded_down(found.average_second.value)}, difference {change.value:+.4f} "
+        f"({outward(change.low, change.high)} at {found.confidence:g})"
+    )
+
+
+def _rows(runs: Sequence[Summary], *, intervals: bool, envelope: bool) -> list[list[str]]:
+    """A table for people, its head first; clean accuracy has a column if a run has measured it."""
+    clean = any(run.clean_accuracy is not None for run in runs)
+    radii = runs[0].radii if runs else ()
+    rows = [["run", "inputs", *(["clean"] if clean else []), *(f"{radius:g}" for radius in radii), "ACR", "abstains"]]
+    for run in runs:
+        rows.append(
+            [
+                run.name,
+                str(run.inputs),
+                *([_percent(run.clean_accuracy, intervals=intervals)] if clean else []),
+                *(_percent(share, intervals=intervals) for share in run.certified_accuracy),
+                _radius(run.average_certified_radius, intervals=intervals),
+                _percent(run.abstention, intervals=intervals),
+            ]
+        )
+    if envelope:
+        best = [percent(share) for share, _ in best_over_runs(runs)]
+        rows.append([_BEST, "", *([""] if clean else []), *best, "", ""])
+    return rows
+
+
+def _percent(share: Estimate | None, *, intervals: bool) -> str:
+    if share is None:
+        return "-"
+    shown = percent(share.value)
+    return f"{shown} ({outward(100 * share.low, 100 * share.high, 1)})" if intervals else shown
+
+
+def _radius(value: Estimate, *, intervals: bool) -> str:
+    shown = rounded_down(value.value)
+    return f"{shown} ({outward(value.low, value.high)})" if intervals else shown
+
+
+def _long_rows(runs: Sequence[Summary], *, envelope: bool) -> list[list[str]]:
+    """One number a row, with its interval: what other programs read best."""
+    rows = [["run", "inputs", "measure", "radius", "value", "low", "high"]]
+    for run in runs:
+        measures = [
+            *([] if run.clean_accuracy is None else [("clean accuracy", "", run.clean_accuracy)]),
+            *(
+                ("certified accuracy", f"{radius:g}", share)
+                for radius, share in zip(run.radii, run.certified_accuracy, strict=True)
+            ),
+            ("average certified radius", "", run.average_certified_radius),
+            ("abstention", "", run.abstention),
+        ]
+        rows += [
+            [run.name, str(run.inputs), name, radius, repr(value.value), *_ends(value)]
+            for name, radius, value in measures
+        ]
+    if envelope:
+        best = zip(runs[0].radii, best_over_runs(runs), strict=True)
+        rows += [[_BEST, "", "certified accuracy", f"{radius:g}", repr(share), "", ""] for radius, (share, _) in best]
+    return rows
+
+
+def _ends(value: Estimate) -> list[str]:
+    interval = _finite(value)
+    return ["", ""] if interval is None else [repr(end) for end in interval]
+
+
+def _finite(value: Estimate | None) -> list[float] | None:
+    """The interval, if there is one: JSON has no infinity."""
+    if value is None or not math.isfinite(value.high):
+        return None
+    return [round(value.low, 9), round(value.high, 9)]
+
+
+def _object(run: Summary) -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "inputs": run.inputs,
+        "missing": run.missing,
+        "confidence": run.confidence,
+        "radii": run.radii,
+        "certified accuracy": [share.value for share in run.certified_accuracy],
+        "certified accuracy interval": [_finite(share) for share in run.certified_accuracy],
+        "average certified radius": run.average_certified_radius.value,
+        "average certified radius interval": _finite(run.average_certified_radius),
+        "clean accuracy": None if run.clean_accuracy is None else run.clean_accuracy.value,
+        "clean accuracy interval": _finite(run.clean_accuracy),
+        "abstention": run.abstention.value,
+        "abstention interval": _finite(run.abstention),
+    }
+
+
+def _best_object(runs: Sequence[Summary]) -> dict[str, Any]:
+    best = best_over_runs(runs)
+    return {
+        "run": _BEST,
+        "radii": runs[0].radii,
+        "certified accuracy": [share for share, _ in best],
+        "whose": [run.name for _, run in best],
+    }
+
+
+def _comparison_object(found: Comparison) -> dict[str, Any]:
+    names = ("radius", "both", "only_first", "only_second", "neither", "p_value")
+    return {
+        "first": found.first,
+        "second": found.second,
+        "inputs": found.inputs,
+        "radii": [{name: getattr(pair, name) for name in names} for pair in found.pairs],
+        "confidence": found.confidence,
+        "average certified radius": [found.average_first.value, found.average_second.value],
+        "average certified radius interval": [_finite(found.average_first), _finite(found.average_second)],
+        "difference": found.average_difference.value,
+        "difference interval": _finite(found.average_difference),
+        "warnings": found.warnings,
+    }
 
 
 def formatted(rows: Sequence[Sequence[str]], form: str) -> str:

@@ -8,18 +8,20 @@ from collections.abc import Sequence
 
 import typer
 
-from lvmrs.cli.analyze import analyze, compare
+from lvmrs.cli.analyze import analyze
 from lvmrs.cli.calibrate import calibrate
 from lvmrs.cli.certify import certify
+from lvmrs.cli.compare import compare
 from lvmrs.cli.console import INCOMPLETE
 from lvmrs.cli.demo import demo_command
 from lvmrs.cli.import_ import import_
 from lvmrs.cli.lipschitz import lipschitz
 from lvmrs.cli.merge import merge
+from lvmrs.cli.plot import plot
 from lvmrs.cli.predict import predict
 from lvmrs.cli.radius import radius
 from lvmrs.cli.recertify import recertify
-from lvmrs.cli.show import plot, report
+from lvmrs.cli.report import report
 from lvmrs.cli.train import train
 from lvmrs.errors import InvalidArgumentError, LvmrsError
 

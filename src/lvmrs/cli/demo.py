@@ -9,11 +9,10 @@ from typing import Annotated, Optional
 import typer
 
 from lvmrs import analysis
+from lvmrs.analysis.tables import summary_table
 from lvmrs.cli import options
-from lvmrs.cli.analyze import table
 from lvmrs.cli.console import tell
 from lvmrs.cli.progress import watching
-from lvmrs.cli.show import pictures
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["demo_command"]
@@ -35,7 +34,7 @@ def demo_command(
       lvmrs demo --out runs/demo
     """
     from lvmrs import demo
-    from lvmrs.report import write_report
+    from lvmrs.report import pictures_of, write_report
 
     place = _new_directory() if out is None else out
     weights = place / "digits.safetensors"
@@ -54,10 +53,13 @@ def demo_command(
         return
     print(
         f"certified accuracy in %, {demo.INPUTS} digits, σ = {demo.SIGMA:g}, α = {demo.ALPHA:g}, "
-        f"n0 = {demo.N0}, n = {demo.N}\n{table(results, _RADII)}"
+        f"n0 = {demo.N0}, n = {demo.N}\n{summary_table([analysis.summarise(result, _RADII) for result in results])}"
     )
     page = place / "report.html"
-    write_report(runs, page, radii=_RADII, picture=pictures(runs[0], None))
+    pictures = pictures_of(runs[0])
+    if pictures.why_none is not None:
+        tell(f"no pictures: {pictures.why_none}")
+    write_report(runs, page, radii=_RADII, picture=pictures.of)
     tell(f"open {page} in a browser; or look closer: lvmrs compare {runs[1].directory} {runs[-1].directory}")
 
 

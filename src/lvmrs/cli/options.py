@@ -5,19 +5,23 @@ from typing import Annotated, Optional
 
 import typer
 
+from lvmrs.analysis.tables import FORMATS
 from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES
 
 __all__ = [
     "N0",
+    "RADII",
     "Alpha",
     "Autocast",
     "Batch",
     "Bound",
     "Compile",
+    "Confidence",
     "Data",
     "Denoiser",
     "Device",
     "Form",
+    "Format",
     "ImageSize",
     "Json",
     "Map",
@@ -29,6 +33,7 @@ __all__ = [
     "N",
     "Noise",
     "Out",
+    "Radii",
     "Seed",
     "Sigma",
     "Skip",
@@ -102,3 +107,8 @@ Autocast = Annotated[Optional[str], typer.Option("--autocast", help="Run the mod
 Compile = Annotated[bool, typer.Option("--compile", help="Run the model through torch.compile.")]
 Out = Annotated[Path, typer.Option("--out", help="Directory of the run that is made.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
+
+RADII = "0:1.5:0.25"
+Radii = Annotated[str, typer.Option("--radii", help="FIRST:LAST:STEP, or radii with commas between.")]
+Format = Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")]
+Confidence = Annotated[float, typer.Option("--confidence", help="Of the intervals for the finite test set.")]

@@ -1,12 +1,13 @@
-"""Words of a command line as numbers: lists, shards, radii and widths."""
+"""Words of a command line as values: lists of numbers, shards, radii, widths and choices."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from lvmrs.errors import InvalidArgumentError
 
-__all__ = ["numbers", "radii", "shard", "width"]
+__all__ = ["choice", "numbers", "radii", "shard", "width"]
 
 _MOST_RADII = 10_000
 
@@ -52,3 +53,10 @@ def width(word: str | None) -> float | str | None:
         return float(str(word))
     except ValueError:
         raise InvalidArgumentError(f"width must be a number or chosen, got {word!r}") from None
+
+
+def choice(name: str, word: str, known: Sequence[str]) -> str:
+    """The word, if it is one of those that are known."""
+    if word not in known:
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(known)}, got {word!r}")
+    return word

@@ -132,6 +132,7 @@ class Job:
             lipschitz=smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None,
             noise=smoothed.noise.name,
             distance=smoothed.noise.distance,
+            noise_words=smoothed.noise.words(smoothed.sigma),
         )
         return record if self.method.samples else replace(record, alpha=0.0, n0=0, n=0)
 

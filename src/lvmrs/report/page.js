@@ -96,11 +96,11 @@ function drawLegend() {
 }
 
 function drawSummary() {
-  const radii = content.runs[0].radii;
-  const head = ["run", "inputs", "clean", ...radii.map((r) => `≥ ${r}`), "average radius", "abstains"];
+  const radii = content.runs[0].radii, measured = content.runs.some((run) => run.clean);
+  const head = ["run", "inputs", ...(measured ? ["clean"] : []), ...radii.map((r) => `≥ ${r}`), "average radius", "abstains"];
   const rows = content.runs.map((run) => make("tr", {},
     make("td", { textContent: run.name }), make("td", { textContent: run.inputs }),
-    ...[run.clean, ...run.accuracy, run.average, run.abstains].map(([value, interval]) =>
+    ...[...(measured ? [run.clean ?? ["-", ""]] : []), ...run.accuracy, run.average, run.abstains].map(([value, interval]) =>
       make("td", { textContent: value }, make("small", { textContent: interval })))));
   find("#summary").append(make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { textContent: text })))), make("tbody", {}, ...rows));
 }

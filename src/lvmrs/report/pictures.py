@@ -4,16 +4,62 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lvmrs._extras import optional
-from lvmrs.errors import DataError
+from lvmrs.errors import DataError, ModelError
+from lvmrs.runs import Run
 
-__all__ = ["picture"]
+__all__ = ["Picture", "Pictures", "picture", "pictures_of"]
 
+Picture = Callable[[int], str | None]
+"""Gives the picture of an input, by its index; None if there is none."""
 _SIDE = 64
+
+
+class Pictures(NamedTuple):
+    """Pictures of the inputs of a run."""
+
+    of: Picture = lambda index: None
+    why_none: str | None = None
+    """Why there are no pictures, if there should be some."""
+
+
+def pictures_of(run: Run, name: str | None = None) -> Pictures:
+    """Pictures of the inputs, if the data of the run can be read and are the same.
+
+    Args:
+        run: The run.
+        name: Where its data are now; else where they were when it was made. What is named here and cannot be read is an
+            error.
+    """
+    made = run.manifest.data
+    wanted = made.name if name is None else name
+    if wanted is None:
+        return Pictures()
+    from lvmrs import data  # torch takes seconds to import
+
+    try:
+        dataset = data.load(wanted, split=made.split, size=made.image_size)
+    except (DataError, ModelError) as error:
+        if name is not None:
+            raise
+        return Pictures(why_none=str(error))
+    if made.hash is not None and dataset.fingerprint() != made.hash:
+        return Pictures(why_none=f"{wanted} is not the data that the run was made with")
+    labels = {row.idx: row.label for row in run.rows()}
+
+    def of(index: int) -> str | None:
+        if index >= len(dataset):
+            return None
+        x, label = dataset[index]
+        return picture(x.numpy()) if label == labels.get(index) else None  # else these are other data
+
+    return Pictures(of)
 
 
 def picture(x: NDArray[np.float32]) -> str | None:

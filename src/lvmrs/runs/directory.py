@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from lvmrs._extras import optional
 from lvmrs.errors import RunError
+from lvmrs.runs import result_file
 from lvmrs.runs.manifest import Manifest
-from lvmrs.runs.rows import COLUMNS, HEADER, Row
+from lvmrs.runs.result_file import Columns
+from lvmrs.runs.rows import ADDED, COLUMNS, KINDS, Row, rows_of
 
 if TYPE_CHECKING:
     import pandas
@@ -36,9 +38,9 @@ class Run:
         return f"<Run {self.directory}: {len(self.rows())} of {len(self.manifest.selection.indices)} inputs>"
 
     def _repr_html_(self) -> str:
-        settings = self.manifest.settings
-        names = ("model", "sigma", "alpha", "n0", "n", "seed")
-        shown = {name: settings.get(name) for name in names} | {"method": settings["method"]["planner"]}
+        terms = self.manifest.terms
+        shown = {"model": self.manifest.model.name, "method": self.manifest.method.name}
+        shown |= {name: str(getattr(terms, name)) for name in ("sigma", "alpha", "n0", "n", "seed")}
         shown |= {"inputs": f"{len(self.rows())} of {len(self.manifest.selection.indices)}"}
         cells = "".join(f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>" for name, value in shown.items())
         return f"<table><caption>{html.escape(str(self.directory))}</caption>{cells}</table>"
@@ -54,37 +56,33 @@ class Run:
         """Where the rows are."""
         return self.directory / ROWS
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of its file, in their order; those of this version where there is no file yet.
+
+        Files of earlier versions have fewer columns, and keep them when the run is resumed.
+        """
+        found = result_file.header(self.file, ours=True) or COLUMNS
+        if unknown := [name for name in found if name not in COLUMNS]:
+            raise RunError(
+                f"{self.file}: column {unknown[0]} is not known to this version of lvmrs; use the version that wrote it"
+            )
+        return found
+
+    def read(self, *names: str) -> Columns:
+        """Columns of these names over all whole rows, as arrays, in the order in which the rows were written.
+
+        ``idx`` and ``radius`` must be among the names. Columns that an earlier version did not write are left out.
+        """
+        needed = {name: KINDS[name] for name in names if name not in ADDED}
+        added = {name: KINDS[name] for name in names if name in ADDED and name in self.columns}
+        return result_file.read(self.file, needed, added, inputs=self.manifest.selection.indices)
+
     def rows(self) -> list[Row]:
         """All whole rows, in the order in which they were written."""
-        lines = self._text().split("\n")[:-1]  # what has no end is a row in the making, or torn
-        if lines and lines[0] != HEADER:
-            found = lines[0].split("\t")
-            missing = [name for name in COLUMNS if name not in found]
-            what = f"column {missing[0]} is missing" if missing else "its columns are not those of this version"
-            raise RunError(f"{self.file}: {what}; the first line must be the header that lvmrs writes")
-        rows = [Row.parse(line, f"{self.file}, line {number}") for number, line in enumerate(lines[1:], start=2)]
-        self._check(rows)
-        return rows
+        return rows_of(self.read(*COLUMNS))
 
     @property
     def complete(self) -> bool:
         """Whether every expected input has its row."""
         return len(self.rows()) == len(self.manifest.selection.indices)
-
-    def _text(self) -> str:
-        try:
-            return self.file.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return ""
-        except (UnicodeDecodeError, OSError) as error:
-            raise RunError(f"{self.file} is damaged: {error}") from error
-
-    def _check(self, rows: list[Row]) -> None:
-        expected = self.manifest.selection.indices
-        seen: set[int] = set()
-        for row in rows:
-            if row.idx not in expected:
-                raise RunError(f"{self.file}: input {row.idx} does not belong to this run; it is from another")
-            if row.idx in seen:
-                raise RunError(f"{self.file}: input {row.idx} has two rows; remove one of them")
-            seen.add(row.idx)

@@ -60,7 +60,8 @@ def migrated(stored: dict[str, Any], where: str, rows_of: str) -> dict[str, Any]
         },
         "method": _method(method, about, settings["sigma"], imported="imported" in about),
         "terms": {
-            name: settings.get(name) for name in ("sigma", "alpha", "n0", "n", "seed", "lipschitz")
+            **{name: settings.get(name) for name in ("sigma", "alpha", "n0", "n", "seed", "lipschitz")},
+            "noise_words": _noise(settings["sigma"]),
         },
         "selection": stored.get("selection"),
         "batch": stored.get("batch"),
@@ -94,6 +95,10 @@ def _denoiser(text: object) -> object:
     return {"name": name, "weights_hash": weights}
 
 
+def _noise(sigma: object) -> str:
+    return f"Gaussian noise of σ = {sigma}"
+
+
 def _method(method: dict[str, Any], about: dict[str, Any], sigma: object, *, imported: bool) -> dict[str, Any]:
     name = method.pop("planner", None)
     own = method.pop("own code", {})
@@ -105,5 +110,5 @@ def _method(method: dict[str, Any], about: dict[str, Any], sigma: object, *, imp
         scope = next((scope for scope, told in _CHOSEN.items() if told in words), None)
         scope = "all inputs" if scope is None and name == "Duels" else scope
     if words is None and scope is not None:
-        words = f"the classifier smoothed with Gaussian noise of σ = {sigma}, with its map {_CHOSEN[scope]}"
+        words = f"the classifier smoothed with {_noise(sigma)}, with its map {_CHOSEN[scope]}"
     return {"name": name, "settings": method, "own_code": own, "scope": scope, "classifier": words}

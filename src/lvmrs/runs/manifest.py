@@ -106,6 +106,8 @@ class TermsRecord:
     noise: str = "gaussian"
     distance: str = field(default="the Euclidean distance", metadata=_NOTE)
     """The distance in which radii are measured, in words."""
+    noise_words: str | None = field(default=None, metadata=_NOTE)
+    """The noise in words, such as Gaussian noise of σ = 0.5."""
 
     def __post_init__(self) -> None:
         if not self.sigma > 0:

@@ -15,7 +15,7 @@ from types import TracebackType
 from lvmrs.errors import RunError
 from lvmrs.runs.directory import MANIFEST, ROWS, Run
 from lvmrs.runs.manifest import Manifest
-from lvmrs.runs.rows import HEADER, Row
+from lvmrs.runs.rows import Row
 from lvmrs.runs.whole_writes import append_line, disk_errors, write_whole
 
 __all__ = ["RunWriter"]
@@ -30,9 +30,10 @@ class RunWriter:
         self.run, self._lock = run, lock
         self._drop_torn_line()
         self.done = {row.idx for row in run.rows()}
+        self._columns = run.columns  # a run of an earlier version keeps the columns that it has
         self._file = os.open(run.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         if not os.fstat(self._file).st_size:
-            self._write_line(HEADER)
+            self._write_line("\t".join(self._columns))
 
     @classmethod
     def begin(cls, directory: str | Path, manifest: Manifest, *, resume: bool = False) -> RunWriter:
@@ -105,7 +106,7 @@ class RunWriter:
 
     def append(self, row: Row) -> None:
         """Write a row and bring it to the disk."""
-        self._write_line(row.text())
+        self._write_line(row.text(self._columns))
         self.done.add(row.idx)
 
     def _write_line(self, line: str) -> None:

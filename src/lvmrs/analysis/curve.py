@@ -1,0 +1,49 @@
+"""The curve of certified accuracy over the radius, with a band of intervals, as figures and pages draw it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lvmrs.analysis.metrics import certified_accuracy_intervals
+from lvmrs.analysis.results import Results
+
+__all__ = ["Curve", "curve", "largest_radius"]
+
+# More steps than these are not seen in a figure.
+_MOST_POINTS = 500
+
+
+class Curve(NamedTuple):
+    """A falling step function: the values at a radius hold back to the radius before it."""
+
+    radius: NDArray[np.float64]
+    share: NDArray[np.float64]
+    """Certified accuracy at each radius, from 0 to 1."""
+    low: NDArray[np.float64]
+    """Lower end of the interval for the finite test set, at each radius by itself."""
+    high: NDArray[np.float64]
+
+
+def largest_radius(results: Results) -> float:
+    """The largest radius of a right answer, where the curve falls to 0; 0 if no answer is right."""
+    return float(results.radius[results.correct].max(initial=0.0))
+
+
+def curve(results: Results, *, end: float | None = None, confidence: float = 0.95) -> Curve:
+    """The curve at each of its steps; of very many steps, at evenly spaced radii, where it is never too high.
+
+    Args:
+        results: The results of a run.
+        end: The radius up to which the curve is drawn, beyond its last step; by default a little beyond.
+        confidence: The probability with which the interval at each radius holds the true share.
+    """
+    largest = largest_radius(results)
+    steps = np.unique(np.concatenate([[0.0], results.radius[results.correct]]))
+    if len(steps) > _MOST_POINTS:
+        steps = np.linspace(0, largest, _MOST_POINTS)
+    radii = np.append(steps, 1.03 * (largest or 1.0) if end is None else end)
+    shares = np.array(certified_accuracy_intervals(results, radii.tolist(), confidence=confidence))
+    return Curve(radii, *shares.T)

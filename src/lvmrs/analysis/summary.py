@@ -1,0 +1,82 @@
+"""All that a table, a file for programs or a page says of one run, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lvmrs.analysis.metrics import (
+    Estimate,
+    abstention,
+    average_certified_radius,
+    certified_accuracy_intervals,
+    clean_accuracy,
+)
+from lvmrs.analysis.results import Results
+from lvmrs.errors import RunError
+
+__all__ = ["Summary", "best_over_runs", "summarise"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The measures of one run, each with its interval for the finite test set."""
+
+    name: str
+    inputs: int
+    """How many inputs have a row; all shares are shares of these."""
+    missing: int
+    """How many inputs of an unfinished run have no row."""
+    confidence: float
+    """The confidence of all intervals."""
+    radii: tuple[float, ...]
+    certified_accuracy: tuple[Estimate, ...]
+    """One for each of the radii."""
+    average_certified_radius: Estimate
+    clean_accuracy: Estimate | None
+    """The accuracy of the classifier itself, without noise; None where it was not measured for every input."""
+    abstention: Estimate
+
+
+def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0.95) -> Summary:
+    """The measures of one run.
+
+    Args:
+        results: The results of the run.
+        radii: The radii at which its certified accuracy is wanted.
+        confidence: The probability with which each interval holds the true value, between 0 and 1.
+
+    >>> import numpy as np
+    >>> classes, radii = np.array([0, 1, 1, 2]), np.array([0.2, 0.7, 0.4, 0.9])
+    >>> run = Results("a run", np.arange(4), label=classes, predict=np.array([0, 1, -1, 2]), radius=radii)
+    >>> summary = summarise(run, [0.0, 0.5])
+    >>> [share.value for share in summary.certified_accuracy], summary.abstention.value
+    ([0.75, 0.5], 0.25)
+    """
+    return Summary(
+        results.name,
+        len(results),
+        results.missing,
+        confidence,
+        tuple(radii),
+        tuple(certified_accuracy_intervals(results, radii, confidence=confidence)),
+        average_certified_radius(results, confidence=confidence),
+        clean_accuracy(results, confidence=confidence),
+        abstention(results, confidence=confidence),
+    )
+
+
+def best_over_runs(runs: Sequence[Summary]) -> list[tuple[float, Summary]]:
+    """At each radius the largest certified accuracy, and whose it is: the upper envelope, as papers show it over σ.
+
+    The best is chosen on the inputs that it is shown for, so there is no interval for it. The runs must be summarised
+    at the same radii.
+    """
+    if not runs:
+        raise RunError("no runs were given; there is nothing to take the best of")
+    if any(run.radii != runs[0].radii for run in runs):
+        raise RunError("the runs are summarised at different radii; take the same radii for all of them")
+    shares = np.array([[share.value for share in run.certified_accuracy] for run in runs])
+    return [(float(shares[k, j]), runs[k]) for j, k in enumerate(shares.argmax(axis=0))]

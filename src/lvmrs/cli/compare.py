@@ -1,0 +1,41 @@
+"""``lvmrs compare``: two runs, input by input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lvmrs import analysis
+from lvmrs.analysis.tables import FORMATS, comparison_table
+from lvmrs.cli import options, parsing
+from lvmrs.cli.console import INCOMPLETE, tell
+
+__all__ = ["compare"]
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="A run directory or TSV file.")],
+    second: Annotated[Path, typer.Argument(help="Another, on the same inputs.")],
+    radii: options.Radii = options.RADII,
+    form: options.Format = "table",
+    confidence: options.Confidence = 0.95,
+    as_json: options.Json = False,
+) -> None:
+    """Compare two runs input by input: where one certifies and the other does not, and whether that could be chance.
+
+    p is that of McNemar's exact test. What makes the comparison doubtful (other data, subset, risk) is said.
+
+    \b
+    Examples:
+      lvmrs compare runs/cohen runs/lvm
+      lvmrs compare runs/a runs/b --radii 0,0.5,1 --format markdown
+    """
+    wanted, form = parsing.radii(radii), parsing.choice("format", form, FORMATS)
+    found = analysis.compare(analysis.read(first), analysis.read(second), wanted, confidence=confidence)
+    for warning in found.warnings:
+        tell(f"caution: {warning}")
+    print(comparison_table(found, "json" if as_json else form))
+    if found.unfinished:
+        raise typer.Exit(INCOMPLETE)

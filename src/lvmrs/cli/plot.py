@@ -1,0 +1,52 @@
+"""``lvmrs plot``: a figure of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lvmrs import analysis, plots
+from lvmrs.cli import options, parsing
+from lvmrs.cli.console import tell
+from lvmrs.cli.output_file import writing
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.runs import Run
+
+__all__ = ["plot"]
+
+_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or TSV files for curves and radii.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .png, .svg or .pdf.")],
+    kind: Annotated[str, typer.Option("--kind", help=f"One of {', '.join(plots.KINDS)}.")] = "curves",
+    confidence: options.Confidence = 0.95,
+) -> None:
+    """Draw a figure: certified-accuracy curves with bands, radii, the map and temperature of each input, or variance.
+
+    variance shows the variance of the top score against its margin, for a run with --keep-scores.
+
+    \b
+    Examples:
+      lvmrs plot runs/cohen runs/lvm -o curves.pdf
+      lvmrs plot runs/lvm --kind choices -o choices.svg
+    """
+    parsing.choice("kind", kind, plots.KINDS)
+    if out.suffix.lower() not in _SUFFIXES:
+        raise InvalidArgumentError(f"out must end with {', '.join(_SUFFIXES)}, got {out}")
+    if kind in plots.OF_ONE_RUN:
+        if len(runs) != 1:
+            raise InvalidArgumentError(f"kind {kind} shows one run, and {len(runs)} were given")
+        figure = plots.OF_ONE_RUN[kind](Run(runs[0]))
+    else:
+        results = [analysis.read(path) for path in runs]
+        for result in results:
+            if result.missing:
+                tell(f"caution: {result.name} is not finished: {result.missing} inputs are missing")
+        figure = plots.OF_RESULTS[kind](results, confidence)
+    with writing(out):
+        figure.savefig(out, dpi=160)
+    tell(f"wrote {out}")

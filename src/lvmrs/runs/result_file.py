@@ -1,0 +1,195 @@
+"""Files of results: a line with the names of the columns, then a line for each input, with tabs between the fields.
+
+Runs are read with this, and the files of other projects. Every check of such a file is here, and so is every sentence
+about what is wrong with it. It needs no torch, and reads a million rows in less time than importing torch takes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lvmrs.errors import RunError
+
+__all__ = ["UNKNOWN", "Columns", "Kind", "header", "read"]
+
+UNKNOWN = "-"
+"""What a field holds that is not known."""
+
+
+class Kind(Enum):
+    """What the fields of a column hold."""
+
+    WHOLE = "a whole number"
+    NUMBER = "a number"
+    MEASURED = "a whole number, or - where it was not measured"
+    """It is read as a number, NaN where it was not measured."""
+    TEXT = "text"
+
+
+Columns = dict[str, NDArray[Any]]
+
+
+def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
+    """The names of the columns.
+
+    Args:
+        path: The file.
+        ours: Whether it is the file of a run, which another process may be writing. It has no columns yet where it does
+            not exist, and where its first line has no end.
+    """
+    if ours and not path.exists():
+        return ()
+    with _reading(path), path.open(encoding="utf-8-sig") as file:
+        first = file.readline()
+    if ours and not first.endswith("\n"):
+        return ()
+    if not first.strip():
+        raise RunError(f"{path} is empty; expected a line with the names of the columns, then a line for each input")
+    return tuple(name.strip() for name in first.rstrip("\n").split("\t"))
+
+
+def read(
+    path: Path, needed: Mapping[str, Kind], optional: Mapping[str, Kind], *, inputs: Sequence[int] | None = None
+) -> Columns:
+    """The columns of these names, checked: each is an array with one value for each line.
+
+    Args:
+        path: The file.
+        needed: The columns that it must have; ``idx`` and ``radius`` are among them.
+        optional: The columns that are read if it has them.
+        inputs: The inputs that it may have rows for, if it is the file of a run. Its last line is then left out if it
+            has no end: it is being written, or was when the process ended.
+    """
+    names = header(path, ours=inputs is not None)
+    if not names:
+        return _empty(needed)
+    if missing := [name for name in needed if name not in names]:
+        raise RunError(
+            f"{path}: column {missing[0]} is missing; the first line must name the columns, with tabs between them: "
+            f"{', '.join(needed)}"
+        )
+    wanted = {name: kind for name, kind in (*needed.items(), *optional.items()) if name in names}
+    columns = _parsed(path, names, wanted, ours=inputs is not None)
+    _check(path, columns, inputs)
+    return columns
+
+
+# How loadtxt keeps a field at first: whole numbers may be written 3.0 by other projects.
+_TYPES: dict[Kind, type] = {Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.TEXT: object}
+
+
+def _empty(kinds: Mapping[str, Kind]) -> Columns:
+    return {name: np.empty(0, np.int64 if kind is Kind.WHOLE else _TYPES[kind]) for name, kind in kinds.items()}
+
+
+def _parsed(path: Path, names: tuple[str, ...], wanted: Mapping[str, Kind], *, ours: bool) -> Columns:
+    places = [names.index(name) for name in wanted]
+    try:
+        with _reading(path), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # about a file without rows
+            table = np.loadtxt(
+                _lines(path, len(names), ours=ours),
+                dtype=[(name, _TYPES[kind]) for name, kind in wanted.items()],
+                delimiter="\t",
+                usecols=places,
+                converters={names.index(name): _measured for name, kind in wanted.items() if kind is Kind.MEASURED},
+                ndmin=1,
+                comments=None,
+                encoding="utf-8",
+            )
+    except ValueError as error:
+        raise RunError(_damage(path, names, wanted) or f"{path} is damaged: {str(error).rstrip('.')}") from error
+    return {
+        name: _whole(path, name, table[name]) if kind is Kind.WHOLE else table[name] for name, kind in wanted.items()
+    }
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What keeps a file from being read as text, in one sentence."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise RunError(f"{path} is not a text file: {error}") from error
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error.strerror})") from error
+
+
+def _lines(path: Path, fields: int, *, ours: bool) -> Iterator[str]:
+    """The lines after the header. Of a run, those that are whole, each with all its fields."""
+    with path.open(encoding="utf-8-sig") as file:
+        next(file)
+        for number, line in enumerate(file, start=2):
+            if ours:
+                if not line.endswith("\n"):
+                    return
+                if (found := line.count("\t") + 1) != fields:
+                    raise RunError(_short(path, number, found, fields))
+            yield line
+
+
+@functools.cache
+def _measured(field: str) -> float:
+    return math.nan if field == UNKNOWN else int(field)
+
+
+def _damage(path: Path, names: tuple[str, ...], wanted: Mapping[str, Kind]) -> str | None:
+    """The first line that cannot be read, and why; None if each can be."""
+    parsers: dict[Kind, Callable[[str], object]] = {
+        Kind.WHOLE: float,
+        Kind.NUMBER: float,
+        Kind.MEASURED: _measured,
+        Kind.TEXT: str,
+    }
+    for number, line in enumerate(_lines(path, len(names), ours=False), start=2):
+        fields = line.rstrip("\n").split("\t")
+        if not line.strip():
+            continue
+        for name, kind in wanted.items():
+            place = names.index(name)
+            if place >= len(fields):
+                return _short(path, number, len(fields), len(names))
+            try:
+                parsers[kind](fields[place])
+            except ValueError:
+                return f"{path}, line {number} is damaged: {name} is {fields[place]!r:.40}, and must be {kind.value}"
+    return None
+
+
+def _short(path: Path, line: int, found: int, expected: int) -> str:
+    return f"{path}, line {line} has {found} columns instead of {expected}; it is damaged"
+
+
+def _whole(path: Path, column: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
+    if not np.isfinite(values).all() or not np.array_equal(values, np.round(values)):
+        raise RunError(f"{path}: column {column} must hold whole numbers")
+    return values.astype(np.int64)
+
+
+def _check(path: Path, columns: Columns, inputs: Sequence[int] | None) -> None:
+    """Each input once, from those of the run, with a radius that is a number; one noise in a file."""
+    idx, radius = columns["idx"], columns["radius"]
+    if len(bad := np.flatnonzero(~((radius >= 0) & np.isfinite(radius)))):
+        raise RunError(
+            f"{path}: the radius of input {idx[bad[0]]} is {radius[bad[0]]:g}, and must be a finite number from 0; "
+            "remove the row, or certify the input again"
+        )
+    if (idx < 0).any():
+        raise RunError(f"{path}: index {idx.min()} is below 0; inputs are numbered from 0")
+    if inputs is not None and len(strangers := idx[~np.isin(idx, np.asarray(inputs))]):
+        raise RunError(f"{path}: input {strangers[0]} does not belong to this run; it is from another")
+    order = np.sort(idx)
+    if len(twice := order[:-1][np.diff(order) == 0]):
+        raise RunError(f"{path}: input {twice[0]} has two rows; remove one of them")
+    if "sigma" in columns and len(noises := np.unique(columns["sigma"])) > 1:
+        raise RunError(f"{path} mixes sigma {noises[0]:g} and {noises[1]:g}; split it into a file for each")
