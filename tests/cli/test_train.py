@@ -158,7 +158,9 @@ def test_a_stopped_training_goes_on(lvmrs: Command) -> None:
     assert "--resume" in err
     code, _, err = lvmrs(f"{line} cut.safetensors")
     assert code == 1
-    assert "is a training that was stopped; add --resume" in err
+    assert (
+        "is a training that was stopped; resume it, or delete the file to begin anew (add --resume to resume it)" in err
+    )
     code, resumed, err = lvmrs(f"{line} cut.safetensors --resume")
     assert code == 0, err
     first, second = (safetensors.torch.load_file(f"{name}.safetensors") for name in ("whole", "cut"))
@@ -191,11 +193,13 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:small_cnn --data npz:all.npz --sigma 0.25 AS_A": (1, "split 'test' is what is trained on"),
     "train --model hf:somebody/something QUICK AS_A": (2, "hf:somebody/something cannot be trained; give ready:NAME"),
     "train --model python:unknown.py:two QUICK AS_A": (1, "the model answers with tuple; expected a tensor"),
-    "train --model ready:small_cnn QUICK AS_A --epsilon 1": (2, "epsilon is not a setting of --objective gaussian"),
+    "train --model ready:small_cnn QUICK AS_A --epsilon 1": (2, "epsilon is not a setting of objective gaussian; leave it out"),
     "train --model ready:small_cnn QUICK AS_A --objective margin": (1, "margins are distances in networks of a known"),
     "train --model ready:small_cnn QUICK AS_A --objective margin --margin -1": (2, "margin must be finite and not"),
-    "train --model ready:dncnn QUICK AS_A": (1, "it is a denoiser; add --objective denoise"),
-    "train --model ready:small_cnn --data npz:no-test.npz --sigma 0.25 AS_A": (1, "add --test-split none"),
+    "train --model ready:dncnn QUICK AS_A": (1, "it is a denoiser, and Gaussian trains classifiers; choose objective denoise"),
+    "train --model ready:small_cnn --data npz:no-test.npz --sigma 0.25 AS_A": (
+        1, "choose another test split, or none to measure nothing",
+    ),
     "train --model ready:small_cnn --data npz:other-test.npz --sigma 0.25 AS_A": (1, "fails on test inputs of shape"),
     "train --model ready:small_cnn --data npz:more-test.npz --sigma 0.25 AS_A": (1, "test, has label 9"),
     "certify --model ready:small_cnn --method lipschitz-ramp CERTIFY": (2, "and Lipschitz needs it; give it"),
