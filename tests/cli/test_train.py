@@ -193,10 +193,14 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:small_cnn --data npz:all.npz --sigma 0.25 AS_A": (1, "split 'test' is what is trained on"),
     "train --model hf:somebody/something QUICK AS_A": (2, "hf:somebody/something cannot be trained; give ready:NAME"),
     "train --model python:unknown.py:two QUICK AS_A": (1, "the model answers with tuple; expected a tensor"),
-    "train --model ready:small_cnn QUICK AS_A --epsilon 1": (2, "epsilon is not a setting of objective gaussian; leave it out"),
+    "train --model ready:small_cnn QUICK AS_A --epsilon 1": (
+        2, "epsilon is not a setting of objective gaussian; leave it out",
+    ),
     "train --model ready:small_cnn QUICK AS_A --objective margin": (1, "margins are distances in networks of a known"),
     "train --model ready:small_cnn QUICK AS_A --objective margin --margin -1": (2, "margin must be finite and not"),
-    "train --model ready:dncnn QUICK AS_A": (1, "it is a denoiser, and Gaussian trains classifiers; choose objective denoise"),
+    "train --model ready:dncnn QUICK AS_A": (
+        1, "it is a denoiser, and Gaussian trains classifiers; choose objective denoise",
+    ),
     "train --model ready:small_cnn --data npz:no-test.npz --sigma 0.25 AS_A": (
         1, "choose another test split, or none to measure nothing",
     ),
