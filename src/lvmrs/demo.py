@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 from lvmrs import data, jobs, method_settings, models, training
-from lvmrs.models import trained
-from lvmrs.models.small import small_cnn
 from lvmrs.runs import Row, Run, Selection
 from lvmrs.smooth import SmoothedClassifier
 
@@ -21,15 +17,15 @@ METHODS = ("cohen", "votes", "lvm", "duels")
 
 
 def train(weights: Path, *, sigma: float, epochs: int = 40) -> float:
-    """Train on noisy digits, write the weights, and say how often the network is right on noisy test digits."""
+    """Train on noisy digits, write the weights, and return the accuracy of the network on noisy test digits.
+
+    A training that was stopped is resumed, if it had the same ``sigma`` and ``epochs``.
+    """
     settings = training.Settings(epochs=epochs, lr=0.01)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        network = small_cnn()
-    history = training.train(network, data.load("digits", split="train"), training.Gaussian(sigma), settings)
-    accuracy = training.accuracy(network, data.load("digits"), sigma)
-    about = {"settings": vars(settings), "losses": [epoch.loss for epoch in history], "noisy accuracy": accuracy}
-    trained.save(weights, network, "ready:small_cnn", about)
+    job = training.TrainingJob(
+        "ready:small_cnn", "digits", training.Gaussian(sigma), weights, settings, command="lvmrs demo"
+    )
+    accuracy: float = training.run(job, resume=job.checkpoint.exists()).measured["noisy accuracy"]
     return accuracy
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import platform
 import time
 from importlib.metadata import version
@@ -11,7 +12,7 @@ import torch
 
 from lvmrs.runs.manifest import Origin
 
-__all__ = ["origin", "torch_version"]
+__all__ = ["origin", "torch_version", "written_origin"]
 
 
 def origin(command: str, **more: Any) -> Origin:
@@ -24,6 +25,11 @@ def origin(command: str, **more: Any) -> Origin:
         threads=torch.get_num_threads(),
         **more,
     )
+
+
+def written_origin(command: str) -> dict[str, Any]:
+    """The same in what JSON knows, without what is not known."""
+    return {name: value for name, value in dataclasses.asdict(origin(command)).items() if value is not None}
 
 
 def torch_version() -> str:

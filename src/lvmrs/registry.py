@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from lvmrs.errors import InvalidArgumentError
 
-__all__ = ["BOUNDS", "FORMS", "MAPS", "METHODS", "NOISES", "Entry", "Names"]
+__all__ = ["BOUNDS", "FORMS", "MAPS", "METHODS", "NOISES", "OBJECTIVES", "Entry", "Names"]
 
 Part = TypeVar("Part", bound=type)
 
@@ -183,5 +183,19 @@ METHODS = Names(
         "lipschitz-ramp": Entry(
             "lvmrs.planners.lipschitz:Lipschitz", "the ramp radius", settings={"procedure": "ramp"}
         ),
+    },
+)
+OBJECTIVES = Names(
+    "objective",
+    "lvmrs.training.objectives:Objective",
+    {
+        "gaussian": Entry("lvmrs.training.objectives:Gaussian", "cross-entropy on noisy inputs (Cohen et al. 2019)"),
+        "smoothadv": Entry(
+            "lvmrs.training.objectives:SmoothAdv", "cross-entropy on noisy inputs after an attack (Salman et al. 2019)"
+        ),
+        "margin": Entry(
+            "lvmrs.training.objectives:Margin", "cross-entropy with a margin, for a network of known Lipschitz constant"
+        ),
+        "denoise": Entry("lvmrs.training.objectives:Denoising", "squared error of a denoiser (Salman et al. 2020)"),
     },
 )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,16 +15,17 @@ from lvmrs._decimals import outward, percent
 from lvmrs.analysis import Results
 from lvmrs.analysis.metrics import mean_interval, share_interval
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
+from tests.manifests import manifest
 
 HEAD = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
 
 
-def results(seed: int = 0, count: int = 50, name: str = "r", **settings: object) -> Results:
+def results(seed: int = 0, count: int = 50, name: str = "r", **made: Any) -> Results:
     rng = np.random.default_rng(seed)
     label = rng.integers(0, 3, count)
     predict = np.where(rng.random(count) < 0.7, label, rng.integers(-1, 3, count))
     radius = np.where(predict == -1, 0.0, np.round(rng.random(count), 2))
-    return Results(name, np.arange(count), label, predict, radius, settings=dict(settings))
+    return Results(name, np.arange(count), label, predict, radius, manifest=manifest(**made) if made else None)
 
 
 @given(st.integers(0, 1000), st.lists(st.floats(0, 1.2), min_size=1, max_size=5))
@@ -140,9 +142,9 @@ def test_only_common_inputs_are_compared_and_it_is_said() -> None:
 
 
 def test_why_two_runs_cannot_be_compared() -> None:
-    first = results(3, name="a", alpha=0.001, sigma=0.5, n=1000, data="x")
-    assert analysis.differences(first, results(3, alpha=0.001, sigma=0.5, n=1000, data="x")) == []
-    other = results(3, name="b", alpha=0.01, sigma=0.25, n=10, data="y")
+    first = results(3, name="a", alpha=0.001, sigma=0.5, n=1000, data_hash="x")
+    assert analysis.differences(first, results(3, alpha=0.001, sigma=0.5, n=1000, data_hash="x")) == []
+    other = results(3, name="b", alpha=0.01, sigma=0.25, n=10, data_hash="y")
     assert analysis.differences(first, other) == [
         "the hashes of their data differ: other data, or another split or size",
         "the risks α differ: 0.001 and 0.01",

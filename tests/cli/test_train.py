@@ -1,5 +1,7 @@
 """``lvmrs train`` and ``lvmrs lipschitz``: from a command to certificates, and one sentence for each mistake."""
 
+import dataclasses
+import hashlib
 import json
 import os
 import re
@@ -15,10 +17,17 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from typer.main import get_command
 
+from lvmrs.cli import app
 from lvmrs.models.trained import story
+from lvmrs.registry import OBJECTIVES
 from lvmrs.runs import Run
 from tests.cli.helpers import run
+from tests.training import own_objectives
+from tests.training.helpers import record_of
+
+OWN = Path(str(own_objectives.__file__))
 
 SHORT = {
     "QUICK": "--data digits --sigma 0.25 --epochs 2",
@@ -158,12 +167,49 @@ def test_a_stopped_training_goes_on(lvmrs: Command) -> None:
     assert "--resume" in err
     code, _, err = lvmrs(f"{line} cut.safetensors")
     assert code == 1
-    assert "is a training that was stopped; add --resume" in err
+    assert (
+        "is a training that was stopped; resume it, or delete the file to begin anew (add --resume to resume it)" in err
+    )
     code, resumed, err = lvmrs(f"{line} cut.safetensors --resume")
     assert code == 0, err
     first, second = (safetensors.torch.load_file(f"{name}.safetensors") for name in ("whole", "cut"))
     assert all(torch.equal(value, second[key]) for key, value in first.items())
     assert whole.split("right on ")[1] == resumed.split("right on ")[1]
+
+
+def test_an_objective_of_your_own(lvmrs: Command) -> None:
+    Path("aims.py").write_text(OWN.read_text())
+    code, out, err = lvmrs("train --model ready:small_cnn QUICK --objective python:aims.py:Clipped --samples 2 AS_A")
+    assert code == 0, err
+    assert "right on" in out
+    told = record_of(Path("a.safetensors"))["training"]
+    assert told["objective settings"] == {"sigma": 0.25, "samples": 2, "reduction": "mean"}
+    assert told["objective code"] == hashlib.sha256(OWN.read_bytes()).hexdigest()
+    code, _, err = lvmrs(
+        "train --model ready:small_cnn QUICK --objective python:aims.py:Smoothed --margin 0.2 --out b.safetensors"
+    )
+    assert code == 0, err
+    assert record_of(Path("b.safetensors"))["training"]["objective settings"]["margin"] == 0.2
+    code, _, err = lvmrs("certify --model trained:a.safetensors CERTIFY")
+    assert code == 0, err
+
+
+OPTIONS = {"epsilon": "smoothadv", "steps": "smoothadv", "samples": "smoothadv", "margin": "margin"}
+
+
+def test_objectives_in_help_and_docs_are_those_of_the_registry() -> None:
+    command = get_command(app).commands["train"]  # type: ignore[attr-defined]
+    helps = {parameter.name: parameter.help for parameter in command.params}
+    assert f"{', '.join(OBJECTIVES)}, or python:MODULE:CLASS" in helps["objective"]
+    pages = Path(__file__).parents[2] / "docs"
+    networks, commands = ((pages / f"{name}.md").read_text(encoding="utf-8") for name in ("networks", "commands"))
+    for name in OBJECTIVES:
+        assert f"| `{name}` | {OBJECTIVES.words(name)}" in networks, f"docs/networks.md does not describe {name}"
+    assert f"`--objective` ({', '.join(OBJECTIVES)}, or `python:MODULE:CLASS`)" in commands
+    for option, name in OPTIONS.items():  # what an option is for, and what it is if not given
+        default = {field.name: field.default for field in dataclasses.fields(OBJECTIVES.find(name))}[option]
+        assert helps[option].startswith(f"{name}: ")
+        assert helps[option].endswith(f", else {default:g}.")
 
 
 MISTAKES: dict[str, tuple[int, str]] = {
@@ -191,11 +237,33 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:small_cnn --data npz:all.npz --sigma 0.25 AS_A": (1, "split 'test' is what is trained on"),
     "train --model hf:somebody/something QUICK AS_A": (2, "hf:somebody/something cannot be trained; give ready:NAME"),
     "train --model python:unknown.py:two QUICK AS_A": (1, "the model answers with tuple; expected a tensor"),
-    "train --model ready:small_cnn QUICK AS_A --epsilon 1": (2, "epsilon is not a setting of --objective gaussian"),
+    "train --model ready:small_cnn QUICK AS_A --epsilon 1": (
+        2, "epsilon is not a setting of objective gaussian; leave it out",
+    ),
+    "train --model ready:small_cnn QUICK AS_A --objective python:aims.py:Half": (
+        2, "python:aims.py:Half has no method loss; write it: see lvmrs.training.objectives",
+    ),
+    "train --model ready:small_cnn QUICK AS_A --objective python:aims.py:OWN": (2, "there is no OWN in aims.py"),
+    "train --model ready:small_cnn QUICK AS_A --objective python:aims.py:dataclass": (
+        2, "python:aims.py:dataclass is not a class derived from Objective; see lvmrs.training.objectives",
+    ),
+    "train --model ready:small_cnn QUICK AS_A --objective python:aims.py:Clipped --steps 3": (
+        2, "steps is not a setting of objective Clipped; leave it out",
+    ),
+    "train --model ready:small_cnn QUICK AS_A --objective python:aims.py:Clipped --sigma -1": (
+        2, "sigma must be finite and not negative, got -1.0",
+    ),
+    "train --model ready:small_cnn QUICK AS_A --objective python:aims.py:Failing": (
+        2, "python:aims.py:Failing: the function failed with KeyError: 'nothing'",
+    ),
     "train --model ready:small_cnn QUICK AS_A --objective margin": (1, "margins are distances in networks of a known"),
     "train --model ready:small_cnn QUICK AS_A --objective margin --margin -1": (2, "margin must be finite and not"),
-    "train --model ready:dncnn QUICK AS_A": (1, "it is a denoiser; add --objective denoise"),
-    "train --model ready:small_cnn --data npz:no-test.npz --sigma 0.25 AS_A": (1, "add --test-split none"),
+    "train --model ready:dncnn QUICK AS_A": (
+        1, "it is a denoiser, and Gaussian trains classifiers; choose objective denoise",
+    ),
+    "train --model ready:small_cnn --data npz:no-test.npz --sigma 0.25 AS_A": (
+        1, "choose another test split, or none to measure nothing",
+    ),
     "train --model ready:small_cnn --data npz:other-test.npz --sigma 0.25 AS_A": (1, "fails on test inputs of shape"),
     "train --model ready:small_cnn --data npz:more-test.npz --sigma 0.25 AS_A": (1, "test, has label 9"),
     "certify --model ready:small_cnn --method lipschitz-ramp CERTIFY": (2, "and Lipschitz needs it; give it"),
@@ -220,6 +288,7 @@ def test_mistakes_get_one_sentence(lvmrs: Command, line: str) -> None:
         "class Two(nn.Linear):\n    def forward(self, x):\n        return x, x\n"
         "def two():\n    return Two(1, 1)\n"
     )
+    Path("aims.py").write_text(OWN.read_text())
     images, labels = np.zeros((4, 1, 8, 8), np.uint8), np.arange(4)
     np.savez("all.npz", x=images, y=labels)
     np.savez("no-test.npz", x_train=images, y_train=labels)

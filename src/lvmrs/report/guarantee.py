@@ -32,7 +32,8 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
     return (
         f"Each certificate is right with probability at least 1 − {terms.alpha:g} over its sampling: no point closer "
         f"than the radius (in {terms.distance} of pixels in [0, 1]) changes the answer of "
-        f"{_classifier(manifest, rows)}. Choices were made on {terms.n0} samples, and proved on {terms.n} others.{known}"
+        f"{_classifier(manifest, rows)}. Choices were made on {terms.n0} samples, and proved on {terms.n} others."
+        f"{known}"
     )
 
 

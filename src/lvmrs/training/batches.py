@@ -1,4 +1,4 @@
-"""A data set in batches: in an order that the seed and the epoch decide, moved and mirrored if asked for."""
+"""Batches of a data set, in an order that seed and epoch decide, and random shifts and mirror images of inputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Rows(TorchDataset[_Batch]):
 
 
 def shuffled(data: Dataset, size: int, seed: int, epoch: int, workers: int) -> Iterator[_Batch]:
-    """Every input once, but for an incomplete last batch where there are several."""
+    """Batches with every input once, in random order; an incomplete last batch is left out unless it is alone."""
     order = torch.randperm(len(data), generator=generator(torch.device("cpu"), seed, epoch))
     parts = [part.tolist() for part in torch.split(order, size)]
     if len(parts) > 1 and len(parts[-1]) < size:  # a batch of one has no batch statistics
@@ -47,7 +47,7 @@ def shuffled(data: Dataset, size: int, seed: int, epoch: int, workers: int) -> I
 
 
 def in_order(data: Dataset, size: int, workers: int = 0) -> Iterator[_Batch]:
-    """Every input once."""
+    """Batches with every input once, in the order of the data."""
     return _loaded(data, [part.tolist() for part in torch.split(torch.arange(len(data)), size)], workers)
 
 

@@ -1,4 +1,4 @@
-"""A training on disk, whole: written to another name and renamed, so that a kill leaves the last good one."""
+"""The state of a training on disk. It is written under another name and renamed, so that a kill leaves a whole one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["State", "read", "write"]
 
 @dataclass
 class State:
-    """All that changes during a training."""
+    """Everything that changes during a training."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -29,7 +29,7 @@ class State:
 
 
 def write(path: Path, state: State, settings: Mapping[str, Any]) -> None:
-    """Replace the checkpoint."""
+    """Replace the checkpoint by the state and the settings that it was made with."""
     stored = {
         "settings": dict(settings),
         "history": [dataclasses.asdict(epoch) for epoch in state.history],
@@ -45,9 +45,9 @@ def write(path: Path, state: State, settings: Mapping[str, Any]) -> None:
 
 
 def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Put a checkpoint into the state, and its epochs so far; refused if it was made with other settings."""
+    """Put a checkpoint into the state, and return its epochs so far; refuse one that was made with other settings."""
     if not path.is_file():
-        raise RunError(f"{path}: there is no checkpoint to go on from; leave --resume out")
+        raise RunError(f"{path}: there is no checkpoint to go on from; begin a new training instead")
     try:
         stored = torch.load(path, map_location="cpu", weights_only=True)
         before, history = dict(stored["settings"]), list(stored["history"])

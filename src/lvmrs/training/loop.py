@@ -1,4 +1,4 @@
-"""The loop. All that is random depends on the seed, the epoch and the step: a checkpoint needs no random state."""
+"""The training loop. All random numbers depend on seed, epoch and step alone: a checkpoint needs no random state."""
 
 from __future__ import annotations
 
@@ -12,67 +12,28 @@ from pathlib import Path
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn import functional
 
 from lvmrs import _checks, _torch_checks
 from lvmrs.data import Dataset
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, first_line
-from lvmrs.sampling import evaluating
 from lvmrs.training import checkpoint
-from lvmrs.training.batches import AUGMENTATIONS, augmented, generator, in_order, shuffled
+from lvmrs.training.batches import augmented, generator, shuffled
+from lvmrs.training.objective_settings import description
 from lvmrs.training.objectives import Objective
+from lvmrs.training.optimizers import optimizer
+from lvmrs.training.settings import Settings
 
-__all__ = ["Epoch", "Settings", "accuracy", "mean_squared_error", "train"]
-
-_OPTIMIZERS = ("adam", "sgd")
-_SCHEDULES = ("one-cycle", "cosine")
-_WARM_UP = 0.3  # share of a one-cycle schedule in which the rate rises
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to train. ``lr`` is the largest learning rate; both schedules end at 0.
-
-    ``one-cycle`` rises from a twenty-fifth of it for three tenths of the steps, ``cosine`` begins with it.
-    """
-
-    epochs: int = 20
-    batch: int = 128
-    lr: float = 0.005
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    schedule: str = "one-cycle"
-    augment: str = "none"
-    autocast: str | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch"):
-            _checks.whole(name, getattr(self, name), least=1)
-        _checks.whole("seed", self.seed, least=0)
-        _checks.positive("lr", self.lr)
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise InvalidArgumentError(f"weight_decay must be at least 0 and finite, got {self.weight_decay!r}")
-        _checks.one_of("optimizer", self.optimizer, _OPTIMIZERS)
-        _checks.one_of("schedule", self.schedule, _SCHEDULES)
-        _checks.one_of("augment", self.augment, AUGMENTATIONS)
-        _torch_checks.precision(self.autocast)
-
-    def rate(self, done: float) -> float:
-        """The learning rate when this share of the steps is done."""
-        if self.schedule == "one-cycle":
-            if done < _WARM_UP:
-                return self.lr * (1 / 25 + (1 - 1 / 25) * done / _WARM_UP)
-            done = (done - _WARM_UP) / (1 - _WARM_UP)
-        return self.lr * (1 + math.cos(math.pi * done)) / 2
+__all__ = ["Epoch", "train"]
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an epoch came to."""
+    """Loss and duration of one epoch."""
 
     number: int
+    """Epochs are numbered from 1."""
     loss: float
+    """The mean over all inputs."""
     seconds: float
 
 
@@ -90,18 +51,30 @@ def train(
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> list[Epoch]:
-    """Train the model in place, in eval mode afterwards; what each epoch came to.
+    """Train a model in place; afterwards it is in eval mode.
 
-    ``saved`` is a checkpoint, written after every epoch; with ``resume`` the training goes on from it and ends bit for
-    bit as if it had not been stopped, on the same machine. ``origin`` says what model and data are, under names, so
-    that a checkpoint of others is refused. ``on_step`` is told how many steps are done in all.
+    Args:
+        model: the network to train.
+        data: what to train on.
+        objective: the loss.
+        settings: how to train.
+        saved: a checkpoint file, replaced after every epoch; None for no checkpoints.
+        resume: go on from ``saved``. The training ends bit for bit as if it had not been stopped, on the same machine.
+        origin: what the model and the data are, under names of your choice; other checkpoints are refused.
+        device: where to train; ``auto`` takes a GPU if there is one.
+        workers: processes that read the data; 0 reads it in this process.
+        on_epoch: is called after each epoch.
+        on_step: is called after each step with the number of steps done in all.
+
+    Returns:
+        All epochs, with those before a resumption.
     """
     place = _torch_checks.device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     workers = _checks.count("workers", workers, least=0)
     objective.check(model)
     model.to(place)
     state = checkpoint.State(model, _optimizer(model, settings), _scaler(settings, place), [])
-    told = {**(origin or {}), "objective": repr(objective), **dataclasses.asdict(settings)}
+    told = {**(origin or {}), "objective": description(objective), **dataclasses.asdict(settings)}
     if resume:
         if saved is None:
             raise InvalidArgumentError("resume needs saved, the checkpoint to go on from")
@@ -130,7 +103,7 @@ def _epoch(
 ) -> float:
     state.model.train()
     torch.manual_seed(generator(torch.device("cpu"), settings.seed, number, 0).initial_seed())  # for dropout
-    steps = max(1, len(data) // settings.batch)
+    steps = settings.steps(len(data))
     total = seen = 0.0
     for step, (x, y) in enumerate(shuffled(data, settings.batch, settings.seed, number, workers)):
         x, y = x.to(place, non_blocking=True), y.to(place, non_blocking=True)
@@ -154,60 +127,26 @@ def _epoch(
 
 
 def _loss(objective: Objective, model: nn.Module, x: Tensor, y: Tensor, random: Generator) -> Tensor:
+    kind = type(objective).__name__
     try:
-        return objective.loss(model, x, y, random)
+        loss = objective.loss(model, x, y, random)
+    except LvmrsError:
+        raise
     except (RuntimeError, ValueError) as error:
-        if isinstance(error, LvmrsError):
-            raise
         raise ModelError(f"the model fails on {len(x)} inputs in training mode: {first_line(error)}") from error
-
-
-def accuracy(
-    model: nn.Module, data: Dataset, sigma: float = 0.0, *, seed: int = 0, device: str | torch.device = "auto"
-) -> float:
-    """How often the model is right on one noisy copy of each input."""
-    return _mean(model, data, sigma, seed, device, lambda out, x, y: (out.argmax(dim=1) == y).sum())
-
-
-def mean_squared_error(
-    model: nn.Module, data: Dataset, sigma: float, *, seed: int = 0, device: str | torch.device = "auto"
-) -> float:
-    """How far a denoiser's answer to one noisy copy of each input is from the input, a pixel on average."""
-    return _mean(model, data, sigma, seed, device, lambda out, x, y: functional.mse_loss(out, x) * len(x))
-
-
-def _mean(
-    model: nn.Module,
-    data: Dataset,
-    sigma: float,
-    seed: int,
-    device: str | torch.device,
-    score: Callable[[Tensor, Tensor, Tensor], Tensor],
-) -> float:
-    place = _torch_checks.device(device) or next((p.device for p in model.parameters()), torch.device("cpu"))
-    total = 0.0
-    with evaluating(model):
-        for number, (x, y) in enumerate(in_order(data, 256)):
-            x, y = x.to(place), y.to(place)
-            noise = torch.randn(x.shape, generator=generator(place, seed, number), device=place)
-            total += float(score(model(x + sigma * noise), x, y))
-    return total / len(data)
+    except Exception as error:  # whatever a user's objective raises
+        raise ModelError(
+            f"the loss of {kind} fails on {len(x)} inputs with {type(error).__name__}: {first_line(error)}"
+        ) from error
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        raise ModelError(
+            f"the loss of {kind} must be a tensor of one number that depends on the model, got {loss!r:.60}"
+        )
+    return loss
 
 
 def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:
-    """Weights are decayed, biases and scales of normalisation are not."""
-    decayed = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
-    free = [p for p in model.parameters() if p.requires_grad and p.dim() <= 1]
-    groups = [
-        {"params": part, "weight_decay": decay}
-        for part, decay in ((decayed, settings.weight_decay), (free, 0.0))
-        if part
-    ]
-    if not groups:
-        raise ModelError("the model has no parameters to train")
-    if settings.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=settings.lr, momentum=0.9, nesterov=True)
-    return torch.optim.AdamW(groups, lr=settings.lr)
+    return optimizer(settings.optimizer, model, lr=settings.lr, weight_decay=settings.weight_decay)
 
 
 def _scaler(settings: Settings, place: torch.device) -> torch.amp.GradScaler:
@@ -216,7 +155,7 @@ def _scaler(settings: Settings, place: torch.device) -> torch.amp.GradScaler:
 
 @contextmanager
 def _seeded_for_layers(place: torch.device) -> Iterator[None]:
-    """The caller's random state is as it was, afterwards."""
+    """Within it, layers such as dropout may be seeded; afterwards the caller's random state is as it was."""
     devices = [place] if place.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         yield

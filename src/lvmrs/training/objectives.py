@@ -1,6 +1,7 @@
-"""What a network is trained to do, each as the loss of one batch.
+"""What networks are trained for: each objective is a loss of one batch.
 
-An objective is called with the model, inputs in [0, 1], labels and a random generator, and draws fresh noise each time.
+An objective is given the model, inputs in [0, 1], labels and a random generator, and draws fresh noise each time. Its
+settings are its fields. One of your own is a class derived from ``Objective`` that has ``sigma`` and writes ``loss``.
 """
 
 from __future__ import annotations
@@ -24,26 +25,36 @@ _Network = Callable[[Tensor], Tensor]
 
 
 class Objective(ABC):
-    """The loss of one batch, and whether the model classifies (or denoises)."""
+    """The loss of one batch, and whether the model that it trains is a classifier or a denoiser."""
 
     sigma: float
+    """Standard deviation of the noise that the model is for; it is measured with that."""
     classifies = True
+    """True if the model answers with logits, False if it answers with images."""
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not math.isfinite(value) or value < 0:
-                raise InvalidArgumentError(f"{name} must be finite and not negative, got {value!r}")
-            if name in ("epsilon", "temperature") and value == 0:
-                raise InvalidArgumentError(f"{name} must be positive, got {value!r}")
-            if name in ("steps", "samples") and (value < 1 or value != int(value)):
-                raise InvalidArgumentError(f"{name} must be a whole number from 1, got {value!r}")
+        self.check_sigma()
+
+    def check_sigma(self) -> None:
+        """Refuse a standard deviation that is missing, negative or not finite."""
+        _at_least_zero("sigma", getattr(self, "sigma", None))
 
     def check(self, model: object) -> None:  # noqa: B027
-        """Refuse a model that it is not for; most are for any."""
+        """Refuse a model that it is not for; most objectives are for any model."""
 
     @abstractmethod
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
-        """The mean loss over the batch."""
+        """The mean loss over the batch.
+
+        Args:
+            model: the network, in training mode.
+            x: a batch of inputs in [0, 1].
+            y: their labels.
+            generator: all random numbers come from it, so that a training can be resumed exactly.
+
+        Returns:
+            A tensor of one number, to be differentiated.
+        """
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,7 @@ class Gaussian(Objective):
     sigma: float
 
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
-        """Of one noisy copy of each input."""
+        """Cross-entropy of one noisy copy of each input."""
         return functional.cross_entropy(model(_noisy(x, self.sigma, generator)), y)
 
 
@@ -61,8 +72,8 @@ class Gaussian(Objective):
 class SmoothAdv(Objective):
     """Cross-entropy on noisy copies of inputs that were moved to fool the smoothed classifier (Salman et al. 2019).
 
-    ``steps`` steps of projected gradient ascent within distance ``epsilon``, on −log of the softmax averaged over
-    ``samples`` noisy copies; the same copies serve for every step and for training.
+    An attack takes ``steps`` steps of projected gradient ascent within distance ``epsilon``, on −log of the softmax
+    averaged over ``samples`` noisy copies; the same copies serve for every step and for training.
     """
 
     sigma: float
@@ -70,8 +81,14 @@ class SmoothAdv(Objective):
     steps: int = 2
     samples: int = 2
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive("epsilon", self.epsilon)
+        _whole("steps", self.steps)
+        _whole("samples", self.samples)
+
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
-        """Of ``samples`` noisy copies of each moved input."""
+        """Cross-entropy of ``samples`` noisy copies of each moved input."""
         copies = x.repeat_interleave(self.samples, dim=0)
         noise = self.sigma * _normal(copies, generator)
         moved = self._moved(model, x, y, noise)
@@ -80,7 +97,7 @@ class SmoothAdv(Objective):
         )
 
     def _moved(self, model: _Network, x: Tensor, y: Tensor, noise: Tensor) -> Tensor:
-        """The attack; batch statistics are left alone by it."""
+        """The inputs after the attack, which leaves batch statistics alone."""
         step = 2 * self.epsilon / self.steps
         delta = torch.zeros_like(x)
         with _frozen_statistics(model):
@@ -107,8 +124,13 @@ class Margin(Objective):
     margin: float = 1.0
     temperature: float = 0.25
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least_zero("margin", self.margin)
+        _positive("temperature", self.temperature)
+
     def check(self, model: object) -> None:
-        """It needs a known constant."""
+        """Refuse a model whose Lipschitz constant is not known."""
         self._constant(model)
 
     def _constant(self, model: object) -> float:
@@ -121,7 +143,7 @@ class Margin(Objective):
         return known
 
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
-        """Of one noisy copy of each input."""
+        """Cross-entropy with a margin, of one noisy copy of each input."""
         logits = model(_noisy(x, self.sigma, generator))
         scale = self._constant(model)
         lowered = logits / scale - math.sqrt(2) * self.margin * functional.one_hot(y, logits.shape[1])
@@ -136,7 +158,7 @@ class Denoising(Objective):
     classifies = False
 
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
-        """Of one noisy copy of each input; labels play no part."""
+        """Squared error of one noisy copy of each input; labels are not used."""
         return functional.mse_loss(model(_noisy(x, self.sigma, generator)), x)
 
 
@@ -157,15 +179,37 @@ class Diffusion(Objective):
         except (TypeError, ValueError):
             raise InvalidArgumentError(f"kept must be numbers or a scheduler, got {self.kept!r:.60}") from None
         object.__setattr__(self, "kept", kept)
+        super().__post_init__()
 
     def loss(self, model: Callable[..., object], x: Tensor, y: Tensor, generator: Generator) -> Tensor:
-        """Of one step for each input, which is scaled to [−1, 1]; labels play no part."""
+        """Squared error at one step for each input, which is scaled to [−1, 1]; labels are not used."""
         kept = torch.tensor(self.kept, device=x.device)
         step = torch.randint(len(kept), (len(x),), generator=generator, device=x.device)
         share = kept[step].view(-1, *[1] * (x.dim() - 1))
         noise = _normal(x, generator)
         seen = share.sqrt() * (2 * x - 1) + (1 - share).sqrt() * noise
         return functional.mse_loss(model(seen, step).sample, noise)  # type: ignore[attr-defined]
+
+
+def _at_least_zero(name: str, value: Any) -> None:
+    try:
+        good = math.isfinite(value) and value >= 0
+    except TypeError:  # it is no number
+        good = False
+    if not good:
+        raise InvalidArgumentError(f"{name} must be finite and not negative, got {value!r}")
+
+
+def _positive(name: str, value: float) -> None:
+    _at_least_zero(name, value)
+    if value == 0:
+        raise InvalidArgumentError(f"{name} must be positive, got {value!r}")
+
+
+def _whole(name: str, value: int) -> None:
+    _at_least_zero(name, value)
+    if value < 1 or value != int(value):
+        raise InvalidArgumentError(f"{name} must be a whole number from 1, got {value!r}")
 
 
 def _normal(x: Tensor, generator: Generator) -> Tensor:
@@ -195,7 +239,7 @@ def _within(x: Tensor, radius: float) -> Tensor:
 
 
 class _frozen_statistics:  # noqa: N801
-    """Normalisation layers use their batch as in training, and do not count it."""
+    """Within it, normalisation layers use their batch as in training, and do not add it to their statistics."""
 
     def __init__(self, model: object) -> None:
         modules = model.modules() if isinstance(model, nn.Module) else iter(())

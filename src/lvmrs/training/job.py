@@ -1,0 +1,210 @@
+"""One training from beginning to end: a job that says everything about it, and the function that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from lvmrs._python import code_hash
+from lvmrs.data import Dataset, load
+from lvmrs.errors import DataError, InvalidArgumentError, RunError
+from lvmrs.models import trained
+from lvmrs.origin import written_origin
+from lvmrs.training import objective_settings
+from lvmrs.training.loop import Epoch, train
+from lvmrs.training.measure import measured
+from lvmrs.training.network import Network, check_fit, network_for
+from lvmrs.training.objectives import Objective
+from lvmrs.training.settings import Settings
+
+__all__ = ["Prepared", "StoppedTrainingError", "Trained", "TrainingJob", "run"]
+
+
+class StoppedTrainingError(RunError):
+    """There is a checkpoint of a training that was stopped, and it is not to be resumed."""
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """Everything that there is to say about one training.
+
+    >>> from lvmrs.training import Gaussian
+    >>> job = TrainingJob("ready:small_cnn", "digits", Gaussian(0.5), Path("nets/digits.safetensors"))
+    >>> job.checkpoint.name
+    'digits.safetensors.checkpoint'
+    """
+
+    model: str
+    """``ready:NAME``, ``python:MODULE:FUNCTION``, or ``trained:FILE`` to go on from there."""
+    data: str
+    """Name of the data, as ``lvmrs.data.load`` takes it."""
+    objective: Objective
+    out: Path
+    """File of weights that is made, NAME.safetensors."""
+    settings: Settings = field(default_factory=Settings)
+    weights: Path | None = None
+    """Weights to begin with."""
+    mean: Sequence[float] | None = None
+    """With ``std``, a normalisation before the network."""
+    std: Sequence[float] | None = None
+    split: str = "train"
+    """The split to train on."""
+    test_split: str | None = "test"
+    """The split to measure on at the end; None to measure nothing."""
+    image_size: int | None = None
+    """Images from files are scaled and cropped to squares of so many pixels."""
+    device: str = "auto"
+    workers: int = 0
+    """Processes that read the data."""
+    command: str = ""
+    """What the user typed, for the record."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out", Path(self.out).expanduser())
+        if self.out.suffix != ".safetensors":
+            raise InvalidArgumentError(f"out must end in .safetensors, got {self.out}")
+        if not isinstance(self.objective, Objective):
+            raise InvalidArgumentError(f"objective must be an Objective such as Gaussian(0.5), got {self.objective!r}")
+        self.objective.check_sigma()  # a class of the user's may have checked nothing
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file that is replaced after each epoch and removed at the end."""
+        return self.out.with_name(self.out.name + ".checkpoint")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A training that is about to begin."""
+
+    network: Network
+    data: Dataset
+    steps: int
+    """The number of steps in all epochs together."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training that is done; its weights are in a file."""
+
+    out: Path
+    model: nn.Module
+    """The trained network, in eval mode."""
+    network: str
+    """The whole name of the network."""
+    history: tuple[Epoch, ...]
+    measured: dict[str, Any]
+    """What ``lvmrs.training.measured`` found on the test split; empty if there was none."""
+
+    @property
+    def seconds(self) -> float:
+        """The duration of all epochs."""
+        return sum(epoch.seconds for epoch in self.history)
+
+
+def run(
+    job: TrainingJob,
+    *,
+    resume: bool = False,
+    on_begin: Callable[[Prepared], None] = lambda prepared: None,
+    on_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> Trained:
+    """Train a network and write its weights, with a record of the training, to the file of the job.
+
+    A checkpoint is kept beside the file until the training is done. Mistakes are refused before the first step.
+
+    Args:
+        job: what to train, on what, for what, and where the weights go.
+        resume: go on from the checkpoint of a training that was stopped; the result is that of one that was not.
+        on_begin: is called once, before the first step.
+        on_epoch: is called after each epoch.
+        on_step: is called after each step with the number of steps done in all.
+
+    Returns:
+        The trained network, the loss of each epoch, and what was measured on the test split.
+    """
+    _check_place(job, resume=resume)
+    data = load(job.data, split=job.split, size=job.image_size)
+    fingerprint = data.fingerprint()
+    test = _test_data(job, fingerprint)
+    network = network_for(data, job.model, weights=job.weights, mean=job.mean, std=job.std, seed=job.settings.seed)
+    job.objective.check(network.module)
+    for part in (data,) if test is None else (data, test):
+        check_fit(network.module, part, job.objective)
+    on_begin(Prepared(network, data, job.settings.epochs * job.settings.steps(len(data))))
+    _make_folder(job.out)
+    history = train(
+        network.module,
+        data,
+        job.objective,
+        job.settings,
+        saved=job.checkpoint,
+        resume=resume,
+        origin={**network.origin, "data": fingerprint, **_own_code(job.objective)},
+        device=job.device,
+        workers=job.workers,
+        on_epoch=on_epoch,
+        on_step=on_step,
+    )
+    found = {} if test is None else measured(network.module, test, job.objective, seed=job.settings.seed)
+    done = Trained(job.out, network.module, network.name, tuple(history), found)
+    trained.save(job.out, network.module, network.name, _record(job, data, fingerprint, done))
+    job.checkpoint.unlink(missing_ok=True)
+    return done
+
+
+def _check_place(job: TrainingJob, *, resume: bool) -> None:
+    if job.out.exists():
+        raise RunError(f"{job.out} exists already; choose another file")
+    if job.checkpoint.exists() and not resume:
+        raise StoppedTrainingError(
+            f"{job.checkpoint} is a training that was stopped; resume it, or delete the file to begin anew"
+        )
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{out}: its folder cannot be made: {error.strerror}") from error
+
+
+def _test_data(job: TrainingJob, fingerprint: str) -> Dataset | None:
+    """The data to measure on; refused if they are those with this fingerprint, which are trained on."""
+    if job.test_split is None:
+        return None
+    try:
+        test = load(job.data, split=job.test_split, size=job.image_size)
+    except DataError as error:
+        raise DataError(f"{error}; choose another test split, or none to measure nothing") from error
+    if test.fingerprint() == fingerprint:
+        raise DataError(
+            f"{job.data}: split {job.test_split!r} is what is trained on; choose another test split, or none"
+        )
+    return test
+
+
+def _own_code(objective: Objective) -> dict[str, str]:
+    """A hash of the file of an objective of the user's own, so that a training is not resumed with other code."""
+    code = code_hash(type(objective))
+    return {} if code is None else {"objective code": code}
+
+
+def _record(job: TrainingJob, data: Dataset, fingerprint: str, done: Trained) -> dict[str, Any]:
+    """What the file of weights says about its training."""
+    return {
+        **written_origin(job.command),
+        "objective": objective_settings.description(job.objective),
+        "objective settings": objective_settings.record(job.objective),
+        **_own_code(job.objective),
+        "settings": asdict(job.settings),
+        "data": {"name": data.name, "split": data.split, "fingerprint": fingerprint},
+        "losses": [epoch.loss for epoch in done.history],
+        "seconds": done.seconds,
+        "measured": done.measured,
+    }

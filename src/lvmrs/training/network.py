@@ -1,0 +1,140 @@
+"""The network that a name and the data give, before it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from lvmrs import models
+from lvmrs.data import Dataset, checked_input
+from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, first_line
+from lvmrs.models import ready
+from lvmrs.models.trained import story
+from lvmrs.training.objectives import Objective
+
+__all__ = ["Network", "check_fit", "network_for"]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that can be trained, and where it comes from."""
+
+    module: nn.Module
+    name: str
+    """The name it is made by, with what the data decide filled in: ``ready:small_cnn,channels=1,side=8,classes=10``."""
+    origin: Mapping[str, str]
+    """What decides its first weights: a checkpoint of a network with another origin is refused."""
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers are trained or could be."""
+        return sum(p.numel() for p in self.module.parameters())
+
+
+def network_for(
+    data: Dataset,
+    name: str,
+    *,
+    weights: Path | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    seed: int = 0,
+) -> Network:
+    """The network of that name, made for the data.
+
+    Args:
+        data: channels, side and classes of a ready network are taken from it where the name leaves them open.
+        name: ``ready:NAME``, ``python:MODULE:FUNCTION``, or ``trained:FILE`` for the network and weights of a file.
+        weights: a file of weights to begin with.
+        mean: with ``std``, a normalisation before the network.
+        std: with ``mean``, a normalisation before the network.
+        seed: decides first weights that are random; the caller's random state is left alone.
+
+    Returns:
+        The network, on the CPU, with its whole name.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "trained" and weights is None and _is_ours(Path(rest).expanduser()):
+        weights = Path(rest).expanduser()
+        name = _name_in(weights)
+        kind, _, rest = name.partition(":")
+    if kind not in ("ready", "python"):
+        raise InvalidArgumentError(
+            f"model: {name} cannot be trained; give ready:NAME, python:MODULE:FUNCTION or trained:FILE"
+        )
+    if kind == "ready":
+        name = f"ready:{ready.fitted(rest, _facts(data))}"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        loaded = models.load(name, weights=weights, mean=mean, std=std)
+    if not isinstance(loaded.model, nn.Module) or not any(p.requires_grad for p in loaded.model.parameters()):
+        raise InvalidArgumentError(f"model: {name} has no parameters to train; give a ready: or python: module")
+    origin = {
+        "model": name,
+        "assumed": "; ".join(loaded.assumed),
+        "first weights": loaded.fingerprint,
+        "code": str(loaded.code),
+    }
+    return Network(loaded.model, name, origin)
+
+
+def _is_ours(path: Path) -> bool:
+    return path.suffix == ".safetensors" and path.is_file()
+
+
+def _name_in(path: Path) -> str:
+    """The name of the network that a file of weights was trained as."""
+    name: str = story(path)["network"]
+    return name
+
+
+def _facts(data: Dataset) -> dict[str, int]:
+    """What the data decide about a network."""
+    x, _ = checked_input(data, 0)
+    facts = {"channels": x.shape[0], "side": x.shape[-1]}
+    if data.classes:
+        return {**facts, "classes": len(data.classes)}
+    largest = data.largest_label()
+    return facts if largest is None else {**facts, "classes": largest + 1}
+
+
+def check_fit(network: nn.Module, data: Dataset, objective: Objective) -> None:
+    """Refuse a network whose answer to the first input is not what the objective needs: logits, or an image."""
+    x, _ = data.many([0])
+    answer = _answer(network, data, x)
+    if not objective.classifies:
+        if answer.shape != x.shape:
+            raise ModelError(f"the model answers {tuple(answer.shape[1:])} to {tuple(x.shape[1:])}: not a denoiser")
+        return
+    if answer.shape == x.shape:
+        kind = type(objective).__name__
+        raise ModelError(
+            f"the model answers with images: it is a denoiser, and {kind} trains classifiers; choose objective denoise"
+        )
+    if answer.dim() != 2:
+        shape = tuple(answer.shape[1:])
+        raise ModelError(f"the model answers {shape} to one input; expected one logit for each class")
+    largest = data.largest_label()
+    if largest is not None and largest >= answer.shape[1]:
+        raise DataError(
+            f"{data.name}, {data.split}, has label {largest}, but the model answers with shape {tuple(answer.shape)}"
+        )
+
+
+def _answer(network: nn.Module, data: Dataset, x: torch.Tensor) -> torch.Tensor:
+    network.eval()
+    try:
+        with torch.no_grad():
+            answer = network(x)
+    except LvmrsError:
+        raise
+    except Exception as error:  # whatever a user's module raises
+        shape = tuple(x.shape[1:])
+        raise ModelError(f"the model fails on {data.split} inputs of shape {shape}: {first_line(error)}") from error
+    if not isinstance(answer, torch.Tensor):
+        raise ModelError(f"the model answers with {type(answer).__name__}; expected a tensor")
+    return answer

@@ -1,0 +1,73 @@
+"""Objectives by name with their settings, and the settings of an objective in words and for records."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+from typing import Any
+
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.registry import OBJECTIVES
+from lvmrs.training.objectives import Objective
+
+__all__ = ["description", "objective", "record"]
+
+
+def objective(name: str | type[Objective], sigma: float, **settings: Any) -> Objective:
+    """The objective of that name, or of a class of yours, for noise of standard deviation ``sigma``.
+
+    Settings that are None are left out, so that the objective's own defaults hold.
+
+    >>> objective("smoothadv", 0.5, epsilon=1.0, margin=None)
+    SmoothAdv(sigma=0.5, epsilon=1.0, steps=2, samples=2)
+    """
+    maker = OBJECTIVES.find(name) if isinstance(name, str) else name
+    name = name if isinstance(name, str) else name.__name__
+    known = inspect.signature(maker).parameters
+    given = {key: value for key, value in {"sigma": sigma, **settings}.items() if value is not None}
+    for key in given:
+        if key not in known:
+            raise InvalidArgumentError(f"{key} is not a setting of objective {name}; {_remedy(key)}")
+    for key, parameter in known.items():
+        if key not in given and parameter.default is parameter.empty and parameter.kind not in _OPEN:
+            raise InvalidArgumentError(f"objective {name} needs {key}; give it, or give the class a default")
+    made: Objective = maker(**given)
+    return made
+
+
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _remedy(key: str) -> str:
+    return "give the class a parameter sigma" if key == "sigma" else "leave it out"
+
+
+def description(chosen: Objective) -> str:
+    """The objective and its settings, the same in every process: ``Gaussian(sigma=0.5)``."""
+    return f"{type(chosen).__name__}({', '.join(f'{key}={_text(value)}' for key, value in _settings(chosen).items())})"
+
+
+def record(chosen: Objective) -> dict[str, Any]:
+    """The settings of an objective as plain JSON values; what JSON does not have is written as Python shows it."""
+    return {key: _plain(value) for key, value in _settings(chosen).items()}
+
+
+def _settings(chosen: Objective) -> dict[str, Any]:
+    """The fields of a dataclass; the attributes of other objects, without those that begin with an underscore."""
+    fields: list[str] = [field.name for field in dataclasses.fields(chosen)] if dataclasses.is_dataclass(chosen) else []
+    is_itself_one = "__dataclass_params__" in vars(type(chosen))  # not merely derived from one
+    others = [] if is_itself_one else [name for name in vars(chosen) if not name.startswith("_")]
+    return {name: getattr(chosen, name) for name in dict.fromkeys([*fields, "sigma", *others])}
+
+
+def _plain(value: object) -> Any:
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError):
+        return _text(value)
+
+
+def _text(value: object) -> str:
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))  # an address is another one in every process

@@ -1,0 +1,81 @@
+"""Settings of a training: how long, how fast, in which steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lvmrs import _checks, _torch_checks
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.training.batches import AUGMENTATIONS
+from lvmrs.training.optimizers import OPTIMIZERS
+
+__all__ = ["Settings"]
+
+_WARM_UP = 0.3  # share of a one-cycle schedule in which the rate rises
+
+
+def _cosine(done: float) -> float:
+    return (1 + math.cos(math.pi * done)) / 2
+
+
+def _one_cycle(done: float) -> float:
+    if done < _WARM_UP:
+        return 1 / 25 + (1 - 1 / 25) * done / _WARM_UP
+    return _cosine((done - _WARM_UP) / (1 - _WARM_UP))
+
+
+# Share of the largest learning rate, when this share of the steps is done.
+_SCHEDULES: dict[str, Callable[[float], float]] = {"one-cycle": _one_cycle, "cosine": _cosine}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train, whatever the network, the data and the objective are.
+
+    Both schedules end at a learning rate of 0. ``one-cycle`` rises from a twenty-fifth of ``lr`` to ``lr`` in the first
+    three tenths of the steps, ``cosine`` begins with ``lr``.
+
+    >>> Settings(lr=0.1, schedule="cosine").rate(0.5)
+    0.05
+    """
+
+    epochs: int = 20
+    """How often to go through the data."""
+    batch: int = 128
+    """Inputs in one step."""
+    lr: float = 0.005
+    """The largest learning rate."""
+    optimizer: str = "adam"
+    weight_decay: float = 0.0
+    """Decay of weights; biases and scales of normalisation are not decayed."""
+    schedule: str = "one-cycle"
+    augment: str = "none"
+    """How inputs are changed at random: see ``lvmrs.training.batches.augmented``."""
+    autocast: str | None = None
+    """The 16-bit type of mixed precision; None for full precision."""
+    seed: int = 0
+    """Seed of first weights, order and noise."""
+
+    def __post_init__(self) -> None:
+        for name, least in {"epochs": 1, "batch": 1, "seed": 0}.items():
+            number = _checks.single(name, _checks.whole(name, getattr(self, name), least=least))
+            object.__setattr__(self, name, int(number))  # plain numbers, which JSON has
+        object.__setattr__(self, "lr", _checks.single("lr", _checks.positive("lr", self.lr)))
+        decay = _checks.single("weight_decay", _checks.real("weight_decay", self.weight_decay))
+        if not (math.isfinite(decay) and decay >= 0):
+            raise InvalidArgumentError(f"weight_decay must be at least 0 and finite, got {self.weight_decay!r}")
+        object.__setattr__(self, "weight_decay", decay)
+        _checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        _checks.one_of("schedule", self.schedule, _SCHEDULES)
+        _checks.one_of("augment", self.augment, AUGMENTATIONS)
+        _torch_checks.precision(self.autocast)
+
+    def rate(self, done: float) -> float:
+        """The learning rate when ``done``, a share of all steps from 0 to 1, is done."""
+        return self.lr * _SCHEDULES[self.schedule](done)
+
+    def steps(self, inputs: int) -> int:
+        """The number of steps in one epoch over so many inputs; an incomplete last batch counts only if it is alone."""
+        return max(1, inputs // self.batch)
