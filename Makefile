@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-statistical test-programs test-slow check format bench bounds clean
+.PHONY: help demo test test-statistical test-programs test-slow check package format bench bounds clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ check: $(VENV)/.installed-test $(VENV)/.installed-check $(VENV)/.installed-bench
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+package: $(VENV)/.installed-check  ## build wheel and sdist, install the wheel into a clean environment and use it
+	$(BIN)/python tools/check_package.py
 
 format: $(VENV)/.installed-check  ## rewrite the sources as `make check` wants them
 	$(BIN)/ruff check --fix .
