@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lvmrs import SmoothedClassifier, models
 from lvmrs.errors import LvmrsError, ModelError
 from lvmrs.models import Preprocessed
-from lvmrs.models.programs import InParts
+from lvmrs.models.fixed_batch import InParts
 from lvmrs.models.weights import digest_of_module, load_weights, read_weights
 
 X = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))

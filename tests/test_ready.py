@@ -13,7 +13,7 @@ from torch import nn
 from lvmrs import models
 from lvmrs.errors import ModelError
 from lvmrs.models import Preprocessed, ResNet, ready
-from lvmrs.models.trained import save, story
+from lvmrs.models.trained import save, training_record
 from lvmrs.models.weights import load_weights
 
 
@@ -144,7 +144,7 @@ def test_a_trained_file_knows_its_network(tmp_path: Path) -> None:
     file = tmp_path / "w.safetensors"
     save(file, model, "ready:small_cnn,classes=3", {"epochs": 2})
     loaded = models.load(f"trained:{file}")
-    assert story(file)["training"] == {"epochs": 2}
+    assert training_record(file)["training"] == {"epochs": 2}
     assert loaded.assumed[0] == "the network is small_cnn,classes=3, as the file says"
     x = torch.rand(2, 1, 8, 8)
     made: Any = loaded.model

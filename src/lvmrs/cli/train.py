@@ -209,12 +209,12 @@ def _network(
     from lvmrs import models
     from lvmrs.data import checked_input
     from lvmrs.models import ready
-    from lvmrs.models.trained import story
+    from lvmrs.models.trained import training_record
 
     kind, _, rest = name.partition(":")
     if kind == "trained" and rest.endswith(".safetensors") and Path(rest).expanduser().is_file() and weights is None:
         weights = Path(rest).expanduser()
-        name = story(weights)["network"]  # goes on from there, under its own name
+        name = training_record(weights)["network"]  # goes on from there, under its own name
         kind, _, rest = name.partition(":")
     if kind not in ("ready", "python"):
         raise InvalidArgumentError(

@@ -20,7 +20,7 @@ from lvmrs._python import called, imported
 from lvmrs.data.arrays import Arrays, cifar10, digits, npz
 from lvmrs.data.base import Dataset, checked_input
 from lvmrs.data.folder import ImageFolder
-from lvmrs.data.hub import HubDataset
+from lvmrs.data.huggingface import HuggingFaceDataset
 from lvmrs.errors import DataError
 
 __all__ = ["Arrays", "Dataset", "ImageFolder", "checked_input", "load"]
@@ -59,4 +59,7 @@ _PLAIN: dict[str, Callable[[str, str, str], Dataset]] = {
     "npz": npz,
     "python": _python,
 }
-_SIZED: dict[str, Callable[[str, str, str, int | None], Dataset]] = {"imagefolder": ImageFolder, "hf": HubDataset}
+_SIZED: dict[str, Callable[[str, str, str, int | None], Dataset]] = {
+    "imagefolder": ImageFolder,
+    "hf": HuggingFaceDataset,
+}

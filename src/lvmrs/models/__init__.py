@@ -12,9 +12,10 @@
 =========================  =========================================================================================
 """
 
-from lvmrs.models.bound import lipschitz_bound
-from lvmrs.models.denoised import Denoised, DiffusionDenoiser
+from lvmrs.models.denoised import Denoised
+from lvmrs.models.diffusion import DiffusionDenoiser
 from lvmrs.models.load import Loaded, load
+from lvmrs.models.network_lipschitz import lipschitz_bound
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.residual import ResNet
 from lvmrs.models.sandwich import SandwichNetwork, sandwich

@@ -11,8 +11,11 @@ from torch import nn
 
 from lvmrs._python import called, imported, source_hash
 from lvmrs.errors import ModelError
-from lvmrs.models import hub, programs, ready
-from lvmrs.models.denoised import Denoised, load_denoiser
+from lvmrs.models import pretrained, ready
+from lvmrs.models.denoised import Denoised
+from lvmrs.models.denoiser_sources import load_denoiser
+from lvmrs.models.exported import exported
+from lvmrs.models.onnx import onnx
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.trained import NORMALISED, normalisation_of, trained
 from lvmrs.models.weights import digest_of_file, digest_of_module, load_weights
@@ -124,9 +127,9 @@ _KINDS: dict[str, _Reader] = {
     "python": _python,
     "ready": _ready,
     "trained": _file(trained),
-    "timm": hub.timm,
-    "hf": hub.transformers,
-    "torchvision": hub.torchvision,
-    "onnx": _file(programs.onnx),
-    "export": _file(programs.exported),
+    "timm": pretrained.timm,
+    "hf": pretrained.transformers,
+    "torchvision": pretrained.torchvision,
+    "onnx": _file(onnx),
+    "export": _file(exported),
 }

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from lvmrs.errors import InvalidArgumentError, ModelError
-from lvmrs.models.denoisers import dncnn
+from lvmrs.models.dncnn import dncnn
 from lvmrs.models.residual import ResNet
 from lvmrs.models.sandwich import sandwich
 from lvmrs.models.small import fast_cnn, small_cnn

@@ -16,7 +16,7 @@ from lvmrs.models import ready
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.weights import load_weights, read_checkpoint
 
-__all__ = ["NORMALISED", "normalisation_of", "save", "story", "trained"]
+__all__ = ["NORMALISED", "normalisation_of", "save", "trained", "training_record"]
 
 _KEY = "lvmrs"
 # What is assumed of weights whose names say so.
@@ -40,7 +40,7 @@ def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -
         raise ModelError(f"{path}: the weights cannot be written: {first_line(error)}") from error
 
 
-def story(path: Path) -> dict[str, Any]:
+def training_record(path: Path) -> dict[str, Any]:
     """What a file says about its network and training."""
     found = _written(path)
     if found is None:
@@ -67,7 +67,7 @@ def normalisation_of(path: Path) -> tuple[list[float], list[float]] | None:
     """The mean and std that a file of ours was trained with, if it is one and was."""
     if path.suffix != ".safetensors" or not path.is_file() or _written(path) is None:
         return None
-    found = story(path).get("normalisation")
+    found = training_record(path).get("normalisation")
     return None if found is None else (found["mean"], found["std"])
 
 
@@ -79,7 +79,7 @@ def trained(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
         behind = load_weights(model, path)
         told = f"the network is {network}, as the checkpoint says"
         return model, (told, NORMALISED) if behind else (told,)
-    about = story(path)
+    about = training_record(path)
     kind, _, network = about["network"].partition(":")
     if kind != "ready":  # a file of weights must not choose what code is run
         raise ModelError(f"{name}: it was trained as {about['network']}; give that as --model, and --weights {path}")

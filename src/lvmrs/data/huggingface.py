@@ -12,10 +12,10 @@ from lvmrs.data.base import Dataset
 from lvmrs.data.folder import pixels
 from lvmrs.errors import DataError, first_line
 
-__all__ = ["HubDataset"]
+__all__ = ["HuggingFaceDataset"]
 
 
-class HubDataset(Dataset):
+class HuggingFaceDataset(Dataset):
     """The first image column and the first class-label column of a data set."""
 
     def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:

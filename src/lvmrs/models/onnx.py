@@ -1,35 +1,19 @@
-"""Models that come as a program in a file: ONNX and torch.export."""
+"""Models that come as a program in an ONNX file, run by onnxruntime."""
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from lvmrs._extras import optional
 from lvmrs.errors import ModelError, first_line
+from lvmrs.models.fixed_batch import InParts
 
-__all__ = ["InParts", "exported", "onnx"]
-
-
-class InParts(nn.Module):
-    """A program made for batches of one size, run on batches of any: in parts, the last filled up with zeros."""
-
-    def __init__(self, program: Callable[[Tensor], Tensor], size: int) -> None:
-        super().__init__()
-        self.program, self.size = program, size
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The answers to all rows, in order."""
-        missing = -len(x) % self.size
-        padded = functional.pad(x, [0, 0] * (x.dim() - 1) + [0, missing]) if missing else x
-        return torch.cat([self.program(part) for part in torch.split(padded, self.size)])[: len(x)]
+__all__ = ["onnx"]
 
 
 class _Session(nn.Module):
@@ -72,29 +56,3 @@ def onnx(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
         model = InParts(model, inputs[0].shape[0])
         assumed.append(f"run in batches of {inputs[0].shape[0]}, as the file fixes it")
     return model, tuple(assumed)
-
-
-def _is_archive(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return any(entry.endswith("archive_format") for entry in archive.namelist())
-
-
-def exported(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
-    """The program that torch.export.save wrote, and what was assumed about it."""
-    if not _is_archive(path):  # torch would log a traceback of its own
-        raise ModelError(f"{name}: not a program saved by torch.export.save")
-    try:
-        program = torch.export.load(path)
-    except Exception as error:  # torch raises whatever its archive reader meets
-        reason = first_line(error)
-        raise ModelError(f"{name}: not a program saved by torch.export.save: {reason}") from error
-    taken = program.graph_signature.user_inputs
-    if len(taken) != 1:
-        raise ModelError(f"{name}: it takes {len(taken)} inputs; expected one batch of images")
-    (batch,) = (node.meta["val"].shape[0] for node in program.graph.nodes if node.name == taken[0])
-    model: nn.Module = program.module()
-    if isinstance(batch, int):
-        return InParts(model, batch), (f"run in batches of {batch}, as the file fixes it",)
-    return model, ()

@@ -1,0 +1,40 @@
+"""Models that come as a program in a file by torch.export."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from lvmrs.errors import ModelError, first_line
+from lvmrs.models.fixed_batch import InParts
+
+__all__ = ["exported"]
+
+
+def _is_archive(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(entry.endswith("archive_format") for entry in archive.namelist())
+
+
+def exported(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
+    """The program that torch.export.save wrote, and what was assumed about it."""
+    if not _is_archive(path):  # torch would log a traceback of its own
+        raise ModelError(f"{name}: not a program saved by torch.export.save")
+    try:
+        program = torch.export.load(path)
+    except Exception as error:  # torch raises whatever its archive reader meets
+        reason = first_line(error)
+        raise ModelError(f"{name}: not a program saved by torch.export.save: {reason}") from error
+    taken = program.graph_signature.user_inputs
+    if len(taken) != 1:
+        raise ModelError(f"{name}: it takes {len(taken)} inputs; expected one batch of images")
+    (batch,) = (node.meta["val"].shape[0] for node in program.graph.nodes if node.name == taken[0])
+    model: nn.Module = program.module()
+    if isinstance(batch, int):
+        return InParts(model, batch), (f"run in batches of {batch}, as the file fixes it",)
+    return model, ()
