@@ -11,7 +11,7 @@ import numpy as np
 from lvmrs import provenance, work
 from lvmrs.data import Arrays
 from lvmrs.method import Method
-from lvmrs.models import Loaded
+from lvmrs.models import Loaded, ModelFacts
 from lvmrs.planners import LVM
 from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
 from lvmrs.smooth import SmoothedClassifier
@@ -25,7 +25,7 @@ def manifest_of(
     planner: Method, selection: Selection, *, keep: bool = False, batch: int = 64, **changed: Any
 ) -> Manifest:
     numbers = {"alpha": 0.01, "n0": 50, "n": 300, "seed": 0, **changed}
-    loaded = Loaded(RowByRow(), "python:tests.models:RowByRow", "unknown", None, ())
+    loaded = Loaded(RowByRow(), "python:tests.models:RowByRow", "unknown", None, ModelFacts())
     settings = provenance.settings_of(loaded, DATA, SmoothedClassifier(RowByRow(), 0.5, 3.0), planner, **numbers)
     return Manifest(
         settings,

@@ -4,59 +4,66 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from lvmrs._extras import optional
-from lvmrs._python import called, imported
+from lvmrs._python import called, imported, importing_from
+from lvmrs._sources import taken_apart
 from lvmrs.errors import ModelError, first_line
 from lvmrs.models.diffusion import DiffusionDenoiser
+from lvmrs.models.facts import DenoiserFacts
 from lvmrs.models.trained import trained
+from lvmrs.registry import DENOISERS
+from lvmrs.sampling import Model
 
-__all__ = ["load_denoiser"]
+__all__ = ["diffusers", "load_denoiser", "python_denoiser", "trained_denoiser"]
 
 
-def load_denoiser(name: str, sigma: float) -> tuple[Callable[[Tensor], Tensor], str]:
-    """The denoiser of that name, for noise of that strength, and what was assumed about it.
+def load_denoiser(name: str, sigma: float, directory: Path | None = None) -> tuple[Model, DenoiserFacts]:
+    """Load a denoiser by its name.
 
-    ``diffusers:FOLDER`` is a pipeline or a UNet saved by diffusers, ``trained:FILE`` is by ``lvmrs train``, and
-    ``python:MODULE:FUNCTION`` returns a module or callable; it is given ``sigma`` if it has an argument of that name.
+    Args:
+        name: a source of ``lvmrs.registry.DENOISERS`` and what it is asked for, such as ``trained:FILE``.
+        sigma: the standard deviation of the noise, for images in [0, 1].
+        directory: where relative paths begin; by default the working directory.
+
+    Returns:
+        The denoiser, from noisy images to images, and what is known about it.
+
     """
-    kind, _, rest = name.partition(":")
-    if kind == "diffusers" and rest:
-        return _diffusion(name, rest, sigma)
-    if kind == "trained" and rest:
-        path = Path(rest).expanduser()
-        if not path.is_file():
-            raise ModelError(f"{name}: {path} does not exist")
-        model, assumed = trained(name, path)
-        return model, "; ".join(assumed)
-    if kind == "python" and rest:
-        return _python(name, rest, sigma), "it takes images in [0, 1] and gives such"
-    raise ModelError(
-        f"{name}: no denoiser of that name; write diffusers:FOLDER, trained:FILE or python:MODULE:FUNCTION"
-    )
+    directory = directory or Path.cwd()
+    source, rest = taken_apart(DENOISERS, name, directory, error=ModelError)
+    with importing_from(directory):
+        denoiser, facts = DENOISERS.find(source)(name, rest, sigma)
+    return denoiser, facts
 
 
-def _python(name: str, rest: str, sigma: float) -> Callable[[Tensor], Tensor]:
+def trained_denoiser(name: str, rest: str, sigma: float) -> tuple[nn.Module, DenoiserFacts]:
+    """The network of a file by ``lvmrs train``; for which noise it was trained, its facts say."""
+    model, facts = trained(name, rest)
+    return model, DenoiserFacts(name, trained=facts)
+
+
+def python_denoiser(name: str, rest: str, sigma: float) -> tuple[Model, DenoiserFacts]:
+    """The module of that name, or what a function returns; it is given ``sigma`` if it has such an argument."""
     named = imported(name, rest, error=ModelError)
     if isinstance(named, nn.Module):
-        return named
+        return named, DenoiserFacts(name)
     if not callable(named):
         raise ModelError(f"{name}: it is {type(named).__name__}; expected a function that returns a denoiser")
     takes = "sigma" in inspect.signature(named).parameters
     denoiser = called(name, partial(named, sigma=sigma) if takes else named, error=ModelError)
     if not callable(denoiser):
         raise ModelError(f"{name}: it returned {type(denoiser).__name__}; expected a module or a callable on batches")
-    found: Callable[[Tensor], Tensor] = denoiser
-    return found
+    return denoiser, DenoiserFacts(name)
 
 
-def _diffusion(name: str, rest: str, sigma: float) -> tuple[nn.Module, str]:
+def diffusers(name: str, rest: str, sigma: float) -> tuple[nn.Module, DenoiserFacts]:
+    """A pipeline, or a UNet with its scheduler, that diffusers saved in a folder or that its hub has."""
     library = optional("diffusers", extra="diffusion", error=ModelError)
     library.utils.logging.set_verbosity_error()  # what is wrong is said here, in one sentence
     place = Path(rest).expanduser()
@@ -80,5 +87,4 @@ def _diffusion(name: str, rest: str, sigma: float) -> tuple[nn.Module, str]:
     denoiser = DiffusionDenoiser(
         unet, schedule.alphas_cumprod.double().tolist(), sigma, schedule.config.prediction_type
     )
-    steps = len(schedule.alphas_cumprod)
-    return denoiser, f"one step back from step {denoiser.step} of {steps}"
+    return denoiser, DenoiserFacts(name, denoiser.step, len(schedule.alphas_cumprod))

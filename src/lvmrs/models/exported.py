@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from lvmrs.errors import ModelError, first_line
+from lvmrs.models.facts import ModelFacts
 from lvmrs.models.fixed_batch import InParts
 
 __all__ = ["exported"]
@@ -21,8 +22,9 @@ def _is_archive(path: Path) -> bool:
         return any(entry.endswith("archive_format") for entry in archive.namelist())
 
 
-def exported(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
-    """The program that torch.export.save wrote, and what was assumed about it."""
+def exported(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
+    """The program that torch.export.save wrote."""
+    path = Path(rest)
     if not _is_archive(path):  # torch would log a traceback of its own
         raise ModelError(f"{name}: not a program saved by torch.export.save")
     try:
@@ -36,5 +38,5 @@ def exported(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
     (batch,) = (node.meta["val"].shape[0] for node in program.graph.nodes if node.name == taken[0])
     model: nn.Module = program.module()
     if isinstance(batch, int):
-        return InParts(model, batch), (f"run in batches of {batch}, as the file fixes it",)
-    return model, ()
+        return InParts(model, batch), ModelFacts(file_batch=batch)
+    return model, ModelFacts()

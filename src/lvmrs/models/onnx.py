@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 from lvmrs._extras import optional
 from lvmrs.errors import ModelError, first_line
+from lvmrs.models.facts import ModelFacts
 from lvmrs.models.fixed_batch import InParts
 
 __all__ = ["onnx"]
@@ -30,13 +30,13 @@ class _Session(nn.Module):
         return torch.from_numpy(np.asarray(answer)).to(x.device)
 
 
-def onnx(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
-    """The model in an ONNX file, on the first provider that works here, and what was assumed about it."""
+def onnx(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
+    """The model in an ONNX file, on the first provider that works here; its first output is the logits."""
     runtime = optional("onnxruntime", extra="onnx", error=ModelError)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     try:
-        session = runtime.InferenceSession(str(path), options, providers=runtime.get_available_providers())
+        session = runtime.InferenceSession(rest, options, providers=runtime.get_available_providers())
     except Exception as error:  # onnxruntime's exceptions have no common base of their own
         raise ModelError(f"{name}: not a model that onnxruntime can run: {first_line(error)}") from error
     inputs, outputs = session.get_inputs(), session.get_outputs()
@@ -51,8 +51,5 @@ def onnx(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
     if inputs[0].type not in kinds:
         raise ModelError(f"{name}: its input is {inputs[0].type}; expected floating-point images")
     model: nn.Module = _Session(session, inputs[0].name, outputs[0].name, kinds[inputs[0].type])
-    assumed = [f"logits are the output {outputs[0].name!r}"]
-    if inputs[0].shape and isinstance(inputs[0].shape[0], int):
-        model = InParts(model, inputs[0].shape[0])
-        assumed.append(f"run in batches of {inputs[0].shape[0]}, as the file fixes it")
-    return model, tuple(assumed)
+    batch = inputs[0].shape[0] if inputs[0].shape and isinstance(inputs[0].shape[0], int) else None
+    return model if batch is None else InParts(model, batch), ModelFacts(output=outputs[0].name, file_batch=batch)
