@@ -163,9 +163,9 @@ def bad_cases(folder: Path) -> dict[str, tuple[str, str]]:
     (folder / "text.npz").write_text("no archive")
     np.savez(folder / "pickled.npz", x=np.array([{}, {}]), y=[0, 1])
     return {
-        "no such kind": ("mnist", "no data set of that name; it begins with one of digits, cifar10, npz"),
+        "no such kind": ("mnist", "no data set of that name; write one of digits, cifar10:PATH, imagefolder:PATH"),
         "digits with path": ("digits:here", "digits takes no path"),
-        "no path": ("npz:", "the path does not exist; write npz:PATH"),
+        "no path": ("npz:", "a name is missing after the colon; write npz:FILE"),
         "missing file": ("npz:/nowhere.npz", "/nowhere.npz does not exist"),
         "not an archive": (f"npz:{folder / 'text.npz'}", "is not an .npz archive of plain arrays"),
         "pickled": (f"npz:{folder / 'pickled.npz'}", "is not an .npz archive of plain arrays"),

@@ -16,7 +16,8 @@ from lvmrs import LVM, SmoothedClassifier, models, training
 from lvmrs.data import load
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.models import Denoised, DiffusionDenoiser, ready
-from lvmrs.models.denoised import load_denoiser, noise_step
+from lvmrs.models.denoiser_sources import load_denoiser
+from lvmrs.models.diffusion import noise_step
 from lvmrs.models.trained import save
 
 # Not typed for strict checks.
@@ -146,7 +147,7 @@ def test_denoised_images_are_clamped_and_resized() -> None:
 def test_denoising_certifies_more(folder: Path, classifier: nn.Module) -> None:
     """A classifier that never saw noise, and a UNet from a folder: one input after the other, with LVM."""
     denoiser, how = load_denoiser(f"diffusers:{folder}", 0.25)
-    assert how == f"one step back from step {noise_step(KEPT, 0.25)} of 50"
+    assert how.words == f"one step back from step {noise_step(KEPT, 0.25)} of 50"
     digits = load("digits")
     averages = []
     for model in (classifier, Denoised(denoiser, classifier)):
@@ -212,8 +213,9 @@ def test_a_denoiser_before_a_classifier_of_transformers(tmp_path: Path, folder: 
     x, _ = load("digits")[0]
     assert smoothed.certify(x, n0=20, n=40).classes == 10
     assert loaded.assumed[-1].startswith(f"denoised by diffusers:{folder}: one step back from step")
-    assert loaded.denoiser is not None
-    assert loaded.denoiser.startswith(f"diffusers:{folder} ")
+    assert loaded.facts.denoiser is not None
+    assert loaded.facts.denoiser.name == f"diffusers:{folder}"
+    assert len(loaded.denoiser_fingerprint or "") == 64
 
 
 def test_plain_denoisers_by_name(tmp_path: Path) -> None:
@@ -225,7 +227,7 @@ def test_plain_denoisers_by_name(tmp_path: Path) -> None:
     denoiser: Any
     denoiser, how = load_denoiser(f"trained:{file}", 0.5)
     assert torch.equal(denoiser.eval()(x), net.eval()(x))
-    assert how == "the network is dncnn,channels=1,width=4, as the file says, trained for Denoising(sigma=0.5)"
+    assert how.words == "the network is dncnn,channels=1,width=4, as the file says, trained for Denoising(sigma=0.5)"
     code = tmp_path / "own.py"
     code.write_text(
         "import torch\n"
@@ -245,8 +247,8 @@ def test_plain_denoisers_by_name(tmp_path: Path) -> None:
         f"python:{code}:nothing": "it returned int; expected a module or a callable",
         f"python:{code}:missing": "there is no missing",
         "trained:nowhere.safetensors": "nowhere.safetensors does not exist",
-        "onnx:file": "no denoiser of that name; write diffusers:FOLDER, trained:FILE or python:MODULE:FUNCTION",
-        "diffusers:": "no denoiser of that name",
+        "onnx:file": "no denoiser of that name; write one of diffusers:FOLDER, trained:FILE, python:MODULE:FUNCTION",
+        "diffusers:": "a name is missing after the colon; write diffusers:FOLDER",
         "diffusers:nowhere": "nowhere is not a folder; give one that diffusers saved, or OWNER/NAME of its hub",
         f"diffusers:{tmp_path}": "it is no DDPMPipeline, nor a UNet2DModel with its scheduler",
     }.items():

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lvmrs import SmoothedClassifier, models
 from lvmrs.errors import LvmrsError, ModelError
 from lvmrs.models import Preprocessed
-from lvmrs.models.programs import InParts
+from lvmrs.models.fixed_batch import InParts
 from lvmrs.models.weights import digest_of_module, load_weights, read_weights
 
 X = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -246,8 +246,11 @@ def test_models_that_cannot_be_loaded_get_one_clear_sentence(tmp_path: Path) -> 
     torch.save({"a": 3}, tmp_path / "numbers.pth")
     np.save(tmp_path / "array.npy", np.zeros(3))
     cases: dict[str, tuple[dict[str, Any], str]] = {
-        "resnet50": ({}, "no model of that name; it begins with one of python, ready, trained, timm, hf"),
-        "onnx:": ({}, "a name is missing after the colon"),
+        "resnet50": (
+            {},
+            "no model of that name; write one of python:MODULE:FUNCTION, ready:NAME, trained:FILE, timm",
+        ),
+        "onnx:": ({}, "a name is missing after the colon; write onnx:FILE"),
         "onnx:/nowhere.onnx": ({}, "/nowhere.onnx does not exist"),
         f"onnx:{tmp_path / 'text'}": ({}, "not a model that onnxruntime can run"),
         f"export:{tmp_path / 'text'}": ({}, "not a program saved by torch.export.save"),

@@ -13,11 +13,12 @@ from torch import nn
 from lvmrs import models
 from lvmrs.errors import ModelError
 from lvmrs.models import Preprocessed, ResNet, ready
-from lvmrs.models.trained import save, story
+from lvmrs.models.trained import save, training_record
 from lvmrs.models.weights import load_weights
+from lvmrs.registry import NETWORKS
 
 
-@pytest.mark.parametrize("name", ready.NETWORKS)
+@pytest.mark.parametrize("name", list(NETWORKS))
 def test_every_network_answers(name: str) -> None:
     made = ready.build(f"{name},channels=1" + (",side=8" if "sandwich" in name or name == "small_cnn" else "")).eval()
     x = torch.rand(2, 1, 8, 8)
@@ -92,7 +93,7 @@ def test_checkpoints_with_an_arch_load(
     for name, options in names:
         if behind:
             with pytest.raises(
-                ModelError, match="it stood behind a normalisation that is not in the file; give it with"
+                ModelError, match="it stood behind a normalisation that is not in the file; give mean and std"
             ):
                 models.load(name, **options)
             options = {**options, "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.2, 0.3]}
@@ -144,7 +145,7 @@ def test_a_trained_file_knows_its_network(tmp_path: Path) -> None:
     file = tmp_path / "w.safetensors"
     save(file, model, "ready:small_cnn,classes=3", {"epochs": 2})
     loaded = models.load(f"trained:{file}")
-    assert story(file)["training"] == {"epochs": 2}
+    assert training_record(file)["training"] == {"epochs": 2}
     assert loaded.assumed[0] == "the network is small_cnn,classes=3, as the file says"
     x = torch.rand(2, 1, 8, 8)
     made: Any = loaded.model
@@ -165,7 +166,7 @@ def test_a_file_does_not_choose_code_to_run(tmp_path: Path) -> None:
     file = tmp_path / "w.safetensors"
     text = json.dumps({"network": "python:os:abort", "normalisation": None, "training": {}})
     safetensors.torch.save_file({"a": torch.zeros(1)}, file, metadata={"lvmrs": text})
-    with pytest.raises(ModelError, match="it was trained as python:os:abort; give that as --model, and --weights"):
+    with pytest.raises(ModelError, match=f"it was trained as python:os:abort; load that with {file} as its weights"):
         models.load(f"trained:{file}")
     safetensors.torch.save_file({"a": torch.zeros(1)}, file)
     with pytest.raises(ModelError, match="does not say which network it is for"):

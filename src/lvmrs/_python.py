@@ -4,16 +4,30 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from lvmrs.errors import LvmrsError, first_line
 
-__all__ = ["called", "code_hash", "imported", "source_hash"]
+__all__ = ["called", "code_hash", "imported", "importing_from", "source_hash"]
 
 # Files are run once: two classes from one file belong to one module.
 _RUN: dict[Path, Any] = {}
+# Where modules of the user are looked for first; None for the working directory.
+_DIRECTORY: ContextVar[Path | None] = ContextVar("directory", default=None)
+
+
+@contextmanager
+def importing_from(directory: Path) -> Iterator[None]:
+    """Within this block, modules of the user are looked for in this directory first, and not in the working one."""
+    token = _DIRECTORY.set(directory)
+    try:
+        yield
+    finally:
+        _DIRECTORY.reset(token)
 
 
 def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
@@ -60,7 +74,7 @@ def code_hash(part: type) -> str | None:
 
 
 def _from_module(module: str) -> Any:
-    here = str(Path.cwd())
+    here = str(_DIRECTORY.get() or Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     return importlib.import_module(module)

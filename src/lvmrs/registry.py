@@ -15,7 +15,10 @@ from typing import Any, TypeVar
 
 from lvmrs.errors import InvalidArgumentError
 
-__all__ = ["BOUNDS", "FORMS", "MAPS", "METHODS", "NOISES", "OBJECTIVES", "Entry", "Names"]
+__all__ = [
+    "BOUNDS", "DATA", "DENOISERS", "FORMS", "MAPS", "METHODS", "MODELS", "NETWORKS", "NOISES", "OBJECTIVES", "Entry",
+    "Names",
+]  # fmt: skip
 
 Part = TypeVar("Part", bound=type)
 
@@ -33,7 +36,9 @@ class Entry:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings that the name stands for, beside its class."""
     facts: tuple[str, ...] = ()
-    """Attributes of the class that are true."""
+    """Attributes of the class that are true; for sources of models and data, see the note above their tables."""
+    extra: str = ""
+    """The optional extra of the package that it needs."""
 
 
 class Names:
@@ -77,6 +82,10 @@ class Names:
         """What the part of that name is, in a few words."""
         part = self._added.get(name)
         return self._entries[name].words if part is None else (part.__doc__ or name).partition("\n")[0]
+
+    def extra(self, name: str) -> str:
+        """The optional extra of the package that it needs, or nothing."""
+        return self._entries[name].extra if name in self._entries else ""
 
     def settings(self, name: str) -> dict[str, Any]:
         """The settings that the name stands for, beside its class."""
@@ -199,3 +208,65 @@ OBJECTIVES = Names(
         "denoise": Entry("lvmrs.training.objectives:Denoising", "squared error of a denoiser (Salman et al. 2020)"),
     },
 )
+# Sources of models, denoisers and data. Their facts: "file" (what follows the colon is a file that must exist), "path"
+# (it can be a path), "code" (it names Python code), "weights" (weights can be put into it), "program" (the file is run
+# as it is, and identifies it), "sized" (images can be scaled to a size).
+# fmt: off
+MODELS = Names("model", None, {
+    "python": Entry("lvmrs.models.python:python", "a module or callable, or a function of yours that returns one",
+                    "MODULE:FUNCTION", facts=("code", "weights")),
+    "ready": Entry("lvmrs.models.ready:ready", "a network that comes with lvmrs", "NAME", facts=("weights",)),
+    "trained": Entry("lvmrs.models.trained:trained", "weights by lvmrs train, normalised as in training, or a "
+                     "checkpoint {arch, state_dict} whose arch is a network of lvmrs", "FILE", facts=("file",)),
+    "timm": Entry("lvmrs.models.pretrained:timm", "a pretrained network of timm, normalised by its data configuration",
+                  "NAME", extra="timm"),
+    "hf": Entry("lvmrs.models.pretrained:transformers", "an image classifier for transformers, from the hub or a "
+                "folder, normalised and resized by its image processor", "NAME", facts=("path",), extra="hf"),
+    "torchvision": Entry("lvmrs.models.pretrained:torchvision", "a network with its default weights, normalised by "
+                         "their transforms", "NAME", extra="torchvision"),
+    "onnx": Entry("lvmrs.models.onnx:onnx", "a file that onnxruntime runs; the first output is the logits",
+                  "FILE", facts=("file", "program"), extra="onnx"),
+    "export": Entry("lvmrs.models.exported:exported", "a program saved by torch.export.save",
+                    "FILE.pt2", facts=("file", "program")),
+})
+DENOISERS = Names("denoiser", None, {
+    "diffusers": Entry("lvmrs.models.denoiser_sources:diffusers", "a DDPMPipeline, or a UNet2DModel with its "
+                       "scheduler, from a folder or the hub", "FOLDER", facts=("path",), extra="diffusion"),
+    "trained": Entry("lvmrs.models.denoiser_sources:trained_denoiser", "a denoiser by lvmrs train",
+                     "FILE", facts=("file",)),
+    "python": Entry("lvmrs.models.denoiser_sources:python_denoiser", "a module, or a function of yours that returns a "
+                    "module or callable; it is given sigma if it asks for it", "MODULE:FUNCTION", facts=("code",)),
+})
+DATA = Names("data set", None, {
+    "digits": Entry("lvmrs.data.arrays:digits", "scikit-learn's 8 × 8 digits: train is the first 1437, "
+                    "test the last 360", extra="digits"),
+    "cifar10": Entry("lvmrs.data.arrays:cifar10", "the folder of the official python batches, or an .npz",
+                     "PATH", facts=("path",)),
+    "imagefolder": Entry("lvmrs.data.folder:ImageFolder", "PATH/CLASS/IMAGE or PATH/SPLIT/CLASS/IMAGE; folders that "
+                         "are numbers are the labels", "PATH", facts=("path", "sized"), extra="images"),
+    "npz": Entry("lvmrs.data.arrays:npz", "arrays x_test and y_test (after the split), or x and y",
+                 "FILE", facts=("file",)),
+    "hf": Entry("lvmrs.data.huggingface:HuggingFaceDataset", "the first image and class-label columns, from the hub or "
+                "a saved folder", "NAME", facts=("path", "sized"), extra="hf"),
+    "python": Entry("lvmrs.data.python:python", "a function of yours that takes the split and returns (inputs, labels) "
+                    "or a Dataset", "MODULE:FUNCTION", facts=("code",)),
+})
+_RESNET, _SANDWICH = "lvmrs.models.residual:ResNet", "lvmrs.models.sandwich:sandwich"
+NETWORKS = Names("network", None, {
+    "small_cnn": Entry("lvmrs.models.small:small_cnn", "two convolutions and a linear layer, for 8 × 8"),
+    "fast_cnn": Entry("lvmrs.models.small:fast_cnn", "five normalised convolutions, the first of stride 2: for "
+                      "32 × 32 on a CPU"),
+    "resnet8": Entry(_RESNET, "8 layers, shortcuts padded by zeros (He et al. 2016)", settings={"depth": 8}),
+    "resnet20": Entry(_RESNET, "20 layers, shortcuts padded by zeros", settings={"depth": 20}),
+    "resnet56": Entry(_RESNET, "56 layers, shortcuts padded by zeros", settings={"depth": 56}),
+    "resnet110": Entry(_RESNET, "110 layers, shortcuts padded by zeros", settings={"depth": 110}),
+    "cifar_resnet20": Entry(_RESNET, "20 layers, shortcuts convolved, as in the code of Cohen et al. (2019)",
+                            settings={"depth": 20, "shortcut": "convolved"}),
+    "cifar_resnet110": Entry(_RESNET, "110 layers, shortcuts convolved",
+                             settings={"depth": 110, "shortcut": "convolved"}),
+    "sandwich_small": Entry(_SANDWICH, "convolutional and gamma-Lipschitz (Wang and Manchester 2023)"),
+    "sandwich_medium": Entry(_SANDWICH, "the same, twice as wide", settings={"width": 2}),
+    "sandwich_large": Entry(_SANDWICH, "the same, four times as wide", settings={"width": 4}),
+    "dncnn": Entry("lvmrs.models.dncnn:dncnn", "a denoiser (Zhang et al. 2017)"),
+})
+# fmt: on

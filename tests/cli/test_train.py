@@ -20,7 +20,7 @@ import torch
 from typer.main import get_command
 
 from lvmrs.cli import app
-from lvmrs.models.trained import story
+from lvmrs.models.trained import training_record
 from lvmrs.registry import OBJECTIVES
 from lvmrs.runs import Run
 from tests.cli.helpers import run
@@ -78,7 +78,7 @@ def test_train_then_certify(lvmrs: Command, model: str, options: str) -> None:
     assert Run(Path("r")).manifest.terms.lipschitz == (5.0 if "sandwich" in model else None)
     assert ("\nlipschitz 5\n" in err) == ("sandwich" in model)
     assert Path("nets/a.safetensors").stat().st_mode & 0o777 == Path("r/manifest.json").stat().st_mode & 0o777
-    told = story(Path("nets/a.safetensors"))
+    told = training_record(Path("nets/a.safetensors"))
     assert told["network"].startswith(f"ready:{model.split(',')[0]},channels=1")
     assert told["training"]["settings"]["epochs"] == 2
     assert len(told["training"]["losses"]) == 2
@@ -111,7 +111,7 @@ def test_normalisation_and_first_weights_are_kept(lvmrs: Command) -> None:
         "train --model ready:small_cnn QUICK --mean 0.3 --std 0.4 --out a.safetensors --test-split none"
     )
     assert code == 0, err
-    assert story(Path("a.safetensors"))["normalisation"]["std"] == [pytest.approx(0.4)]
+    assert training_record(Path("a.safetensors"))["normalisation"]["std"] == [pytest.approx(0.4)]
     code, _, err = lvmrs(
         "train --model ready:small_cnn --weights a.safetensors --mean 0.3 --std 0.4 QUICK --lr 1e-9 --out b.safetensors"
     )
@@ -128,7 +128,7 @@ def test_training_goes_on_from_a_trained_file(lvmrs: Command) -> None:
     lvmrs("train --model ready:small_cnn QUICK --mean 0.3 --std 0.4 --out a.safetensors")
     code, _, err = lvmrs("train --model trained:a.safetensors QUICK --out b.safetensors --sigma 0.5")
     assert code == 0, err
-    first, second = (story(Path(f"{name}.safetensors")) for name in "ab")
+    first, second = (training_record(Path(f"{name}.safetensors")) for name in "ab")
     assert first["network"] == second["network"] == "ready:small_cnn,channels=1,side=8,classes=10"
     assert second["normalisation"] == first["normalisation"]
     assert second["training"]["versions"]["torch"] == version("torch")

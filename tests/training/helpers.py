@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 from lvmrs.data import load
 from lvmrs.data.arrays import Arrays
 from lvmrs.models import ready
-from lvmrs.models.trained import story
+from lvmrs.models.trained import training_record
 
 __all__ = ["batch", "fresh", "record_of", "seeded", "some_digits", "weights"]
 
@@ -39,4 +39,4 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 def record_of(path: Path) -> dict[str, Any]:
     """What a file of weights says about its network and training."""
-    return story(path)
+    return training_record(path)

@@ -6,7 +6,7 @@ from typing import Annotated, Optional
 import typer
 
 from lvmrs.analysis.tables import FORMATS
-from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES
+from lvmrs.registry import BOUNDS, DATA, DENOISERS, FORMS, MAPS, METHODS, MODELS, NOISES
 
 __all__ = [
     "N0",
@@ -44,23 +44,19 @@ __all__ = [
     "Width",
 ]  # fmt: skip
 
-_MODELS = (
-    "ready:NAME, trained:FILE, python:MODULE:FUNCTION, timm:NAME, hf:NAME, torchvision:NAME, onnx:FILE or "
-    "export:FILE.pt2."
-)
-_DATA = "digits, cifar10:PATH, imagefolder:PATH, npz:FILE, hf:NAME or python:MODULE:FUNCTION."
+_TAKING_WEIGHTS = " or ".join(f"{name}:" for name in MODELS.having("weights"))
 
-Model = Annotated[str, typer.Option("--model", help=_MODELS)]
-Weights = Annotated[Optional[Path], typer.Option("--weights", help="Weights for a ready: or python: model.")]
+Model = Annotated[str, typer.Option("--model", help=f"One of {MODELS.listed}.")]
+Weights = Annotated[Optional[Path], typer.Option("--weights", help=f"Weights for a {_TAKING_WEIGHTS} model.")]
 Mean = Annotated[
     Optional[str], typer.Option("--mean", help="Normalise before the model: mean of each channel, as 0.49,0.48,0.45.")
 ]
 Std = Annotated[Optional[str], typer.Option("--std", help="Normalise before the model: deviation of each channel.")]
 Denoiser = Annotated[
     Optional[str],
-    typer.Option("--denoiser", help="Put before the model: diffusers:FOLDER, trained:FILE or python:MODULE:FUNCTION."),
+    typer.Option("--denoiser", help=f"Put before the model: one of {DENOISERS.listed}."),
 ]
-Data = Annotated[str, typer.Option("--data", help=_DATA)]
+Data = Annotated[str, typer.Option("--data", help=f"One of {DATA.listed}.")]
 Split = Annotated[str, typer.Option("--split", help="Which split of the data.")]
 ImageSize = Annotated[
     Optional[int], typer.Option("--image-size", help="Scale and crop images from files to squares of so many pixels.")

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lvmrs._extras import optional
 from lvmrs.data.base import Dataset
+from lvmrs.data.facts import DataFacts
 from lvmrs.errors import DataError, first_line
 
 __all__ = ["Arrays", "cifar10", "digits", "npz"]
@@ -37,9 +38,9 @@ class Arrays(Dataset):
         labels: NDArray[Any],
         *,
         classes: tuple[str, ...] | None = None,
-        assumed: tuple[str, ...] = (),
+        facts: DataFacts | None = None,
     ) -> None:
-        self.name, self.split, self.classes, self.assumed = name, split, classes, assumed
+        self.name, self.split, self.classes, self.facts = name, split, classes, facts or DataFacts()
         if inputs.ndim < 2:
             raise DataError(f"{name}: the inputs have shape {inputs.shape}; expected (count, …)")
         labels = _labels(name, labels)
@@ -105,8 +106,6 @@ def _check_range(name: str, inputs: NDArray[Any]) -> None:
 
 def digits(name: str, rest: str, split: str) -> Dataset:
     """scikit-learn's 1797 images of 8 × 8: the first 1437 to train on, the last 360, of other writers, to test."""
-    if rest:
-        raise DataError(f"{name}: digits takes no path; write just digits")
     bunch = optional("sklearn.datasets", extra="digits", error=DataError).load_digits()
     part = _split(name, {"train": slice(0, 1437), "test": slice(1437, None)}, split)
     images = (bunch.images[part, None] / 16).astype(np.float32)
@@ -115,7 +114,9 @@ def digits(name: str, rest: str, split: str) -> Dataset:
 
 def cifar10(name: str, rest: str, split: str) -> Dataset:
     """CIFAR-10 from the official python batches (Krizhevsky 2009), or from an .npz with x_test, y_test and so on."""
-    path = _existing(name, rest)
+    path = Path(rest).expanduser()
+    if not path.exists():
+        raise DataError(f"{name}: {path} does not exist; write cifar10:PATH")
     if path.is_file():
         return npz(name, rest, split, classes=CIFAR10)
     folder = path / "cifar-10-batches-py" if (path / "cifar-10-batches-py").is_dir() else path
@@ -152,7 +153,7 @@ def _python_batch(name: str, file: Path) -> dict[bytes, Any]:
 
 def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None) -> Dataset:
     """Arrays x_SPLIT and y_SPLIT of a NumPy archive, or x and y where it has no splits."""
-    path = _existing(name, rest)
+    path = Path(rest)
     try:
         with np.load(path, allow_pickle=False) as archive:
             names = (f"x_{split}", f"y_{split}") if f"x_{split}" in archive.files else ("x", "y")
@@ -166,20 +167,12 @@ def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None
     except (zipfile.BadZipFile, ValueError, EOFError, AttributeError, TypeError, OSError) as error:
         reason = first_line(error)
         raise DataError(f"{name}: {path} is not an .npz archive of plain arrays: {reason}") from error
-    assumed: tuple[str, ...] = ()
-    if inputs.ndim == 4 and inputs.shape[-1] in (1, 3) and inputs.shape[1] not in (1, 3):
-        inputs, assumed = inputs.transpose(0, 3, 1, 2), ("images come as height × width × channels",)
-    return Arrays(name, split, inputs, labels, classes=classes, assumed=assumed)
+    last = inputs.ndim == 4 and inputs.shape[-1] in (1, 3) and inputs.shape[1] not in (1, 3)
+    inputs = inputs.transpose(0, 3, 1, 2) if last else inputs
+    return Arrays(name, split, inputs, labels, classes=classes, facts=DataFacts(channels_last=last))
 
 
 def _split(name: str, splits: dict[str, _T], split: str) -> _T:
     if split not in splits:
         raise DataError(f"{name}: there is no split {split!r}; choose {' or '.join(splits)}")
     return splits[split]
-
-
-def _existing(name: str, rest: str) -> Path:
-    path = Path(rest).expanduser()
-    if not rest or not path.exists():
-        raise DataError(f"{name}: {rest or 'the path'} does not exist; write {name.partition(':')[0]}:PATH")
-    return path

@@ -5,11 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from lvmrs.data.facts import DataFacts
 from lvmrs.errors import DataError
+
+if TYPE_CHECKING:
+    from lvmrs.data.load import DataSource
 
 __all__ = ["Dataset", "checked_input"]
 
@@ -22,8 +27,15 @@ class Dataset(ABC):
     split: str
     classes: tuple[str, ...] | None = None
     """What the labels are called, where the source says so."""
-    assumed: tuple[str, ...] = ()
-    """What had to be guessed about the source, in words."""
+    facts: DataFacts = DataFacts()
+    """What was taken from the source, or assumed."""
+    data_source: DataSource | None = None
+    """How it was asked for, where it was loaded by name."""
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Its facts in words."""
+        return self.facts.sentences()
 
     @abstractmethod
     def __len__(self) -> int:
@@ -48,6 +60,12 @@ class Dataset(ABC):
     def largest_label(self) -> int | None:
         """The largest label, where it can be told without reading every input."""
         return None
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle it as it is, unless its class is the user's, which another process can only name as the user did."""
+        if self.data_source is None or type(self).__module__.partition(".")[0] == "lvmrs":
+            return super().__reduce_ex__(protocol)
+        return self.data_source.load_again, (self.name, self.fingerprint())
 
     def __repr__(self) -> str:
         """One line."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lvmrs._extras import optional
 from lvmrs.data.base import Dataset
+from lvmrs.data.facts import DataFacts
 from lvmrs.errors import DataError
 
 __all__ = ["ImageFolder", "pixels"]
@@ -28,8 +29,8 @@ class ImageFolder(Dataset):
 
     def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:
         path = Path(rest).expanduser()
-        if not rest or not path.is_dir():
-            raise DataError(f"{name}: {rest or 'the path'} is not a folder; write imagefolder:PATH")
+        if not path.is_dir():
+            raise DataError(f"{name}: {path} is not a folder; write imagefolder:PATH")
         self.name, self.split, self.size = name, split, size
         self.root = path / split if (path / split).is_dir() else path
         folders = sorted(entry.name for entry in self.root.iterdir() if entry.is_dir() and _has_images(entry))
@@ -44,7 +45,7 @@ class ImageFolder(Dataset):
         if not self.files:
             raise DataError(f"{name}: no images in the folders of {self.root}; expected {self.root}/CLASS/IMAGE.png")
         self.classes = None if numbered else tuple(folders)
-        self.assumed = ("folder names are the class numbers",) if numbered else ()
+        self.facts = DataFacts(labels="folder numbers" if numbered else "folder order")
         self.grey = all(self._mode(file) in _GREY for file, _ in self.files[:20])
 
     def __len__(self) -> int:

@@ -163,12 +163,13 @@ def method_record(method: Method, noise: Noise, sigma: float) -> MethodRecord:
 
 def _model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:
     inner = loaded.model.classifier if isinstance(loaded.model, Denoised) else loaded.model
+    known = loaded.facts.denoiser
     return ModelRecord(
         name=loaded.name,
         weights_hash=loaded.fingerprint,
         code_hash=loaded.code,
         normalisation=inner.normalisation if isinstance(inner, Preprocessed) else None,
-        denoiser=None if loaded.denoiser is None else DenoiserRecord(*loaded.denoiser),
+        denoiser=None if known is None else DenoiserRecord(known.name, loaded.denoiser_fingerprint),
         facts=_facts(loaded.facts),
         compiled=smoothed.compiled,
         device=smoothed.kind_of_device,

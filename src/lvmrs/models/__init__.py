@@ -1,20 +1,10 @@
-"""Models by one name.
+"""Models by one name: ``load("onnx:net.onnx")``. The names of all sources are in ``lvmrs.registry.MODELS``."""
 
-=========================  =========================================================================================
-``python:MODULE:NAME``     a function of yours that returns a module or callable, or the object itself
-``ready:NAME,key=value``   a network that comes with lvmrs, such as ready:resnet20; see ``lvmrs.models.ready``
-``trained:FILE``           weights by ``lvmrs train``, or a checkpoint that names a ready network as its arch
-``timm:NAME``              a network of timm, with its weights
-``hf:NAME``                an image classifier of the Hugging Face hub, or a folder saved by transformers
-``torchvision:NAME``       a network of torchvision, with its default weights
-``onnx:FILE``              an ONNX file, run by onnxruntime
-``export:FILE.pt2``        a program saved by torch.export
-=========================  =========================================================================================
-"""
-
-from lvmrs.models.bound import lipschitz_bound
-from lvmrs.models.denoised import Denoised, DiffusionDenoiser
-from lvmrs.models.load import Loaded, load
+from lvmrs.models.denoised import Denoised
+from lvmrs.models.diffusion import DiffusionDenoiser
+from lvmrs.models.facts import ModelFacts
+from lvmrs.models.load import Loaded, ModelSource, load
+from lvmrs.models.network_lipschitz import lipschitz_bound
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.residual import ResNet
 from lvmrs.models.sandwich import SandwichNetwork, sandwich
@@ -23,6 +13,8 @@ __all__ = [
     "Denoised",
     "DiffusionDenoiser",
     "Loaded",
+    "ModelFacts",
+    "ModelSource",
     "Preprocessed",
     "ResNet",
     "SandwichNetwork",

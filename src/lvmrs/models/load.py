@@ -1,40 +1,24 @@
-"""From a name to a model that takes pixels in [0, 1], with what was assumed about it and a hash of its weights."""
+"""From a name to a model that takes pixels in [0, 1], with what is known about it and a hash of its weights.
+
+A model that was loaded by name can be pickled: what is stored is how it was asked for, its weights and its hash.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from lvmrs._python import called, imported, source_hash
-from lvmrs.errors import ModelError
-from lvmrs.models import hub, programs, ready
-from lvmrs.models.denoised import Denoised, load_denoiser
+from lvmrs.errors import ModelError, first_line
+from lvmrs.models.assemble import Assembled, assemble, hash_of
+from lvmrs.models.facts import ModelFacts
 from lvmrs.models.preprocessing import Preprocessed
-from lvmrs.models.trained import NORMALISED, normalisation_of, trained
-from lvmrs.models.weights import digest_of_file, digest_of_module, load_weights
 from lvmrs.sampling import Model
 
-__all__ = ["Loaded", "load"]
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A model and who it is."""
-
-    model: Model
-    name: str
-    fingerprint: str
-    """A hash of its weights."""
-    code: str | None
-    """A hash of the file of Python code that makes it, if there is one."""
-    assumed: tuple[str, ...]
-    """What was taken from what it ships with, or guessed, in words."""
-    denoiser: str | None = None
-    """The name of the denoiser before it and a hash of that one's weights, if there is one."""
+__all__ = ["Loaded", "ModelSource", "load"]
 
 
 def load(
@@ -46,87 +30,131 @@ def load(
     denoiser: str | None = None,
     sigma: float = 0.0,
 ) -> Loaded:
-    """The model of that name. ``mean`` and ``std`` put a normalisation before one that does not bring its own.
+    """Load a model by its name.
 
-    A ``denoiser`` (see ``load_denoiser``) for noise of deviation ``sigma`` is put before all of it.
+    Args:
+        name: a source of ``lvmrs.registry.MODELS`` and what it is asked for, such as ``onnx:FILE``.
+        weights: a file of weights, for a network that comes without.
+        mean: with ``std``, a normalisation that is put before a model which does not bring its own.
+        std: one number for each channel.
+        denoiser: a source of ``lvmrs.registry.DENOISERS`` and what it is asked for; it is put before all of it.
+        sigma: the standard deviation of the noise, for the denoiser.
+
+    Returns:
+        The model, which takes pixels in [0, 1], and who it is.
+
+    >>> load("ready:small_cnn").facts.random_weights
+    True
+
     """
-    kind, _, rest = name.partition(":")
-    if kind not in _KINDS:
-        raise ModelError(f"{name}: no model of that name; it begins with one of {', '.join(_KINDS)}, as in onnx:FILE")
-    if not rest:
-        raise ModelError(f"{name}: a name is missing after the colon, as in {kind}:NAME")
-    model, assumed = _KINDS[kind](name, rest)
-    if weights is not None:
-        if not isinstance(model, nn.Module) or kind not in ("python", "ready"):
-            raise ModelError(f"{name}: weights can be put into python: and ready: modules only; leave --weights out")
-        assumed = (*assumed, *_given_weights(model, Path(weights).expanduser()))
-    elif kind == "ready":
-        assumed = (*assumed, "WARNING: its weights are random, none were given")
-    fingerprint = digest_of_file(Path(rest).expanduser()) if kind in _FILES else _digest(model)
-    if (mean is None) != (std is None):
-        raise ModelError("mean and std go together; give both")
-    if mean is None and weights is not None and (kept := normalisation_of(Path(weights).expanduser())) is not None:
-        model, assumed = Preprocessed(model, *kept), ("normalised as in training", *assumed)
-    elif mean is not None and std is not None:
-        if isinstance(model, Preprocessed):
-            raise ModelError(f"{name}: it brings its own normalisation ({assumed[0]}); leave mean and std out")
-        model = Preprocessed(model, mean, std)
-        assumed = (*assumed, f"normalised with mean {_text(mean)} and std {_text(std)}, as given")
-    elif NORMALISED in assumed:
-        raise ModelError(f"{name}: {NORMALISED}; give it with --mean and --std")
-    elif not isinstance(model, Preprocessed):
-        assumed = (*assumed, "it takes pixels in [0, 1] as they are")
-    code = source_hash(rest) if kind == "python" else None
-    if denoiser is None:
-        return Loaded(model, name, fingerprint, code, assumed)
-    before, how = load_denoiser(denoiser, sigma)
-    told = f"denoised by {denoiser}: {how}"
-    return Loaded(Denoised(before, model), name, fingerprint, code, (*assumed, told), f"{denoiser} {_digest(before)}")
+    return ModelSource(
+        name,
+        None if weights is None else str(weights),
+        None if mean is None else tuple(float(value) for value in mean),
+        None if std is None else tuple(float(value) for value in std),
+        denoiser,
+        sigma,
+    ).load()
 
 
-def _given_weights(model: nn.Module, path: Path) -> tuple[str, ...]:
-    return (NORMALISED,) if load_weights(model, path) else ()
+@dataclass(frozen=True)
+class ModelSource:
+    """How a model is asked for, in plain values. It names the same model in any process and working directory."""
+
+    name: str
+    weights: str | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    denoiser: str | None = None
+    sigma: float = 0.0
+    directory: Path = field(default_factory=Path.cwd)
+    """Where relative paths begin and modules are imported from: the working directory when it was asked for."""
+
+    def load(self) -> Loaded:
+        """The model, made anew."""
+        made = self.assembled()
+        return Loaded(
+            made.model, self.name, made.fingerprint, made.code, made.facts, made.denoiser_fingerprint, source=self
+        )
+
+    def assembled(self) -> Assembled:
+        """The model and its parts, made anew."""
+        if (self.mean is None) != (self.std is None):
+            raise ModelError("mean and std go together; give both")
+        normalisation = None if self.mean is None or self.std is None else (self.mean, self.std)
+        return assemble(self.name, self.weights, normalisation, self.denoiser, self.sigma, self.directory)
 
 
-def _text(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
+@dataclass(frozen=True)
+class Loaded:
+    """A model and who it is.
+
+    With a ``source`` it can be pickled whatever its code is: it is made anew in the other process, and is given the
+    weights that it has here. Without one, its model is pickled as it is.
+    """
+
+    model: Model
+    name: str
+    fingerprint: str | None
+    """A hash of its weights; None if they cannot be seen."""
+    code: str | None
+    """A hash of the file of Python code that makes it, if there is one."""
+    facts: ModelFacts
+    """What was taken from what it ships with, or assumed."""
+    denoiser_fingerprint: str | None = None
+    """A hash of the weights of the denoiser before it, if there is one; its name is among the facts."""
+    source: ModelSource | None = None
+    """How it was asked for; None for a model that was not loaded by name."""
+
+    @classmethod
+    def of(cls, model: Model, name: str) -> Loaded:
+        """A model that is in memory already and takes pixels in [0, 1], under a name of your choice."""
+        return cls(model, name, hash_of(model), None, ModelFacts(takes_pixels=not isinstance(model, Preprocessed)))
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Its facts in words."""
+        return self.facts.sentences()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle the source and the weights instead of the model, where there is a source."""
+        if self.source is None:
+            return super().__reduce_ex__(protocol)
+        state = _state(self.model) if isinstance(self.model, nn.Module) else {}
+        return _made_anew, (self.source, self.fingerprint, self.code, self.facts, self.denoiser_fingerprint, state)
 
 
-def _digest(model: Model) -> str:
-    return digest_of_module(model) if isinstance(model, nn.Module) else "unknown: not a torch module"
+def _state(model: nn.Module) -> dict[str, Any]:
+    """Its weights, each in memory of its own, on the CPU."""
+    held = model.state_dict().items()
+    return {key: value.detach().cpu().clone() if isinstance(value, Tensor) else value for key, value in held}
 
 
-def _python(name: str, rest: str) -> tuple[Any, tuple[str, ...]]:
-    named = imported(name, rest, error=ModelError)
-    model = called(name, named, error=ModelError) if callable(named) and not isinstance(named, nn.Module) else named
-    if not callable(model):
-        raise ModelError(f"{name}: it returned {type(model).__name__}; expected a module or a callable on batches")
-    return model, ()
+def _made_anew(
+    source: ModelSource,
+    fingerprint: str | None,
+    code: str | None,
+    facts: ModelFacts,
+    denoiser: str | None,
+    state: dict[str, Any],
+) -> Loaded:
+    """The model that was pickled; what is not as it was is refused, since rows of two models must not be mixed."""
+    made = source.assembled()
+    if isinstance(made.model, nn.Module):
+        try:
+            made.model.load_state_dict(state)
+        except RuntimeError as error:
+            raise _changed(source, f"its network ({first_line(error)})") from error
+    same = {
+        "the code that makes it": made.code == code,
+        "its weights or file": made.fingerprint == fingerprint,
+        "its denoiser": made.denoiser_fingerprint == denoiser,
+        "what is known about it": made.facts == facts,
+    }
+    if not all(same.values()):
+        raise _changed(source, " and ".join(what for what, is_same in same.items() if not is_same))
+    return Loaded(made.model, source.name, fingerprint, code, facts, denoiser, source)
 
 
-def _ready(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
-    return ready.build(rest), ()
-
-
-def _file(read: Callable[[str, Path], tuple[nn.Module, tuple[str, ...]]]) -> _Reader:
-    def reader(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
-        path = Path(rest).expanduser()
-        if not path.is_file():
-            raise ModelError(f"{name}: {path} does not exist")
-        return read(name, path)
-
-    return reader
-
-
-_Reader = Callable[[str, str], tuple[Any, tuple[str, ...]]]
-_FILES = ("onnx", "export")
-_KINDS: dict[str, _Reader] = {
-    "python": _python,
-    "ready": _ready,
-    "trained": _file(trained),
-    "timm": hub.timm,
-    "hf": hub.transformers,
-    "torchvision": hub.torchvision,
-    "onnx": _file(programs.onnx),
-    "export": _file(programs.exported),
-}
+def _changed(source: ModelSource, what: str) -> ModelError:
+    return ModelError(f"{source.name}: not the model that was pickled: {what} changed; load it again")

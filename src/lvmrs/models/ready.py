@@ -1,53 +1,48 @@
-"""Networks that come with lvmrs, by name and settings: ``resnet20`` or ``sandwich_small,gamma=5,width=2``."""
+"""Networks that come with lvmrs, by name and settings: ``resnet20`` or ``sandwich_small,gamma=5,width=2``.
+
+The names are those of ``lvmrs.registry.NETWORKS``.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
 from lvmrs.errors import InvalidArgumentError, ModelError
-from lvmrs.models.denoisers import dncnn
-from lvmrs.models.residual import ResNet
-from lvmrs.models.sandwich import sandwich
-from lvmrs.models.small import fast_cnn, small_cnn
+from lvmrs.models.facts import ModelFacts
+from lvmrs.registry import NETWORKS
 
-__all__ = ["NETWORKS", "build", "fitted", "parsed", "written"]
+__all__ = ["build", "fitted", "parsed", "ready", "settings_of", "written"]
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {
-    "small_cnn": small_cnn,
-    "fast_cnn": fast_cnn,
-    "resnet8": partial(ResNet, 8),
-    "resnet20": partial(ResNet, 20),
-    "resnet56": partial(ResNet, 56),
-    "resnet110": partial(ResNet, 110),
-    "cifar_resnet20": partial(ResNet, 20, shortcut="convolved"),
-    "cifar_resnet110": partial(ResNet, 110, shortcut="convolved"),
-    "sandwich_small": sandwich,
-    "sandwich_medium": partial(sandwich, width=2),
-    "sandwich_large": partial(sandwich, width=4),
-    "dncnn": dncnn,
-}
+
+def ready(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
+    """The network that ``NAME,setting=value,…`` names, with fresh weights."""
+    return build(rest), ModelFacts(random_weights=True)
 
 
 def build(text: str) -> nn.Module:
-    """The network of that name, with fresh weights."""
+    """The network of that name and settings, with fresh weights.
+
+    >>> type(build("resnet8,classes=100")).__name__
+    'ResNet'
+    """
     name, settings = parsed(text)
     try:
-        return NETWORKS[name](**settings)
+        network: nn.Module = NETWORKS.find(name)(**{**NETWORKS.settings(name), **settings})
     except InvalidArgumentError as error:
         raise ModelError(f"{text}: {error}") from error
+    return network
 
 
 def parsed(text: str) -> tuple[str, dict[str, int | float]]:
     """``NAME,setting=value,…`` taken apart, with names that exist and values of the right kind."""
     name, *parts = text.split(",")
     if name not in NETWORKS:
-        raise ModelError(f"{name}: no such network; there are {', '.join(NETWORKS)}")
-    known = _settings(name)
+        raise ModelError(f"{name}: no such network; there are {NETWORKS.listed}")
+    known = settings_of(name)
     settings: dict[str, int | float] = {}
     for part in parts:
         key, _, value = part.partition("=")
@@ -66,7 +61,7 @@ def parsed(text: str) -> tuple[str, dict[str, int | float]]:
 def fitted(text: str, facts: Mapping[str, int]) -> str:
     """The same network with what the data say (channels, side, classes) filled in where it was left open."""
     name, settings = parsed(text)
-    known = _settings(name)
+    known = settings_of(name)
     return written(name, {**{key: value for key, value in facts.items() if key in known}, **settings})
 
 
@@ -75,7 +70,12 @@ def written(name: str, settings: Mapping[str, Any]) -> str:
     return ",".join([name, *(f"{key}={value}" for key, value in settings.items())])
 
 
-def _settings(name: str) -> dict[str, int | float]:
-    """The numbers that a network can be made with, and their defaults."""
-    parameters = inspect.signature(NETWORKS[name]).parameters.values()
-    return {p.name: p.default for p in parameters if isinstance(p.default, (int, float))}
+def settings_of(name: str) -> dict[str, int | float]:
+    """The numbers that a network can be made with, and their defaults.
+
+    >>> settings_of("sandwich_medium")
+    {'channels': 3, 'side': 32, 'classes': 10, 'gamma': 1.0, 'width': 2}
+    """
+    parameters = inspect.signature(NETWORKS.find(name)).parameters.values()
+    numbers = {p.name: p.default for p in parameters if isinstance(p.default, (int, float))}
+    return {key: NETWORKS.settings(name).get(key, default) for key, default in numbers.items()}

@@ -25,7 +25,7 @@ class ResNet(nn.Module):
 
     def __init__(
         self,
-        depth: int = 20,
+        depth: int,
         channels: int = 3,
         classes: int = 10,
         width: int = 16,

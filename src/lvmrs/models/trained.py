@@ -13,14 +13,14 @@ from torch import nn
 from lvmrs._replacing import replacing
 from lvmrs.errors import ModelError, first_line
 from lvmrs.models import ready
+from lvmrs.models.facts import ModelFacts
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.weights import load_weights, read_checkpoint
+from lvmrs.registry import NETWORKS
 
-__all__ = ["NORMALISED", "normalisation_of", "save", "story", "trained"]
+__all__ = ["normalisation_of", "save", "trained", "training_record"]
 
 _KEY = "lvmrs"
-# What is assumed of weights whose names say so.
-NORMALISED = "it stood behind a normalisation that is not in the file"
 
 
 def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -> None:
@@ -40,13 +40,13 @@ def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -
         raise ModelError(f"{path}: the weights cannot be written: {first_line(error)}") from error
 
 
-def story(path: Path) -> dict[str, Any]:
+def training_record(path: Path) -> dict[str, Any]:
     """What a file says about its network and training."""
     found = _written(path)
     if found is None:
         raise ModelError(
-            f"{path} does not say which network it is for; give --model python:MODULE:FUNCTION or ready:NAME, with "
-            f"--weights {path}"
+            f"{path} does not say which network it is for; load python:MODULE:FUNCTION or ready:NAME with {path} as "
+            "its weights"
         )
     told = json.loads(found)
     if not isinstance(told, dict) or not isinstance(told.get("network"), str):
@@ -63,41 +63,42 @@ def _written(path: Path) -> str | None:
     return found
 
 
-def normalisation_of(path: Path) -> tuple[list[float], list[float]] | None:
+def normalisation_of(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """The mean and std that a file of ours was trained with, if it is one and was."""
     if path.suffix != ".safetensors" or not path.is_file() or _written(path) is None:
         return None
-    found = story(path).get("normalisation")
-    return None if found is None else (found["mean"], found["std"])
+    found = training_record(path).get("normalisation")
+    return None if found is None else (tuple(found["mean"]), tuple(found["std"]))
 
 
-def trained(name: str, path: Path) -> tuple[nn.Module, tuple[str, ...]]:
+def trained(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     """The network of a file by ``save``, or of a checkpoint {arch, state_dict} whose arch is one of ours."""
+    path = Path(rest)
     if path.suffix != ".safetensors":
         network = _arch(name, path)
         model = ready.build(network)
         behind = load_weights(model, path)
-        told = f"the network is {network}, as the checkpoint says"
-        return model, (told, NORMALISED) if behind else (told,)
-    about = story(path)
+        return model, ModelFacts(network, "checkpoint", normalisation_lost=behind)
+    about = training_record(path)
     kind, _, network = about["network"].partition(":")
     if kind != "ready":  # a file of weights must not choose what code is run
-        raise ModelError(f"{name}: it was trained as {about['network']}; give that as --model, and --weights {path}")
+        raise ModelError(f"{name}: it was trained as {about['network']}; load that with {path} as its weights")
     model = ready.build(network)
     load_weights(model, path)
     aim = about.get("training", {}).get("objective")
-    told = f"the network is {network}, as the file says" + (f", trained for {aim}" if aim else "")
     normalisation = normalisation_of(path)
     if normalisation is None:
-        return model, (told,)
-    return Preprocessed(model, *normalisation), ("normalised as in training", told)
+        return model, ModelFacts(network, objective=aim or None)
+    facts = ModelFacts(network, "file", aim or None, *normalisation, "training")
+    return Preprocessed(model, *normalisation), facts
 
 
 def _arch(name: str, path: Path) -> str:
     stored = read_checkpoint(path)
     arch = stored.get("arch") if isinstance(stored, dict) else None
-    if not isinstance(arch, str) or arch not in ready.NETWORKS:
+    if not isinstance(arch, str) or arch not in NETWORKS:
         raise ModelError(
-            f"{name}: it does not name a network of lvmrs (arch is {arch!r:.60}); give --model ready:NAME and --weights"
+            f"{name}: it does not name a network of lvmrs (arch is {arch!r:.60}); load ready:NAME with this file "
+            "as its weights"
         )
     return arch

@@ -23,6 +23,8 @@ _SCOPES = {
     "Deterministic": "all inputs",
     "Votes": "all inputs",
 }
+# What stood in the place of a hash.
+_NOT_SEEN = " unknown: not a torch module"
 _CHOSEN = {"this input": "chosen for each input", "all inputs": "the same for all inputs"}
 
 
@@ -91,6 +93,8 @@ def _denoiser(text: object) -> object:
     """Name and hash stood in one text, with a space between them."""
     if not isinstance(text, str):
         return text
+    if text.endswith(_NOT_SEEN):
+        return {"name": text.removesuffix(_NOT_SEEN)}
     name, _, weights = text.rpartition(" ")
     return {"name": name, "weights_hash": weights}
 

@@ -37,7 +37,7 @@ class DenoiserRecord:
     """A denoiser before the classifier."""
 
     name: str
-    weights_hash: str
+    weights_hash: str | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from lvmrs import models
 from lvmrs.data import Dataset, checked_input
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, first_line
 from lvmrs.models import ready
-from lvmrs.models.trained import story
+from lvmrs.models.trained import training_record
 from lvmrs.training.objectives import Objective
 
 __all__ = ["Network", "check_fit", "network_for"]
@@ -76,7 +76,7 @@ def network_for(
     origin = {
         "model": name,
         "assumed": "; ".join(loaded.assumed),
-        "first weights": loaded.fingerprint,
+        "first weights": str(loaded.fingerprint),
         "code": str(loaded.code),
     }
     return Network(loaded.model, name, origin)
@@ -88,7 +88,7 @@ def _is_ours(path: Path) -> bool:
 
 def _name_in(path: Path) -> str:
     """The name of the network that a file of weights was trained as."""
-    name: str = story(path)["network"]
+    name: str = training_record(path)["network"]
     return name
 
 

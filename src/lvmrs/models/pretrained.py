@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from lvmrs._extras import optional
 from lvmrs.errors import ModelError, first_line
+from lvmrs.models.facts import ModelFacts
 from lvmrs.models.preprocessing import Preprocessed
 
 __all__ = ["timm", "torchvision", "transformers"]
@@ -26,7 +28,7 @@ class _Logits(nn.Module):
         return logits
 
 
-def transformers(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
+def transformers(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     """An image classifier, behind the rescaling, normalisation and size that its image processor asks for."""
     library = optional("transformers", extra="hf", error=ModelError)
     library.utils.logging.disable_progress_bar()
@@ -42,7 +44,7 @@ def transformers(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
 
 def _behind_processor(
     name: str, model: nn.Module, config: Any, settings: dict[str, Any]
-) -> tuple[nn.Module, tuple[str, ...]]:
+) -> tuple[nn.Module, ModelFacts]:
     if settings.get("rescale_offset"):
         raise ModelError(f"{name}: its image processor shifts pixels (rescale_offset); wrap the model with python:")
     channels = getattr(config, "num_channels", 3)
@@ -53,10 +55,18 @@ def _behind_processor(
         mean, std = _values(settings, "image_mean", name, channels), _values(settings, "image_std", name, channels)
     size = _size(settings) if settings.get("do_resize", True) else None
     mean, std = [value / scale for value in mean], [value / scale for value in std]
-    assumed = [_normalisation(mean, std, "its image processor")]
-    if size:
-        assumed.append(f"inputs of another size are resized to {size[0]} × {size[1]} within the model")
-    return Preprocessed(model, mean, std, size), tuple(assumed)
+    return _normalised(model, mean, std, "image processor", size)
+
+
+def _normalised(
+    model: nn.Module,
+    mean: Sequence[float],
+    std: Sequence[float],
+    by: Literal["image processor", "data configuration", "weights"],
+    size: tuple[int, int] | None = None,
+) -> tuple[nn.Module, ModelFacts]:
+    facts = ModelFacts(mean=tuple(mean), std=tuple(std), normalised_by=by, resized_to=size)
+    return Preprocessed(model, mean, std, size), facts
 
 
 def _values(settings: dict[str, Any], key: str, name: str, channels: int) -> list[float]:
@@ -77,12 +87,7 @@ def _size(settings: dict[str, Any]) -> tuple[int, int] | None:
     return None
 
 
-def _normalisation(mean: Any, std: Any, source: str) -> str:
-    shown = (", ".join(f"{value:.4g}" for value in values) for values in (mean, std))
-    return "normalised with mean {} and std {}, from {}".format(*shown, source)
-
-
-def timm(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
+def timm(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     """A pretrained network of timm, behind the normalisation of its data configuration."""
     library = optional("timm", extra="timm", error=ModelError)
     try:
@@ -90,11 +95,10 @@ def timm(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
     except (OSError, RuntimeError, ValueError) as error:
         raise ModelError(f"{name}: cannot be loaded: {first_line(error)}") from error
     config = library.data.resolve_model_data_config(model)
-    mean, std = list(config["mean"]), list(config["std"])
-    return Preprocessed(model, mean, std), (_normalisation(mean, std, "timm's data configuration"),)
+    return _normalised(model, config["mean"], config["std"], "data configuration")
 
 
-def torchvision(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
+def torchvision(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     """A network of torchvision with its default weights, behind their normalisation."""
     library = optional("torchvision", extra="torchvision", error=ModelError)
     try:
@@ -103,5 +107,4 @@ def torchvision(name: str, rest: str) -> tuple[nn.Module, tuple[str, ...]]:
     except (OSError, ValueError) as error:
         raise ModelError(f"{name}: cannot be loaded: {first_line(error)}") from error
     preset = weights.transforms()
-    mean, std = list(preset.mean), list(preset.std)
-    return Preprocessed(model, mean, std), (_normalisation(mean, std, "the transforms of its weights"),)
+    return _normalised(model, preset.mean, preset.std, "weights")

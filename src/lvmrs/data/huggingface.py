@@ -9,19 +9,18 @@ from torch import Tensor
 
 from lvmrs._extras import optional
 from lvmrs.data.base import Dataset
+from lvmrs.data.facts import DataFacts
 from lvmrs.data.folder import pixels
 from lvmrs.errors import DataError, first_line
 
-__all__ = ["HubDataset"]
+__all__ = ["HuggingFaceDataset"]
 
 
-class HubDataset(Dataset):
+class HuggingFaceDataset(Dataset):
     """The first image column and the first class-label column of a data set."""
 
     def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:
         datasets = optional("datasets", extra="hf", error=DataError)
-        if not rest:
-            raise DataError(f"{name}: write hf:NAME, such as hf:uoft-cs/cifar10, or hf:FOLDER")
         self.name, self.split, self.size = name, split, size
         self.rows = _rows(datasets, name, rest, split)
         features = self.rows.features
@@ -32,7 +31,7 @@ class HubDataset(Dataset):
         self.image, self.label = images[0], labels[0]
         self.classes = tuple(features[self.label].names)
         self.grey = all(self.rows[k][self.image].mode in ("1", "L") for k in range(min(20, len(self.rows))))
-        self.assumed = (f"images in column {self.image!r}, labels in column {self.label!r}",)
+        self.facts = DataFacts(image_column=self.image, label_column=self.label)
 
     def __len__(self) -> int:
         """How many inputs."""

@@ -1,0 +1,49 @@
+"""Names of sources, such as ``onnx:net.onnx``: the source is in the registry, and the rest is what it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lvmrs.errors import LvmrsError
+from lvmrs.registry import Names
+
+__all__ = ["absolute", "taken_apart"]
+
+
+def taken_apart(names: Names, name: str, directory: Path, *, error: type[LvmrsError]) -> tuple[str, str]:
+    """Take a name apart, and refuse a source that is not known.
+
+    Args:
+        names: the sources that are known.
+        name: such as ``onnx:net.onnx``.
+        directory: where relative paths begin.
+        error: what is raised.
+
+    Returns:
+        The source, and what follows the colon, with paths made absolute.
+
+    """
+    source, _, rest = name.partition(":")
+    if source not in names:
+        raise error(f"{name}: no {names.kind} of that name; write one of {names.listed}")
+    written = names.written(source)
+    if rest and written == source:
+        raise error(f"{name}: {source} takes no path; write just {source}")
+    if not rest and written != source:
+        raise error(f"{name}: a name is missing after the colon; write {written}")
+    if source in names.having("code"):
+        module, colon, attribute = rest.rpartition(":")
+        return source, f"{absolute(module, directory)}{colon}{attribute}" if module.endswith(".py") else rest
+    if source in names.having("file"):
+        path = absolute(rest, directory)
+        if not path.is_file():
+            raise error(f"{name}: {path} does not exist")
+        return source, str(path)
+    if source in names.having("path") and absolute(rest, directory).exists():
+        return source, str(absolute(rest, directory))
+    return source, rest
+
+
+def absolute(path: str | Path, directory: Path) -> Path:
+    """A path that holds in any working directory."""
+    return directory / Path(path).expanduser()

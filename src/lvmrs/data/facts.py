@@ -1,0 +1,37 @@
+"""What is known about a data set beside its values: taken from its source, or assumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["DataFacts"]
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """Facts about a data set, in plain values; ``sentences`` says them in words."""
+
+    labels: Literal["given", "folder numbers", "folder order"] = "given"
+    """Where class numbers come from: the source, names of folders that are numbers, or the order of folders."""
+    channels_last: bool = False
+    """Whether the source has images as height × width × channels, which were turned around."""
+    image_column: str | None = None
+    """The column that images were taken from."""
+    label_column: str | None = None
+    """The column that labels were taken from."""
+
+    def sentences(self) -> tuple[str, ...]:
+        """The facts in words, for people.
+
+        >>> DataFacts(channels_last=True).sentences()
+        ('images come as height × width × channels',)
+        """
+        said = [
+            "folder names are the class numbers" if self.labels == "folder numbers" else None,
+            "images come as height × width × channels" if self.channels_last else None,
+            None
+            if self.image_column is None
+            else f"images in column {self.image_column!r}, labels in column {self.label_column!r}",
+        ]
+        return tuple(sentence for sentence in said if sentence is not None)

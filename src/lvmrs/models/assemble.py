@@ -1,0 +1,104 @@
+"""A model is put together here from what it is asked for by: its network, weights, normalisation and denoiser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import nn
+
+from lvmrs._python import importing_from, source_hash
+from lvmrs._sources import absolute, taken_apart
+from lvmrs.errors import ModelError
+from lvmrs.models.denoised import Denoised
+from lvmrs.models.denoiser_sources import load_denoiser
+from lvmrs.models.facts import ModelFacts
+from lvmrs.models.preprocessing import Preprocessed
+from lvmrs.models.trained import normalisation_of
+from lvmrs.models.weights import digest_of_file, digest_of_module, load_weights
+from lvmrs.registry import MODELS
+from lvmrs.sampling import Model
+
+__all__ = ["Assembled", "assemble", "hash_of"]
+
+_Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A model and the parts of it that identify it."""
+
+    model: Model
+    """It takes pixels in [0, 1]: the denoiser, the normalisation and the network."""
+    facts: ModelFacts
+    network: Model | Path
+    """What identifies it: the network, or the file that is run as it is."""
+    code: str | None
+    """A hash of the file of Python code that makes it, if there is one."""
+    denoiser: Model | None = None
+
+    @property
+    def fingerprint(self) -> str | None:
+        """A hash of the network's weights, or of its file; None for what has no weights to be seen."""
+        return digest_of_file(self.network) if isinstance(self.network, Path) else hash_of(self.network)
+
+    @property
+    def denoiser_fingerprint(self) -> str | None:
+        """A hash of the denoiser's weights, if there is one and they can be seen."""
+        return None if self.denoiser is None else hash_of(self.denoiser)
+
+
+def hash_of(model: Model) -> str | None:
+    """A hash of the weights; None for what is no torch module, whose weights cannot be seen."""
+    return digest_of_module(model) if isinstance(model, nn.Module) else None
+
+
+def assemble(
+    name: str,
+    weights: str | None,
+    normalisation: _Normalisation | None,
+    denoiser: str | None,
+    sigma: float,
+    directory: Path,
+) -> Assembled:
+    """The model of that name; relative paths begin in ``directory``, and modules are imported from there."""
+    source, rest = taken_apart(MODELS, name, directory, error=ModelError)
+    file = None if weights is None else absolute(weights, directory)
+    with importing_from(directory):
+        network, facts = MODELS.find(source)(name, rest)
+        code = source_hash(rest) if source in MODELS.having("code") else None
+    if file is not None:
+        facts = _with_weights(name, source, network, facts, file)
+    model, facts = _with_normalisation(name, network, facts, normalisation, file)
+    identity = Path(rest) if source in MODELS.having("program") else network
+    if denoiser is None:
+        return Assembled(model, facts, identity, code)
+    before, known = load_denoiser(denoiser, sigma, directory)
+    return Assembled(Denoised(before, model), replace(facts, denoiser=known), identity, code, before)
+
+
+def _with_weights(name: str, source: str, network: Model, facts: ModelFacts, file: Path) -> ModelFacts:
+    takers = MODELS.having("weights")
+    if not isinstance(network, nn.Module) or source not in takers:
+        kinds = " and ".join(f"{taker}:" for taker in takers)
+        raise ModelError(f"{name}: weights can be put into {kinds} modules only; leave weights out")
+    return replace(facts, normalisation_lost=load_weights(network, file), random_weights=False)
+
+
+def _with_normalisation(
+    name: str, network: Model, facts: ModelFacts, given: _Normalisation | None, file: Path | None
+) -> tuple[Model, ModelFacts]:
+    """The network behind the normalisation that is given, or that the file of its weights has."""
+    kept = None if given is not None or file is None else normalisation_of(file)
+    if kept is not None:
+        mean, std = kept
+        return Preprocessed(network, mean, std), replace(facts, mean=mean, std=std, normalised_by="training")
+    if given is not None:
+        if isinstance(network, Preprocessed):
+            which = f" ({facts.normalisation})" if facts.normalisation else ""
+            raise ModelError(f"{name}: it brings its own normalisation{which}; leave mean and std out")
+        mean, std = given
+        return Preprocessed(network, mean, std), replace(facts, mean=mean, std=std, normalised_by="given")
+    if facts.normalisation_lost:
+        raise ModelError(f"{name}: it stood behind a normalisation that is not in the file; give mean and std")
+    return network, replace(facts, takes_pixels=not isinstance(network, Preprocessed))

@@ -1,0 +1,90 @@
+"""Denoisers by one name: a diffusion model, a network by ``lvmrs train``, or Python code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from lvmrs._extras import optional
+from lvmrs._python import called, imported, importing_from
+from lvmrs._sources import taken_apart
+from lvmrs.errors import ModelError, first_line
+from lvmrs.models.diffusion import DiffusionDenoiser
+from lvmrs.models.facts import DenoiserFacts
+from lvmrs.models.trained import trained
+from lvmrs.registry import DENOISERS
+from lvmrs.sampling import Model
+
+__all__ = ["diffusers", "load_denoiser", "python_denoiser", "trained_denoiser"]
+
+
+def load_denoiser(name: str, sigma: float, directory: Path | None = None) -> tuple[Model, DenoiserFacts]:
+    """Load a denoiser by its name.
+
+    Args:
+        name: a source of ``lvmrs.registry.DENOISERS`` and what it is asked for, such as ``trained:FILE``.
+        sigma: the standard deviation of the noise, for images in [0, 1].
+        directory: where relative paths begin; by default the working directory.
+
+    Returns:
+        The denoiser, from noisy images to images, and what is known about it.
+
+    """
+    directory = directory or Path.cwd()
+    source, rest = taken_apart(DENOISERS, name, directory, error=ModelError)
+    with importing_from(directory):
+        denoiser, facts = DENOISERS.find(source)(name, rest, sigma)
+    return denoiser, facts
+
+
+def trained_denoiser(name: str, rest: str, sigma: float) -> tuple[nn.Module, DenoiserFacts]:
+    """The network of a file by ``lvmrs train``; for which noise it was trained, its facts say."""
+    model, facts = trained(name, rest)
+    return model, DenoiserFacts(name, trained=facts)
+
+
+def python_denoiser(name: str, rest: str, sigma: float) -> tuple[Model, DenoiserFacts]:
+    """The module of that name, or what a function returns; it is given ``sigma`` if it has such an argument."""
+    named = imported(name, rest, error=ModelError)
+    if isinstance(named, nn.Module):
+        return named, DenoiserFacts(name)
+    if not callable(named):
+        raise ModelError(f"{name}: it is {type(named).__name__}; expected a function that returns a denoiser")
+    takes = "sigma" in inspect.signature(named).parameters
+    denoiser = called(name, partial(named, sigma=sigma) if takes else named, error=ModelError)
+    if not callable(denoiser):
+        raise ModelError(f"{name}: it returned {type(denoiser).__name__}; expected a module or a callable on batches")
+    return denoiser, DenoiserFacts(name)
+
+
+def diffusers(name: str, rest: str, sigma: float) -> tuple[nn.Module, DenoiserFacts]:
+    """A pipeline, or a UNet with its scheduler, that diffusers saved in a folder or that its hub has."""
+    library = optional("diffusers", extra="diffusion", error=ModelError)
+    library.utils.logging.set_verbosity_error()  # what is wrong is said here, in one sentence
+    place = Path(rest).expanduser()
+    if not place.is_dir() and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", rest):  # a name of the hub
+        raise ModelError(f"{name}: {place} is not a folder; give one that diffusers saved, or OWNER/NAME of its hub")
+    folder = str(place) if place.exists() else rest
+    whole = not place.is_dir() or (place / "model_index.json").is_file()
+    within: dict[str, Any] = {"subfolder": "unet"} if whole else {}
+    beside: dict[str, Any] = {"subfolder": "scheduler"} if whole else {}
+    try:
+        unet, loading = library.UNet2DModel.from_pretrained(
+            folder, use_safetensors=True, low_cpu_mem_usage=False, output_loading_info=True, **within
+        )
+        schedule = library.DDPMScheduler.from_pretrained(folder, **beside)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ModelError(
+            f"{name}: it is no DDPMPipeline, nor a UNet2DModel with its scheduler: {first_line(error)}"
+        ) from error
+    if wrong := [*loading["missing_keys"], *loading["unexpected_keys"], *loading["mismatched_keys"]]:
+        raise ModelError(f"{name}: its weights do not fit a UNet2DModel: {', '.join(map(str, wrong[:3]))} and so on")
+    denoiser = DiffusionDenoiser(
+        unet, schedule.alphas_cumprod.double().tolist(), sigma, schedule.config.prediction_type
+    )
+    return denoiser, DenoiserFacts(name, denoiser.step, len(schedule.alphas_cumprod))

@@ -1,0 +1,42 @@
+"""Models that come as a program in a file by torch.export."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from lvmrs.errors import ModelError, first_line
+from lvmrs.models.facts import ModelFacts
+from lvmrs.models.fixed_batch import InParts
+
+__all__ = ["exported"]
+
+
+def _is_archive(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(entry.endswith("archive_format") for entry in archive.namelist())
+
+
+def exported(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
+    """The program that torch.export.save wrote."""
+    path = Path(rest)
+    if not _is_archive(path):  # torch would log a traceback of its own
+        raise ModelError(f"{name}: not a program saved by torch.export.save")
+    try:
+        program = torch.export.load(path)
+    except Exception as error:  # torch raises whatever its archive reader meets
+        reason = first_line(error)
+        raise ModelError(f"{name}: not a program saved by torch.export.save: {reason}") from error
+    taken = program.graph_signature.user_inputs
+    if len(taken) != 1:
+        raise ModelError(f"{name}: it takes {len(taken)} inputs; expected one batch of images")
+    (batch,) = (node.meta["val"].shape[0] for node in program.graph.nodes if node.name == taken[0])
+    model: nn.Module = program.module()
+    if isinstance(batch, int):
+        return InParts(model, batch), ModelFacts(file_batch=batch)
+    return model, ModelFacts()

@@ -1,0 +1,119 @@
+"""What is known about a model beside its weights: taken from what it ships with, or assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["DenoiserFacts", "ModelFacts"]
+
+_SHIPPED = {
+    "image processor": "its image processor",
+    "data configuration": "timm's data configuration",
+    "weights": "the transforms of its weights",
+}
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """Facts about a model, in plain values; ``sentences`` says them in words."""
+
+    network: str | None = None
+    """The network of lvmrs that its file names."""
+    named_by: Literal["file", "checkpoint"] = "file"
+    """What names the network: a file by lvmrs, or the arch of another project's checkpoint."""
+    objective: str | None = None
+    """What the file says that it was trained for."""
+    mean: tuple[float, ...] | None = None
+    """The mean of each channel in the normalisation before it, in pixels in [0, 1]."""
+    std: tuple[float, ...] | None = None
+    """The standard deviation of each channel in that normalisation."""
+    normalised_by: Literal["given", "training", "image processor", "data configuration", "weights"] | None = None
+    """Who says so: the caller, the file of trained weights, or what the network ships with."""
+    normalisation_lost: bool = False
+    """Whether its weights say that it stood behind a normalisation which is not in the file."""
+    takes_pixels: bool = False
+    """Whether it was assumed to take pixels in [0, 1] as they are."""
+    resized_to: tuple[int, int] | None = None
+    """Height and width to which inputs of another size are resized within the model."""
+    output: str | None = None
+    """The output of an ONNX file that was taken for the logits."""
+    file_batch: int | None = None
+    """The size of batches that its file fixes."""
+    random_weights: bool = False
+    """Whether no weights were given, so that they are random."""
+    denoiser: DenoiserFacts | None = None
+    """The denoiser before it."""
+
+    def sentences(self) -> tuple[str, ...]:
+        """The facts in words, for people.
+
+        >>> ModelFacts(output="logits", file_batch=4, takes_pixels=True).sentences()[1]
+        'run in batches of 4, as the file fixes it'
+        """
+        shipped = self.normalised_by != "given"
+        said = [
+            self.normalisation if shipped else None,
+            self._resized(),
+            self._network(),
+            "it stood behind a normalisation that is not in the file" if self.normalisation_lost else None,
+            None if self.output is None else f"logits are the output {self.output!r}",
+            None if self.file_batch is None else f"run in batches of {self.file_batch}, as the file fixes it",
+            "WARNING: its weights are random, none were given" if self.random_weights else None,
+            None if shipped else self.normalisation,
+            "it takes pixels in [0, 1] as they are" if self.takes_pixels else None,
+            None if self.denoiser is None else f"denoised by {self.denoiser.name}: {self.denoiser.words}",
+        ]
+        return tuple(sentence for sentence in said if sentence is not None)
+
+    @property
+    def normalisation(self) -> str | None:
+        """The normalisation before it in words; None if there is none."""
+        if self.normalised_by is None or self.mean is None or self.std is None:
+            return None
+        if self.normalised_by == "training":
+            return "normalised as in training"
+        if self.normalised_by == "given":
+            return f"normalised with mean {_listed(self.mean, 'g')} and std {_listed(self.std, 'g')}, as given"
+        by = _SHIPPED[self.normalised_by]
+        return f"normalised with mean {_listed(self.mean, '.4g')} and std {_listed(self.std, '.4g')}, from {by}"
+
+    def _resized(self) -> str | None:
+        if self.resized_to is None:
+            return None
+        height, width = self.resized_to
+        return f"inputs of another size are resized to {height} × {width} within the model"
+
+    def _network(self) -> str | None:
+        if self.network is None:
+            return None
+        trained = "" if self.objective is None else f", trained for {self.objective}"
+        return f"the network is {self.network}, as the {self.named_by} says{trained}"
+
+
+@dataclass(frozen=True)
+class DenoiserFacts:
+    """Facts about a denoiser, in plain values."""
+
+    name: str
+    """The name that it is asked for by."""
+    step: int | None = None
+    """The step of a diffusion's schedule that it goes back from."""
+    steps: int | None = None
+    """How many steps that schedule has."""
+    trained: ModelFacts | None = None
+    """What the file of a trained one says."""
+
+    @property
+    def words(self) -> str:
+        """The facts in words, without its name."""
+        if self.step is not None:
+            return f"one step back from step {self.step} of {self.steps}"
+        if self.trained is not None:
+            return "; ".join(self.trained.sentences())
+        return "it takes images in [0, 1] and gives such"
+
+
+def _listed(values: Sequence[float], form: str) -> str:
+    return ", ".join(format(value, form) for value in values)

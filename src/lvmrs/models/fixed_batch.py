@@ -1,0 +1,25 @@
+"""Programs that were made for batches of one size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+__all__ = ["InParts"]
+
+
+class InParts(nn.Module):
+    """A program made for batches of one size, run on batches of any: in parts, the last filled up with zeros."""
+
+    def __init__(self, program: Callable[[Tensor], Tensor], size: int) -> None:
+        super().__init__()
+        self.program, self.size = program, size
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The answers to all rows, in order."""
+        missing = -len(x) % self.size
+        padded = functional.pad(x, [0, 0] * (x.dim() - 1) + [0, missing]) if missing else x
+        return torch.cat([self.program(part) for part in torch.split(padded, self.size)])[: len(x)]

@@ -1,0 +1,55 @@
+"""Models that come as a program in an ONNX file, run by onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lvmrs._extras import optional
+from lvmrs.errors import ModelError, first_line
+from lvmrs.models.facts import ModelFacts
+from lvmrs.models.fixed_batch import InParts
+
+__all__ = ["onnx"]
+
+
+class _Session(nn.Module):
+    """An ONNX session as a callable on tensors."""
+
+    def __init__(self, session: Any, source: str, target: str, kind: type[np.generic]) -> None:
+        super().__init__()
+        self.session, self.source, self.target, self.kind = session, source, target, kind
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The output for a batch, on the device of the batch."""
+        rows = x.detach().cpu().numpy().astype(self.kind, copy=False)
+        (answer,) = self.session.run([self.target], {self.source: np.ascontiguousarray(rows)})
+        return torch.from_numpy(np.asarray(answer)).to(x.device)
+
+
+def onnx(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
+    """The model in an ONNX file, on the first provider that works here; its first output is the logits."""
+    runtime = optional("onnxruntime", extra="onnx", error=ModelError)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    try:
+        session = runtime.InferenceSession(rest, options, providers=runtime.get_available_providers())
+    except Exception as error:  # onnxruntime's exceptions have no common base of their own
+        raise ModelError(f"{name}: not a model that onnxruntime can run: {first_line(error)}") from error
+    inputs, outputs = session.get_inputs(), session.get_outputs()
+    if len(inputs) != 1:
+        held = ", ".join(value.name for value in inputs)
+        raise ModelError(f"{name}: it takes {len(inputs)} inputs ({held}); expected one batch of images")
+    kinds: dict[str, type[np.generic]] = {
+        "tensor(float)": np.float32,
+        "tensor(double)": np.float64,
+        "tensor(float16)": np.float16,
+    }
+    if inputs[0].type not in kinds:
+        raise ModelError(f"{name}: its input is {inputs[0].type}; expected floating-point images")
+    model: nn.Module = _Session(session, inputs[0].name, outputs[0].name, kinds[inputs[0].type])
+    batch = inputs[0].shape[0] if inputs[0].shape and isinstance(inputs[0].shape[0], int) else None
+    return model if batch is None else InParts(model, batch), ModelFacts(output=outputs[0].name, file_batch=batch)

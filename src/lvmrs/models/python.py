@@ -1,0 +1,22 @@
+"""Models by the user's own Python code."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from lvmrs._python import called, imported
+from lvmrs.errors import ModelError
+from lvmrs.models.facts import ModelFacts
+from lvmrs.sampling import Model
+
+__all__ = ["python"]
+
+
+def python(name: str, rest: str) -> tuple[Model, ModelFacts]:
+    """The module or callable that ``MODULE:NAME`` is, or that the function of that name returns."""
+    named = imported(name, rest, error=ModelError)
+    made = called(name, named, error=ModelError) if callable(named) and not isinstance(named, nn.Module) else named
+    if not callable(made):
+        raise ModelError(f"{name}: it returned {type(made).__name__}; expected a module or a callable on batches")
+    model: Model = made
+    return model, ModelFacts()
