@@ -1,6 +1,7 @@
 """What is measured at the end of a training."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,5 +34,6 @@ def test_denoisers_are_measured_by_their_error() -> None:
 
 
 def test_what_is_measured_can_be_written_as_json() -> None:
-    found = training.measured(fresh(), some_digits(10), training.Gaussian(float(np.float32(0.5))))
+    sigma: Any = np.float32(0.5)
+    found = training.measured(fresh(), some_digits(10), training.Gaussian(sigma))
     assert json.loads(json.dumps(found)) == found

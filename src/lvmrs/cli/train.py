@@ -60,7 +60,8 @@ def train(
         Optional[int], typer.Option("--samples", help="smoothadv: noisy copies of an input, else 2.")
     ] = None,
     margin: Annotated[
-        Optional[float], typer.Option("--margin", help="margin: how far the right class is to win by, else 1.")
+        Optional[float],
+        typer.Option("--margin", help="margin: the distance by which the right class should win, else 1."),
     ] = None,
     autocast: options.Autocast = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of weights, order and noise.")] = 0,

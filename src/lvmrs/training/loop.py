@@ -74,18 +74,18 @@ def train(
     objective.check(model)
     model.to(place)
     state = checkpoint.State(model, _optimizer(model, settings), _scaler(settings, place), [])
-    told = {**(origin or {}), "objective": description(objective), **dataclasses.asdict(settings)}
+    made_with = {**(origin or {}), "objective": description(objective), **dataclasses.asdict(settings)}
     if resume:
         if saved is None:
             raise InvalidArgumentError("resume needs saved, the checkpoint to go on from")
-        state.history[:] = [Epoch(**row) for row in checkpoint.read(saved, state, told)]
+        state.history[:] = [Epoch(**row) for row in checkpoint.read(saved, state, made_with)]
     with _seeded_for_layers(place):
         for number in range(len(state.history), settings.epochs):
             start = time.perf_counter()
             loss = _epoch(state, data, objective, settings, number, place, workers, on_step)
             state.history.append(Epoch(number + 1, loss, time.perf_counter() - start))
             if saved is not None:
-                checkpoint.write(saved, state, told)
+                checkpoint.write(saved, state, made_with)
             on_epoch(state.history[-1])
     model.eval()
     return state.history
@@ -139,8 +139,9 @@ def _loss(objective: Objective, model: nn.Module, x: Tensor, y: Tensor, random: 
             f"the loss of {kind} fails on {len(x)} inputs with {type(error).__name__}: {first_line(error)}"
         ) from error
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        shown = repr(loss).replace("\n", " ")
         raise ModelError(
-            f"the loss of {kind} must be a tensor of one number that depends on the model, got {loss!r:.60}"
+            f"the loss of {kind} must be a tensor of one number that depends on the model, got {shown:.60}"
         )
     return loss
 
