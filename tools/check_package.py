@@ -66,13 +66,17 @@ def package_files() -> set[str]:
 
 
 def check_contents(wheel: Path, sdist: Path, work: Path) -> None:
-    """The wheel has the whole package, and the sdist builds the same wheel."""
+    """The wheel has the whole package, the sdist the whole project, and the sdist builds the same wheel."""
     held = contents(wheel)
     if missing := sorted(package_files() - held.keys()):
         raise SystemExit(f"{wheel.name} lacks {', '.join(missing)}")
     with tarfile.open(sdist) as archive:
         archive.extractall(work, filter="data")
-    again = build(work / sdist.name.removesuffix(".tar.gz"), "wheel", work)
+    source = work / sdist.name.removesuffix(".tar.gz")
+    tracked = run("git", "ls-files", where=ROOT).splitlines() if (ROOT / ".git").exists() else []
+    if absent := [name for name in tracked if (ROOT / name).exists() and not (source / name).exists()]:
+        raise SystemExit(f"{sdist.name} lacks {', '.join(absent)}; add it to include in pyproject.toml")
+    again = build(source, "wheel", work)
     if odd := differences(held, contents(again)):
         raise SystemExit(f"the wheel of the sdist differs from that of the project in {', '.join(odd)}")
 
@@ -80,10 +84,11 @@ def check_contents(wheel: Path, sdist: Path, work: Path) -> None:
 def check_use(wheel: Path, work: Path) -> None:
     """The installed wheel answers, certifies and reports, away from the project."""
     environment = work / "environment"
-    run(sys.executable, "-m", "venv", environment, where=work)
+    run(sys.executable, "-m", "venv", "--without-pip", environment, where=work)
     python, lvmrs = environment / "bin" / "python", environment / "bin" / "lvmrs"
+    pip = (sys.executable, "-m", "pip", "--python", python)
     # Compiling all of torch would take longer than all the rest.
-    run(python, "-m", "pip", "install", "--quiet", "--no-compile", "-c", CONSTRAINTS, wheel, where=work)
+    run(*pip, "install", "--quiet", "--no-compile", "-c", CONSTRAINTS, wheel, where=work)
     version = run(lvmrs, "--version", where=work).split()[-1]
     if f"-{version}-" not in wheel.name:
         raise SystemExit(f"lvmrs --version says {version}, but the wheel is {wheel.name}")
