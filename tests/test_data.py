@@ -49,6 +49,7 @@ def test_npz_with_and_without_splits(tmp_path: Path) -> None:
 def test_npz_turns_channels_last_around_and_says_so(tmp_path: Path) -> None:
     turned = data.load(write_npz(tmp_path / "a.npz", x=BYTES.transpose(0, 2, 3, 1), y=LABELS))
     assert torch.equal(turned[2][0], torch.from_numpy(BYTES[2]).float() / 255)
+    assert turned.facts == data.DataFacts(channels_last=True)
     assert turned.assumed == ("images come as height × width × channels",)
 
 
@@ -112,6 +113,7 @@ def test_image_folders_by_name_and_by_number(tmp_path: Path) -> None:
     numbered = data.load(f"imagefolder:{tmp_path / 'numbered'}", split="val", size=4)
     assert [numbered[i][1] for i in range(4)] == [7, 7, 12, 12]
     assert numbered[0][0].shape == (3, 4, 4)
+    assert (named.facts.labels, numbered.facts.labels) == ("folder order", "folder numbers")
     assert numbered.assumed == ("folder names are the class numbers",)
     again = data.load(f"imagefolder:{tmp_path / 'numbered'}", split="val", size=5)
     assert again.fingerprint() != numbered.fingerprint()
@@ -136,6 +138,8 @@ def test_a_saved_hugging_face_data_set(tmp_path: Path) -> None:
     x, label = loaded[2]
     assert torch.allclose(x[:, 0, 0], torch.tensor([2, 4, 100]) / 255)
     assert label == 1
+    assert loaded.facts == data.DataFacts(image_column="picture", label_column="kind")
+    assert loaded.assumed == ("images in column 'picture', labels in column 'kind'",)
     assert data.load(f"hf:{tmp_path / 'saved'}", size=3)[0][0].shape == (3, 3, 3)
     with pytest.raises(DataError, match="there is no split 'train'; choose test"):
         data.load(f"hf:{tmp_path / 'saved'}", split="train")

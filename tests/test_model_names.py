@@ -1,6 +1,7 @@
 """Models by name: each through its real library, on a tiny model saved in the real format."""
 
 import builtins
+import dataclasses
 import json
 import pickle
 from pathlib import Path
@@ -118,6 +119,12 @@ def test_normalisation_is_part_of_the_model(tmp_path: Path, monkeypatch: pytest.
     plain = models.load("python:mine_for_models:plain")
     assert plain.fingerprint == "unknown: not a torch module"
     assert torch.equal(answers(plain.model), X.flatten(1))
+    Path("normalised_already.py").write_text(
+        "import torch\nfrom lvmrs.models import Preprocessed\nnet = Preprocessed(torch.nn.Flatten(), [0.5], [0.25])\n"
+    )
+    assert models.load("python:normalised_already:net").assumed == ()
+    with pytest.raises(ModelError, match="it brings its own normalisation; leave mean and std out"):
+        models.load("python:normalised_already:net", mean=[0.5], std=[0.25])
 
 
 # ---- onnx: and export:
@@ -154,6 +161,9 @@ def test_onnx(tmp_path: Path, batch: int | str) -> None:
     assert torch.allclose(answers(loaded.model), answers(module), atol=1e-6)
     fixed = () if batch == "n" else (f"run in batches of {batch}, as the file fixes it",)
     assert loaded.assumed == ("logits are the output 'logits'", *fixed, "it takes pixels in [0, 1] as they are")
+    assert loaded.facts == models.ModelFacts(
+        output="logits", file_batch=None if batch == "n" else int(batch), takes_pixels=True
+    )
     certificate = SmoothedClassifier(loaded.model, 0.25, batch=50).certify(X[0], n0=100, n=300)
     reference = SmoothedClassifier(module, 0.25, batch=50).certify(X[0], n0=100, n=300)
     assert certificate.radius == pytest.approx(reference.radius, abs=1e-3)
@@ -214,6 +224,9 @@ def test_a_transformers_classifier_with_its_image_processor(tmp_path: Path) -> N
         "normalised with mean 0.5, 0.4, 0.3 and std 0.2, 0.25, 0.1, from its image processor",
         "inputs of another size are resized to 16 × 16 within the model",
     )
+    assert (loaded.facts.mean, loaded.facts.std) == ((0.5, 0.4, 0.3), (0.2, 0.25, 0.1))
+    assert (loaded.facts.normalised_by, loaded.facts.resized_to) == ("image processor", (16, 16))
+    assert json.loads(json.dumps(dataclasses.asdict(loaded.facts)))["resized_to"] == [16, 16]
     assert answers(loaded_module, torch.rand(2, 3, 40, 30)).shape == (2, 4)
     with pytest.raises(ModelError, match="it brings its own normalisation"):
         models.load(f"hf:{tmp_path}", mean=[0.0], std=[1.0])

@@ -83,7 +83,7 @@ class Names:
         part = self._added.get(name)
         return self._entries[name].words if part is None else (part.__doc__ or name).partition("\n")[0]
 
-    def extra(self, name: str) -> str:
+    def extra_of(self, name: str) -> str:
         """The optional extra of the package that it needs, or nothing."""
         return self._entries[name].extra if name in self._entries else ""
 
