@@ -19,9 +19,9 @@ from lvmrs.prove import prove
 from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES
 from lvmrs.testing import check_planner
 from tests.cli.helpers import run as command
-from tests.models import RowByRow
 from tests.oracles import random_logits
 from tests.own_parts import Careful, LargestMean, Squares, Uniform, UniformForm
+from tests.tiny_models import RowByRow
 
 OWN = Path(__file__).parent / "own_parts.py"
 X = torch.linspace(0, 1, 12)
@@ -133,7 +133,7 @@ def test_own_parts_in_processes_of_their_own(tmp_path: Path) -> None:
     code = (
         "from lvmrs import jobs, Run\n"
         "from lvmrs.cli.chosen_method import chosen_method\n"
-        "from tests.runs.helpers import fill\n"
+        "from tests.jobs.helpers import fill\n"
         "from pathlib import Path\n"
         "if __name__ == '__main__':\n"
         "    own = {'map': 'python:mine.py:Squares', 'bound': 'python:mine.py:Careful'}\n"

@@ -9,7 +9,7 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.noise import Draws, Gaussian, Stage, Stream
 from lvmrs.sampling import Sampler, evaluating, tuned_batch
 from lvmrs.scores import in_portions
-from tests.models import RowByRow, WithDropout
+from tests.tiny_models import RowByRow, WithDropout
 
 SHAPE = torch.Size((3, 5, 5))
 CPU = torch.device("cpu")

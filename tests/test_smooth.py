@@ -28,7 +28,7 @@ from lvmrs import (
     prove,
 )
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError
-from tests.models import RowByRow, WithDropout
+from tests.tiny_models import RowByRow, WithDropout
 
 X = torch.linspace(0, 1, 12)
 QUICK: dict[str, Any] = {"n0": 200, "n": 1000, "alpha": 0.01, "seed": 3}

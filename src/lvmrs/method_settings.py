@@ -8,10 +8,10 @@ import pickle
 from collections.abc import Mapping
 from typing import Any
 
-from lvmrs._python import code_hash
+from lvmrs._user_code import code_hash
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
-from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES
+from lvmrs.registry import MAPS, METHODS, PARTS
 
 __all__ = ["made_again", "method", "own_code", "settings"]
 
@@ -76,7 +76,7 @@ def _plain(name: str, value: object) -> Any:
 
 def own_code(chosen: Method, *parts: object) -> dict[str, str]:
     """Hashes of the files of the user's own classes that take part: method, parts, and what was registered."""
-    registered = (part for names in (MAPS, BOUNDS, FORMS, NOISES) for part in names.added)
+    registered = (part for names in PARTS for part in names.added)
     found = {part.__name__: code_hash(part) for part in (type(chosen), *map(type, parts), *registered)}
     return {name: known for name, known in found.items() if known is not None}
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = [
-    "BOUNDS", "DATA", "DENOISERS", "FORMS", "MAPS", "METHODS", "MODELS", "NETWORKS", "NOISES", "OBJECTIVES", "Entry",
-    "Names",
+    "BOUNDS", "DATA", "DENOISERS", "FORMS", "MAPS", "METHODS", "MODELS", "NETWORKS", "NOISES", "OBJECTIVES", "PARTS",
+    "Entry", "Names",
 ]  # fmt: skip
 
 Part = TypeVar("Part", bound=type)
@@ -174,6 +174,9 @@ NOISES = Names(
     "lvmrs.noise.base:Noise",
     {"gaussian": Entry("lvmrs.noise.gaussian:Gaussian", "normal numbers, the same in every direction")},
 )
+PARTS = (MAPS, BOUNDS, FORMS, NOISES)
+"""The tables of what a certificate is made of; parts of a user's own may have been added to them."""
+
 METHODS = Names(
     "method",
     "lvmrs.method:Method",

@@ -107,6 +107,19 @@ class SmoothedClassifier:
         return prove(method.plan(selection, terms), terms, certification)
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """All arguments but the model that make the same smoothed classifier of the same model."""
+        return {
+            "sigma": self.sigma,
+            "lipschitz": self.lipschitz,
+            "batch": self.batch,
+            "device": "auto" if self.device is None else self.device,
+            "autocast": self.autocast,
+            "compile": self.compiled,
+            "noise": self.noise,
+        }
+
+    @property
     def default_method(self) -> Duels:
         """Duels; where a Lipschitz constant is known, with their width chosen for each input."""
         return Duels() if math.isinf(self.lipschitz) else Duels("chosen")

@@ -13,7 +13,7 @@ from lvmrs.planners import Cohen
 from lvmrs.runs import Manifest
 from lvmrs.runs.manifest import DataRecord, DenoiserRecord, ModelRecord, Origin, TermsRecord
 from lvmrs.runs.records import plain, read_record
-from tests.runs.helpers import job_of
+from tests.jobs.helpers import job_of
 
 MANIFEST = job_of(Cohen()).manifest(64, "lvmrs certify …")
 

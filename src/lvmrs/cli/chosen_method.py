@@ -8,7 +8,7 @@ from inspect import isabstract
 from typing import Any
 
 from lvmrs import method_settings
-from lvmrs._python import called, imported
+from lvmrs._user_code import called, imported
 from lvmrs.cli import parsing
 from lvmrs.cli.own_parts import OWN, known_name
 from lvmrs.errors import InvalidArgumentError

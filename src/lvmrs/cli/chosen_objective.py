@@ -6,7 +6,7 @@ from functools import partial
 from inspect import isabstract
 from typing import TYPE_CHECKING
 
-from lvmrs._python import called, imported
+from lvmrs._user_code import called, imported
 from lvmrs.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

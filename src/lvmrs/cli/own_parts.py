@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lvmrs._python import imported
+from lvmrs._user_code import imported
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.registry import NOISES, Names
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lvmrs._python import importing_from
 from lvmrs._sources import taken_apart
+from lvmrs._user_code import importing_from
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError
 from lvmrs.registry import DATA

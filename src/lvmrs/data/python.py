@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lvmrs._python import called, imported
+from lvmrs._user_code import called, imported
 from lvmrs.data.arrays import Arrays
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError

@@ -14,9 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import nn
+
 from lvmrs import _checks, method_settings
 from lvmrs.data import Dataset, checked_input
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, first_line
+from lvmrs.jobs.packing import Packed, packed, unpacked
 from lvmrs.method import Method
 from lvmrs.models import Denoised, Loaded, Preprocessed
 from lvmrs.noise import Noise, Stream
@@ -85,6 +88,12 @@ class Job:
             raise InvalidArgumentError(f"scores cannot be kept: {kind} samples nothing; leave that out")
         check_selection(self.data, self.selection)
 
+    def __reduce__(self) -> Any:
+        """A job is pickled with the names of the user's modules that it needs; the smoothed classifier is made anew."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields["smoothed"] = self.smoothed.settings
+        return _made_again, (packed(fields),)
+
     @property
     def samples_each(self) -> int:
         """Forward passes for one input, but for the one without noise."""
@@ -135,6 +144,16 @@ class Job:
             noise_words=smoothed.noise.words(smoothed.sigma),
         )
         return record if self.method.samples else replace(record, alpha=0.0, n0=0, n=0)
+
+
+def _made_again(given: Packed) -> Job:
+    """The job that was pickled."""
+    fields = unpacked(given)
+    model: Loaded = fields["model"]
+    settings = fields.pop("smoothed")
+    if isinstance(model.model, nn.Module) and settings["device"] != "auto":
+        model.model.to(settings["device"])
+    return Job(**fields, smoothed=SmoothedClassifier(model.model, **settings))
 
 
 def _named(index: int, made: Callable[[], Any]) -> Any:

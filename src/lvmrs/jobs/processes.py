@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -10,12 +10,9 @@ from typing import Any
 
 import torch
 
-from lvmrs.registry import BOUNDS, FORMS, MAPS, NOISES
+from lvmrs.jobs.packing import Packed, packed, unpacked
 
 __all__ = ["spread"]
-
-# Parts of a user's own may have been added to these.
-_TABLES = (MAPS, BOUNDS, FORMS, NOISES)
 
 
 @contextmanager
@@ -25,13 +22,10 @@ def spread(processes: int) -> Iterator[Callable[..., Iterator[Any]]]:
         yield map
         return
     # Not forked: torch's threads do not survive that.
-    added = [names.added for names in _TABLES]
-    with ProcessPoolExecutor(processes, get_context("spawn"), _begin_worker, (added,)) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin_worker, (packed(None),)) as pool:
         yield pool.map
 
 
-def _begin_worker(added: Sequence[Sequence[type]]) -> None:
+def _begin_worker(own_parts: Packed) -> None:
     torch.set_num_threads(1)
-    for names, parts in zip(_TABLES, added, strict=True):
-        for part in parts:
-            names.add(part)
+    unpacked(own_parts)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from torch import nn
 
-from lvmrs._python import importing_from, source_hash
 from lvmrs._sources import absolute, taken_apart
+from lvmrs._user_code import importing_from, source_hash
 from lvmrs.errors import ModelError
 from lvmrs.models.denoised import Denoised
 from lvmrs.models.denoiser_sources import load_denoiser

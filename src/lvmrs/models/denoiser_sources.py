@@ -11,8 +11,8 @@ from typing import Any
 from torch import nn
 
 from lvmrs._extras import optional
-from lvmrs._python import called, imported, importing_from
 from lvmrs._sources import taken_apart
+from lvmrs._user_code import called, imported, importing_from
 from lvmrs.errors import ModelError, first_line
 from lvmrs.models.diffusion import DiffusionDenoiser
 from lvmrs.models.facts import DenoiserFacts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from lvmrs._python import called, imported
+from lvmrs._user_code import called, imported
 from lvmrs.errors import ModelError
 from lvmrs.models.facts import ModelFacts
 from lvmrs.sampling import Model

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from lvmrs._python import code_hash
+from lvmrs._user_code import code_hash
 from lvmrs.data import Dataset, load
 from lvmrs.errors import DataError, InvalidArgumentError, RunError
 from lvmrs.models import trained

@@ -16,7 +16,7 @@ from lvmrs.planners import LVM
 from lvmrs.runs import Row, Run, Selection
 from lvmrs.sampling import Model
 from lvmrs.smooth import SmoothedClassifier
-from tests.models import RowByRow
+from tests.tiny_models import RowByRow
 
 INPUTS = 12
 DATA = Arrays("tiny", "test", np.random.default_rng(0).random((INPUTS, 12)), np.arange(INPUTS) % 3)

@@ -1,10 +1,13 @@
-"""Objects of the user's own Python code, by name."""
+"""Objects of the user's own Python code, by the names that the user typed.
+
+What was imported is remembered, so that another process can import it before it unpickles objects of that code.
+"""
 
 import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -12,10 +15,12 @@ from typing import Any
 
 from lvmrs.errors import LvmrsError, first_line
 
-__all__ = ["called", "code_hash", "imported", "importing_from", "source_hash"]
+__all__ = ["called", "code_hash", "import_again", "imported", "imported_so_far", "importing_from", "source_hash"]
 
 # Files are run once: two classes from one file belong to one module.
 _RUN: dict[Path, Any] = {}
+# Modules that were imported for the user: the absolute path of a file, or a name and where it was looked for.
+_IMPORTED: list[tuple[str, str]] = []
 # Where modules of the user are looked for first; None for the working directory.
 _DIRECTORY: ContextVar[Path | None] = ContextVar("directory", default=None)
 
@@ -36,13 +41,41 @@ def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
     if not module or not attribute:
         raise error(f"{name}: write python:MODULE:FUNCTION, such as python:nets:resnet or python:nets.py:resnet")
     try:
-        loaded = _from_file(Path(module)) if module.endswith(".py") else _from_module(module)
+        loaded = _module(module)
     except Exception as failure:  # whatever the user's code raises
         reason = first_line(failure)
         raise error(f"{name}: {module} cannot be imported ({type(failure).__name__}: {reason})") from failure
     if not hasattr(loaded, attribute):
         raise error(f"{name}: there is no {attribute} in {module}")
     return getattr(loaded, attribute)
+
+
+def _module(module: str) -> Any:
+    if module.endswith(".py"):
+        path = Path(module).expanduser().resolve()
+        known, loaded = (str(path), ""), _from_file(path)
+    else:
+        here = str(_DIRECTORY.get() or Path.cwd())
+        known, loaded = (module, here), _from_module(module, here)
+    if known not in _IMPORTED:
+        _IMPORTED.append(known)
+    return loaded
+
+
+def imported_so_far() -> tuple[tuple[str, str], ...]:
+    """The modules that were imported for the user, in their order, for ``import_again``."""
+    return tuple(_IMPORTED)
+
+
+def import_again(modules: Sequence[tuple[str, str]], *, error: type[LvmrsError]) -> None:
+    """Import what another process had imported, so that objects of that code can be unpickled."""
+    for module, directory in modules:
+        try:
+            with importing_from(Path(directory)):
+                _module(module)
+        except Exception as failure:  # whatever the user's code raises
+            reason = first_line(failure)
+            raise error(f"{module} cannot be imported here ({type(failure).__name__}: {reason})") from failure
 
 
 def called(name: str, function: Callable[..., Any], *arguments: object, error: type[LvmrsError]) -> Any:
@@ -73,28 +106,32 @@ def code_hash(part: type) -> str | None:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else "unknown"
 
 
-def _from_module(module: str) -> Any:
-    here = str(_DIRECTORY.get() or Path.cwd())
+def _from_module(module: str, here: str) -> Any:
     if here not in sys.path:
         sys.path.insert(0, here)
     return importlib.import_module(module)
 
 
 def _from_file(path: Path) -> Any:
-    resolved = path.expanduser().resolve()
-    if resolved not in _RUN:
-        _RUN[resolved] = _run_file(path)
-    return _RUN[resolved]
+    if path not in _RUN:
+        _RUN[path] = _run_file(path)
+    return _RUN[path]
 
 
 def _run_file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path.expanduser())
+    # Two files may have one name: each is a module of its own, so that its classes are found in it.
+    name = path.stem if path.stem not in sys.modules else f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
-    beside = str(path.expanduser().resolve().parent)  # where it looks for modules of its own
+    beside = str(path.parent)  # where it looks for modules of its own
     if beside not in sys.path:
         sys.path.insert(0, beside)
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)
-    spec.loader.exec_module(module)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module

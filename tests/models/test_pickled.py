@@ -18,7 +18,7 @@ from lvmrs.errors import DataError, ModelError
 from lvmrs.models import Loaded, ModelFacts, ready
 from lvmrs.models.trained import save
 from lvmrs.sampling import evaluating
-from tests.test_model_names import network, write_onnx
+from tests.models.test_load import network, write_onnx
 
 X = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 

@@ -1,0 +1,77 @@
+"""Certifying a data set: kills, full disks, models that fail; what a row says."""
+
+import random
+import resource
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+from torch import Tensor
+
+from lvmrs import Deterministic, Duels
+from lvmrs.errors import ModelError, RunError
+from lvmrs.runs import Run, Selection
+from tests.jobs.helpers import INPUTS, fill, in_child, lines
+from tests.tiny_models import RowByRow
+
+
+def test_rows_say_how_each_input_was_certified(tmp_path: Path) -> None:
+    rows = fill(tmp_path / "a").rows()
+    assert {row.bound for row in rows} <= {"betting", "bernstein", "hoeffding", "clopper_pearson"}
+    for row in rows:
+        assert (row.groups == "-") == (row.risk_groups == "-")
+        risk = 0.0 if row.risk_groups == "-" else float(row.risk_groups)
+        assert 0 < row.risk_top + risk <= 0.01 * (1 + 1e-9)
+    one = Selection(INPUTS, max=1)
+    (row,) = fill(tmp_path / "b", planner=Deterministic(), selection=one).rows()
+    assert (row.bound, row.form, row.risk_top) == ("none", "deterministic", 0.0)
+    (row,) = fill(tmp_path / "c", planner=Duels(), selection=one).rows()
+    assert (row.map, row.bound, row.form, row.risk_top) == ("duel", "clopper_pearson", "r3", 0.0)
+    assert (row.groups, row.risk_groups) == ("each", "0.01")
+    (row,) = fill(tmp_path / "d", planner=Duels(0.5), selection=one).rows()
+    assert (row.map, row.temperature, row.bound, row.form) == ("soft-duel", 0.5, "betting", "ramp")
+
+
+def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
+    whole = fill(tmp_path / "whole", keep=True)
+    moments = random.Random(0)  # noqa: S311
+    kills = 0
+    for attempt in range(400):
+        out = tmp_path / f"killed-{attempt // 20}"
+        ended = in_child(partial(fill, out, resume=True, keep=True), moments.uniform(0.001, 0.12))
+        assert ended in (0, -signal.SIGKILL)
+        kills += ended == -signal.SIGKILL
+        if ended == 0:
+            assert lines(Run(out)) == lines(whole)
+            for stage in ("selection", "certification"):
+                name = f"scores-{stage}.npy"
+                assert (out / name).read_bytes() == (whole.directory / name).read_bytes()
+        if ended == 0 and kills >= 20:
+            break
+    assert kills >= 20
+
+
+def test_a_model_that_fails_on_one_input_names_it(tmp_path: Path) -> None:
+    good = RowByRow()
+
+    def fails(x: Tensor) -> Tensor:
+        if len(x) == 64 and x[0, 0] > 0.9:
+            raise ValueError("no such day\nin the calendar")
+        return good(x)
+
+    with pytest.raises(ModelError, match=r"input \d+: the model fails with ValueError: no such day$"):
+        fill(tmp_path / "a", model=fails)
+
+
+def test_a_full_disk_while_keeping_scores(tmp_path: Path) -> None:
+    whole = fill(tmp_path / "whole", keep=True)
+
+    def limited() -> None:
+        size = (whole.directory / "scores-certification.npy").stat().st_size // 2
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        with pytest.raises(RunError, match="cannot be written to"):
+            fill(tmp_path / "a", keep=True)
+
+    assert in_child(limited) == 0
+    assert lines(fill(tmp_path / "a", keep=True, resume=True)) == lines(whole)

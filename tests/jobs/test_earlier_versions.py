@@ -1,0 +1,82 @@
+"""Runs of earlier versions are read, resumed, recertified and merged; their rows are those of today."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lvmrs import Deterministic, Duels, analysis, jobs
+from lvmrs.errors import RunError
+from lvmrs.planners import LVM, Cohen
+from lvmrs.runs import COLUMNS, Run, Selection
+from tests.jobs.helpers import INPUTS, fill, lines
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def earlier(run: Run) -> list[str]:
+    """Its lines with the columns that the first version wrote."""
+    return ["\t".join(line.split("\t")[:-2]) for line in lines(run)]
+
+
+@pytest.mark.parametrize("batch", [1, 7, 64, 1000])
+def test_rows_of_cohen_are_those_of_the_first_version(tmp_path: Path, batch: int) -> None:
+    """Byte for byte but for the time that each took, for any batch size and order of inputs."""
+    golden = Run(GOLDEN / "cohen-format-1")
+    made = fill(tmp_path / "a", planner=Cohen(), keep=True, n=200, n0=40, batch=batch)
+    assert earlier(made) == lines(golden)
+    for stage in ("selection", "certification"):
+        name = f"scores-{stage}.npy"
+        assert (made.directory / name).read_bytes() == (golden.directory / name).read_bytes()
+    parts = [
+        fill(
+            tmp_path / str(k), planner=Cohen(), keep=True, n=200, n0=40, selection=Selection(INPUTS, shard=k, shards=3)
+        )
+        for k in (3, 1, 2)
+    ]
+    assert earlier(jobs.merge(parts, tmp_path / "merged")) == lines(golden)
+
+
+def test_runs_of_the_first_version_are_read_resumed_and_recertified(tmp_path: Path) -> None:
+    golden = Run(GOLDEN / "cohen-format-1")
+    assert {(row.scope, row.clean) for row in golden.rows()} == {("-", None)}
+    assert earlier(jobs.recertify(golden, tmp_path / "cohen", Cohen())) == lines(golden)
+    duels = jobs.recertify(golden, tmp_path / "duels", Duels())
+    assert lines(duels) == lines(fill(tmp_path / "fresh", planner=Duels(), n=200, n0=40))
+    assert "map the same for all inputs" in str(golden.manifest.method.classifier)
+    torn = tmp_path / "torn"
+    shutil.copytree(golden.directory, torn)
+    (torn / "certificates.tsv").write_bytes((torn / "certificates.tsv").read_bytes()[:-300])
+    resumed = fill(torn, planner=Cohen(), keep=True, n=200, n0=40, resume=True)
+    assert lines(resumed) == lines(golden)
+    assert resumed.columns == COLUMNS[:-2]
+    shutil.copytree(GOLDEN / "lvm-format-1", tmp_path / "lvm")
+    with pytest.raises(RunError, match=r'is not resumed with these: rows of: "0.1.0", now "0.2.0"'):
+        fill(tmp_path / "lvm", planner=LVM(), n=200, n0=40, selection=Selection(INPUTS, max=4), resume=True)
+    chosen = Run(GOLDEN / "lvm-format-1")
+    assert "map chosen for each input" in str(chosen.manifest.method.classifier)
+    assert len(analysis.results_of(chosen)) == len(chosen.rows()) == 4
+    certain = Run(GOLDEN / "deterministic-format-1")
+    assert (certain.manifest.method.name, certain.manifest.method.settings) == ("Deterministic", {})
+    assert certain.manifest.terms.alpha == 0
+    again = fill(tmp_path / "certain", planner=Deterministic(), selection=Selection(INPUTS, max=4))
+    assert earlier(again) == lines(certain)
+    assert not again.manifest.difference(certain.manifest)
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        ("python:evil.py:Evil", "method, is damaged: expected an object, got 'python:evil.py:Evil'"),
+        ({"map": "softmax"}, "method, name, is damaged: expected a text, got None"),
+    ],
+)
+def test_an_old_manifest_that_does_not_name_its_method(tmp_path: Path, method: object, sentence: str) -> None:
+    shutil.copytree(GOLDEN / "cohen-format-1", tmp_path / "a")
+    file = tmp_path / "a" / "manifest.json"
+    stored = json.loads(file.read_text())
+    stored["settings"]["method"] = method
+    file.write_text(json.dumps(stored))
+    with pytest.raises(RunError, match=sentence):
+        Run(tmp_path / "a")

@@ -1,0 +1,43 @@
+"""Shards become one run, or are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lvmrs import jobs
+from lvmrs.errors import RunError
+from lvmrs.runs import Run, Selection
+from tests.jobs.helpers import INPUTS, fill, lines
+
+
+def test_shards_merge_into_the_whole_run(tmp_path: Path) -> None:
+    whole = fill(tmp_path / "whole", keep=True)
+    parts = [fill(tmp_path / f"{k}", keep=True, selection=Selection(INPUTS, shard=k, shards=5)) for k in range(1, 6)]
+    merged = jobs.merge(parts[::-1], tmp_path / "merged")
+    assert lines(merged) == lines(whole)
+    assert not merged.manifest.difference(whole.manifest)
+    for stage in ("selection", "certification"):
+        name = f"scores-{stage}.npy"
+        assert (merged.directory / name).read_bytes() == (whole.directory / name).read_bytes()
+    assert merged.complete
+
+
+def test_shards_that_do_not_belong_together(tmp_path: Path) -> None:
+    def shard(k: int, name: str = "", **changed: Any) -> Run:
+        return fill(tmp_path / f"{name}{k}", selection=Selection(INPUTS, shard=k, shards=2), **changed)
+
+    first, second, other = shard(1), shard(2), shard(2, "other", seed=5)
+    with pytest.raises(RunError, match="shard 2 of 2 is missing"):
+        jobs.merge([first], tmp_path / "m")
+    with pytest.raises(RunError, match="a shard is given twice"):
+        jobs.merge([first, second, second], tmp_path / "m")
+    with pytest.raises(RunError, match=r"is no shard of the same run as .*: seed: 0, now 5"):
+        jobs.merge([first, other], tmp_path / "m")
+    text = second.file.read_text()
+    second.file.write_text(text[: text.rstrip().rfind("\n") + 1])
+    with pytest.raises(RunError, match=r"is not finished \(1 inputs missing\); resume it first"):
+        jobs.merge([first, Run(tmp_path / "2")], tmp_path / "m")
+    with pytest.raises(RunError, match="no shards were given"):
+        jobs.merge([], tmp_path / "m")
+    assert not (tmp_path / "m").exists()
