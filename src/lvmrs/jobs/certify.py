@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lvmrs.errors import DataError, RunError
 from lvmrs.jobs.job import Job
+from lvmrs.jobs.keeping import keeping
 from lvmrs.runs import Row, Run, RunWriter
-from lvmrs.runs.scores import ScoresWriter, scores_writer
 
 __all__ = ["OnRow", "Outlook", "certify"]
 
@@ -78,7 +77,7 @@ def certify(
         kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0
         pending = writer.pending
         on_begin(Outlook(len(pending), inputs - len(pending), job.samples_each, pace.rate, pace.classes, kept))
-        with _keeping(writer) as keeper:
+        with keeping(writer.run) as keeper:
             for index in pending:
                 if keeper is not None:
                     keeper.begin(writer.position(index))
@@ -94,13 +93,3 @@ def _check_labels(job: Job, classes: int) -> None:
     largest = job.data.largest_label()
     if largest is not None and largest >= classes:
         raise DataError(f"{job.data.name} has label {largest}, but the model knows {classes} classes")
-
-
-@contextmanager
-def _keeping(writer: RunWriter) -> Iterator[ScoresWriter | None]:
-    keeper = scores_writer(writer.run)
-    try:
-        yield keeper
-    finally:
-        if keeper is not None:
-            keeper.close()

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from lvmrs.errors import RunError
+from lvmrs.jobs.keeping import copy_scores, keeping
 from lvmrs.origin import origin
 from lvmrs.runs import Run, RunWriter
-from lvmrs.runs.scores import copy_scores, scores_writer
 
 __all__ = ["merge"]
 
@@ -39,12 +39,12 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
     )
     rows = sorted(((row, run) for run in shards for row in run.rows()), key=lambda pair: pair[0].idx)
     with RunWriter.begin(out, manifest, resume=True) as writer:
-        if (keeper := scores_writer(writer.run)) is not None:
-            for position, (row, run) in enumerate(rows):
-                keeper.begin(position)
-                copy_scores(run, row.idx, keeper)
-            keeper.flush()
-            keeper.close()
+        with keeping(writer.run) as keeper:
+            if keeper is not None:
+                for position, (row, run) in enumerate(rows):
+                    keeper.begin(position)
+                    copy_scores(run, row.idx, keeper)
+                keeper.flush()
         for row, _ in rows:
             if row.idx not in writer.done:
                 writer.append(row)

@@ -19,11 +19,10 @@ from torch import Tensor
 
 from lvmrs.errors import RunError
 from lvmrs.noise import Noise, Stage, Stream
-from lvmrs.runs.directory import Run
 from lvmrs.runs.whole_writes import disk_errors
 from lvmrs.scores import Scores, scores_of
 
-__all__ = ["ScoresWriter", "copy_scores", "kept_scores", "read_scores", "scores_writer"]
+__all__ = ["ScoresWriter", "kept_scores", "read_scores"]
 
 # Rows given out at a time.
 _ROWS = 4096
@@ -99,23 +98,6 @@ def read_scores(directory: Path, stage: Stage) -> NDArray[Any]:
 def kept_scores(directory: Path, position: int, stream: Stream, noise: Noise, sigma: float, count: int) -> Scores:
     """The first ``count`` scores of the input at this position of a run: the input of that stream, noise of that σ."""
     return scores_of(stream, noise, sigma, count, _batches(read_scores(directory, stream.stage)[position, :count]))
-
-
-def scores_writer(run: Run) -> ScoresWriter | None:
-    """A writer for the scores of a run, if it keeps them."""
-    manifest = run.manifest
-    if not manifest.keeps_scores:
-        return None
-    samples: dict[Stage, int] = {"selection": manifest.terms.n0 or 0, "certification": manifest.terms.n or 0}
-    return ScoresWriter(run.directory, len(manifest.selection.indices), samples)
-
-
-def copy_scores(run: Run, index: int, keeper: ScoresWriter) -> None:
-    """Copy the kept scores of one input of a run to the place that the writer is at."""
-    position = run.manifest.selection.indices.index(index)
-    for stage, count in keeper.samples.items():
-        for batch in _batches(read_scores(run.directory, stage)[position, :count]):
-            keeper.add(stage, batch)
 
 
 def _batches(scores: NDArray[Any]) -> Iterator[Tensor]:

@@ -1,0 +1,37 @@
+"""Keeping the scores of a run: where they are written, and how they are copied from another run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from lvmrs.noise import Stage
+from lvmrs.runs import Run
+from lvmrs.runs.scores import ScoresWriter, read_scores
+
+__all__ = ["copy_scores", "keeping"]
+
+
+@contextmanager
+def keeping(run: Run) -> Iterator[ScoresWriter | None]:
+    """A writer for the scores of a run; None if it does not keep them."""
+    manifest = run.manifest
+    if not manifest.keeps_scores:
+        yield None
+        return
+    samples: dict[Stage, int] = {"selection": manifest.terms.n0 or 0, "certification": manifest.terms.n or 0}
+    keeper = ScoresWriter(run.directory, len(manifest.selection.indices), samples)
+    try:
+        yield keeper
+    finally:
+        keeper.close()
+
+
+def copy_scores(run: Run, index: int, keeper: ScoresWriter) -> None:
+    """Copy the kept scores of one input of a run to the place that the writer is at."""
+    position = run.manifest.selection.indices.index(index)
+    for stage, count in keeper.samples.items():
+        keeper.add(stage, torch.from_numpy(np.array(read_scores(run.directory, stage)[position, :count])))
