@@ -59,12 +59,14 @@ class Request:
             autocast=_checks.precision(self.autocast),
             compile=self.compile,
         )
-        tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")
+        tell(f"model  {'; '.join((loaded.name, *loaded.facts.sentences()))}")
         if math.isfinite(smoothed.lipschitz):
             own = _checks.known_lipschitz(loaded.model)
             told = "" if self.lipschitz is None else ", as given" + (f" (the model says {own:g})" if own else "")
             tell(f"lipschitz {smoothed.lipschitz:g}{told}")
-        tell(f"data   {'; '.join((dataset.name, f'{dataset.split}, {len(dataset)} inputs', *dataset.assumed))}")
+        tell(
+            f"data   {'; '.join((dataset.name, f'{dataset.split}, {len(dataset)} inputs', *dataset.facts.sentences()))}"
+        )
         return loaded, dataset, smoothed
 
 
