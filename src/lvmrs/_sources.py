@@ -37,7 +37,8 @@ def taken_apart(names: Names, name: str, directory: Path, *, error: type[LvmrsEr
     if source in names.having("file"):
         path = absolute(rest, directory)
         if not path.is_file():
-            raise error(f"{name}: {path} does not exist")
+            shown = rest if directory == Path.cwd() else path
+            raise error(f"{name}: {shown} does not exist")
         return source, str(path)
     if source in names.having("path") and absolute(rest, directory).exists():
         return source, str(absolute(rest, directory))
