@@ -79,11 +79,12 @@ def test_certify_then_analyze(lvmrs: Command) -> None:
     told = err.splitlines()
     assert told[0] == "model  python:lvmrs.models.small:small_cnn; it takes pixels in [0, 1] as they are"
     assert told[1] == "data   digits; test, 360 inputs"
-    assert re.fullmatch(r"cost   6 inputs × 250 samples at [\d,]+ samples/s: about 1 s", told[2])
-    assert len(told) == 3  # no progress where nobody looks
+    assert told[2] == "method Duels(width=None)"
+    assert re.fullmatch(r"cost   6 inputs × 250 samples at [\d,]+ samples/s: about 1 s", told[3])
+    assert len(told) == 4  # no progress where nobody looks
     code, table, _ = lvmrs("analyze a --radii 0,0.5")
     assert code == 0
-    assert re.fullmatch(r"run  inputs +0 +0.5 +ACR +abstains\na +6( +\d+\.\d){2} +0\.\d{4} +\d+\.\d\n", table)
+    assert re.fullmatch(r"run  inputs +clean +0 +0.5 +ACR +abstains\na +6( +\d+\.\d){3} +0\.\d{4} +\d+\.\d\n", table)
     average = table.split()[-2]
     assert f"average certified radius {average}\n" in out
 
@@ -178,7 +179,7 @@ def test_a_report_without_its_data_has_no_pictures(lvmrs: Command) -> None:
     assert "data:image/png" in page
     assert '"method": "duels: one duel with each rival"' in page
     manifest = json.loads(Path("a/manifest.json").read_text())
-    manifest["about"]["data"] = "npz:gone.npz"
+    manifest["data"]["name"] = "npz:gone.npz"
     Path("a/manifest.json").write_text(json.dumps(manifest))
     code, _, err = lvmrs("report a")
     assert code == 0
@@ -187,7 +188,7 @@ def test_a_report_without_its_data_has_no_pictures(lvmrs: Command) -> None:
     assert "no pictures" not in lvmrs("report a --data none")[2]
     assert "data:image/png" not in Path("report.html").read_text()
     assert "data:image/png" in (lvmrs("report a --data digits") and Path("report.html").read_text())
-    manifest["settings"]["data"] = "another hash"
+    manifest["data"]["hash"] = "another hash"
     Path("a/manifest.json").write_text(json.dumps(manifest))
     assert "no pictures: digits is not the data that the run was made with\n" in lvmrs("report a --data digits")[2]
 
@@ -221,7 +222,9 @@ def test_the_batch_of_a_run_is_kept(lvmrs: Command) -> None:
     lvmrs("certify DIGITS QUICK --out a")
     code, _, err = lvmrs("certify DIGITS QUICK --out a --resume --batch 7")
     assert code == 1
-    assert err == "lvmrs: a was begun with --batch 100, and is not resumed with 7; leave --batch out\n"
+    assert err == (
+        "lvmrs: a was begun in batches of 100, and is not resumed in batches of 7; leave the batch size out\n"
+    )
 
 
 def test_the_demo(lvmrs: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +264,7 @@ MISTAKES = {
     "certify DIGITS --out a --method python:lvmrs.nothing:x": (2, "lvmrs.nothing cannot be imported"),
     "certify DIGITS --out a --method python:lvmrs.planners:Planner": (2, "Planner has no method choose; write it"),
     "certify DIGITS --out a --method lvm --map python:lvmrs.maps:SimplexMap": (2, "SimplexMap has no name"),
-    "certify DIGITS --out a --method python:lvmrs.radius:r2": (2, "is not a class derived from Planner"),
+    "certify DIGITS --out a --method python:lvmrs.radius:r2": (2, "the function failed with TypeError: r2() missing"),
     "certify DIGITS --out a --method lvm --map python:lvmrs.radius:r2": (2, "a map must be a class derived from Map"),
     "certify DIGITS --out a --method lvm --bound python:lvmrs:Cohen": (2, "a bound must be a class derived from Bound"),
     "predict DIGITS --by luck": (2, "by must be one of duels, votes, got 'luck'"),
@@ -273,7 +276,7 @@ MISTAKES = {
     "certify DIGITS --out a --skip 0": (2, "skip must be a whole number of at least 1"),
     "certify DIGITS --out a --max 3 --shard 1/5": (1, "5 shards for 3 inputs; take fewer"),
     "certify DIGITS --out a --keep-scores --method lipschitz-deterministic --lipschitz 1": (2, "samples nothing"),
-    "certify DIGITS --out .": (1, "--out must name a directory of its own"),
+    "certify DIGITS --out .": (1, "a run needs a directory of its own; name one"),
     "demo --out .": (2, "must be a new directory for the demo"),
     "certify DIGITS --out a --device tpu0": (2, "device 'tpu0' cannot be used here"),
     "certify DIGITS --out a --autocast fp8": (2, "autocast must be one of bfloat16, float16, got 'fp8'"),

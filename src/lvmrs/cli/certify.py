@@ -68,7 +68,7 @@ def certify(
     from lvmrs.cli.chosen_method import chosen_method
 
     part = shard(shard_)
-    RunWriter.begun(out, resume=resume)  # a run that is there already is refused before anything is loaded
+    RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     loaded, dataset, smoothed = setup.load(lipschitz=lipschitz, autocast=autocast, compiled=compile)
     job = jobs.Job(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lvmrs.errors import DataError, RunError
+from lvmrs.errors import DataError
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.keeping import keeping
 from lvmrs.runs import Row, Run, RunWriter
@@ -62,13 +62,8 @@ def certify(
         The run.
 
     """
-    begun = RunWriter.begun(out, resume=resume)
+    begun = RunWriter.begun(out, resume=resume, batch=job.smoothed.batch)
     if begun is not None and begun.batch is not None:  # on which the last digits of a network may depend
-        if job.smoothed.batch not in (None, begun.batch):
-            raise RunError(
-                f"{out} was begun in batches of {begun.batch}, and is not resumed in batches of {job.smoothed.batch}; "
-                "leave the batch size out"
-            )
         job.smoothed.fix_batch(begun.batch)
     pace = job.smoothed.prepare(job.input(job.selection.indices[0])[0])
     _check_labels(job, pace.classes)

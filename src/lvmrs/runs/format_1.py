@@ -33,10 +33,10 @@ def migrated(stored: dict[str, Any], where: str, rows_of: str) -> dict[str, Any]
 
     ``rows_of`` is the version that defines the rows of today.
     """
-    settings, about = (_object(stored.get(name), f"{where}, {name},") for name in ("settings", "about"))
+    settings, about = (_object(name, stored.get(name), where) for name in ("settings", "about"))
     if lacking := [name for name in _NEEDED if name not in settings]:
         raise RunError(f"{where} is damaged: its settings have no {lacking[0]}")
-    method = _object(settings["method"], f"{where}, method,")
+    method = _object("method", settings["method"], where)
     if method.get("procedure") == "deterministic":
         method = {"planner": "Deterministic"}
         settings |= {"alpha": 0.0, "n0": 0, "n": 0}
@@ -78,9 +78,9 @@ def migrated(stored: dict[str, Any], where: str, rows_of: str) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _object(value: object, where: str) -> dict[str, Any]:
+def _object(name: str, value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise RunError(f"{where} is damaged: expected an object, got {value!r:.40}")
+        raise RunError(f"{where} is damaged: {name} must be an object, got {value!r:.40}")
     return dict(value)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -42,15 +44,10 @@ class RunWriter:
         A resumed run keeps its batch size, and so its manifest as it is.
         """
         path = Path(directory).expanduser()
-        if path == Path():
-            raise RunError("a run needs a directory of its own; name one")
-        try:
+        cls.begun(path, resume=resume)
+        with _writable(path):
             path.mkdir(parents=True, exist_ok=True)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        except (FileExistsError, NotADirectoryError):
-            raise RunError(f"{path} is a file, and a run needs a directory; choose another directory") from None
-        except OSError as error:
-            raise RunError(f"{path} cannot be written to ({error.strerror}); choose another directory") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             cls._settle(path, manifest, resume=resume)
@@ -63,21 +60,42 @@ class RunWriter:
             raise
 
     @staticmethod
-    def begun(directory: str | Path, *, resume: bool) -> Manifest | None:
-        """The manifest of the run that is in a directory, if there is one; refused unless it is to be resumed."""
+    def begun(directory: str | Path, *, resume: bool, batch: int | None = None) -> Manifest | None:
+        """Look at a directory before anything is loaded: the manifest of the run that is in it, if there is one.
+
+        Args:
+            directory: where a run is to be.
+            resume: whether the run that is there is to be resumed; else it is refused.
+            batch: the batch size that is asked for, if any; a run that is resumed keeps its own.
+
+        A place where no run can be is refused too.
+        """
         path = Path(directory).expanduser()
-        if not (path / MANIFEST).exists():
+        if path == Path():
+            raise RunError("a run needs a directory of its own; name one")
+        with _writable(path):
+            is_file = path.is_file() or any(parent.is_file() for parent in path.parents)
+            begun, rows = (path / MANIFEST).exists(), (path / ROWS).exists()
+        if is_file:
+            raise RunError(f"{path} is a file, and a run needs a directory; choose another directory")
+        if rows and not begun:
+            raise RunError(f"{path} has {ROWS} but no {MANIFEST}; it is not a run, choose another directory")
+        if not begun:
             return None
         if not resume:
             raise RunError(f"{path} holds a run already; resume it, or choose another directory")
-        return Manifest.read(path / MANIFEST)
+        found = Manifest.read(path / MANIFEST)
+        if batch is not None and found.batch not in (None, batch):
+            raise RunError(
+                f"{path} was begun in batches of {found.batch}, and is not resumed in batches of {batch}; leave the "
+                "batch size out"
+            )
+        return found
 
     @classmethod
     def _settle(cls, path: Path, manifest: Manifest, *, resume: bool) -> None:
         begun = cls.begun(path, resume=resume)
         if begun is None:
-            if (path / ROWS).exists():
-                raise RunError(f"{path} has {ROWS} but no {MANIFEST}; it is not a run, choose another directory")
             with disk_errors(path):
                 write_whole(path / MANIFEST, manifest.to_json())
             return
@@ -119,3 +137,11 @@ class RunWriter:
             whole = text.rfind(b"\n") + 1
             if whole < len(text):
                 os.truncate(self.run.file, whole)
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path} cannot be written to ({error.strerror}); choose another directory") from error
