@@ -25,7 +25,7 @@ of a `.py` file. An extra is installed with `pip install 'lvmrs[EXTRA]'`.
 ABOUT = {
     "map": "What is smoothed; `--map` takes simplex maps.",
     "bound": "How a mean is bounded: `--bound`. [bounds.md](bounds.md) compares them.",
-    "form": "Which radius; a method chooses it, or `--form` with `--method fixed`. [theory.md](theory.md) has the formulas.",
+    "form": "Which radius: a method chooses it, or `--form` with `--method fixed`. [theory.md](theory.md) has them.",
     "noise": "What is added to an input: `--noise`.",
     "objective": "What a network is trained for: `lvmrs train --objective`.",
     "method": "How to certify: `--method`. [planners.md](planners.md) compares them.",

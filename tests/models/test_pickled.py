@@ -78,7 +78,7 @@ def answer(folder):
     if isinstance(got, Dataset):
         return got.name, got.split, got.facts, got.fingerprint(), got.many(range(len(got)))
     with torch.no_grad(), evaluating(got.model):
-        return got.name, got.fingerprint, got.code, got.facts, got.denoiser, got.model(torch.load("x"))
+        return got.name, got.fingerprint, got.code, got.facts, got.denoiser_fingerprint, got.model(torch.load("x"))
 
 for line in sys.stdin:
     child = os.fork()
@@ -230,7 +230,7 @@ def test_a_model_without_a_source_is_pickled_as_it_is() -> None:
     model = network()
     loaded = Loaded.of(model, "mine")
     again = pickle.loads(pickle.dumps(loaded))  # noqa: S301
-    assert (again.name, again.source, again.facts) == ("mine", None, ModelFacts())
+    assert (again.name, again.source, again.facts) == ("mine", None, ModelFacts(takes_pixels=True))
     assert torch.equal(again.model(X), model(X))
 
 

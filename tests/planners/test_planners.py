@@ -363,7 +363,7 @@ def test_bad_planners_are_refused() -> None:
         Lipschitz("luck")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="hardmax keeps no Lipschitz constant"):
         Lipschitz("both", map="hardmax")
-    with pytest.raises(InvalidArgumentError, match="radius must be one of r1, r1-noise, r2, r3, ramp, got 'r9'"):
+    with pytest.raises(InvalidArgumentError, match="form must be one of r1, r1-noise, r2, r3, ramp, got 'r9'"):
         Fixed("softmax", form="r9")
     assert Fixed("softmax", form="r1").needs_constant
     for planner in PLANNERS:
