@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-statistical test-programs test-slow check package format bench bounds clean
+.PHONY: help demo test test-statistical test-programs test-slow check package format bench docs bounds clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ bench: $(VENV)/.installed-bench  ## speed, side by side with other software
 	$(BIN)/python benchmarks/certify.py
 	$(BIN)/python benchmarks/analyze.py
 	$(BIN)/python benchmarks/sandwich.py
+
+docs: $(VENV)/.installed-test  ## write anew what the docs take from the code: names, trusted modules
+	LVMRS_GOLDEN=write $(PYTEST) tests/test_names_page.py tests/test_trusted_base.py
 
 bounds: $(VENV)/.installed-bench  ## the tables of docs/bounds.md
 	$(BIN)/python benchmarks/bounds.py --write docs/bounds.md

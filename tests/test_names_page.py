@@ -1,6 +1,6 @@
 """docs/names.md has the tables of all names, made from the registry.
 
-To write it anew: LVMRS_GOLDEN=write python -m pytest tests/test_names_page.py
+To write it anew: make docs
 """
 
 import os

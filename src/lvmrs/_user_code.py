@@ -7,20 +7,30 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lvmrs.errors import LvmrsError, first_line
 
-__all__ = ["called", "code_hash", "import_again", "imported", "imported_so_far", "importing_from", "source_hash"]
+__all__ = ["Origin", "called", "code_hash", "import_again", "imported", "importing_from", "origin_of", "source_hash"]
+
+
+class Origin(NamedTuple):
+    """Where a module of the user comes from: a file by its absolute path, or a name and where it was looked for."""
+
+    name: str
+    """The name that Python knows it by, which stands in pickles of its objects."""
+    module: str
+    directory: str
+
 
 # Files are run once: two classes from one file belong to one module.
 _RUN: dict[Path, Any] = {}
-# Modules that were imported for the user: the absolute path of a file, or a name and where it was looked for.
-_IMPORTED: list[tuple[str, str]] = []
+# Modules that were imported for the user, by the name that Python knows them by.
+_IMPORTED: dict[str, Origin] = {}
 # Where modules of the user are looked for first; None for the working directory.
 _DIRECTORY: ContextVar[Path | None] = ContextVar("directory", default=None)
 
@@ -50,29 +60,29 @@ def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
     return getattr(loaded, attribute)
 
 
-def _module(module: str) -> Any:
+def _module(module: str, name: str = "") -> Any:
+    """A module; if it is a file, under that name, or under one of its own."""
     if module.endswith(".py"):
         path = Path(module).expanduser().resolve()
-        known, loaded = (str(path), ""), _from_file(path)
+        loaded, place = _from_file(path, name), (str(path), "")
     else:
         here = str(_DIRECTORY.get() or Path.cwd())
-        known, loaded = (module, here), _from_module(module, here)
-    if known not in _IMPORTED:
-        _IMPORTED.append(known)
+        loaded, place = _from_module(module, here), (module, here)
+    _IMPORTED[loaded.__name__] = Origin(loaded.__name__, *place)
     return loaded
 
 
-def imported_so_far() -> tuple[tuple[str, str], ...]:
-    """The modules that were imported for the user, in their order, for ``import_again``."""
-    return tuple(_IMPORTED)
+def origin_of(module: str) -> Origin | None:
+    """Where a module that was imported for the user comes from; None for all others."""
+    return _IMPORTED.get(module)
 
 
-def import_again(modules: Sequence[tuple[str, str]], *, error: type[LvmrsError]) -> None:
+def import_again(modules: Iterable[Origin], *, error: type[LvmrsError]) -> None:
     """Import what another process had imported, so that objects of that code can be unpickled."""
-    for module, directory in modules:
+    for name, module, directory in modules:
         try:
             with importing_from(Path(directory)):
-                _module(module)
+                _module(module, name)
         except Exception as failure:  # whatever the user's code raises
             reason = first_line(failure)
             raise error(f"{module} cannot be imported here ({type(failure).__name__}: {reason})") from failure
@@ -112,15 +122,18 @@ def _from_module(module: str, here: str) -> Any:
     return importlib.import_module(module)
 
 
-def _from_file(path: Path) -> Any:
+def _from_file(path: Path, name: str) -> Any:
     if path not in _RUN:
-        _RUN[path] = _run_file(path)
+        _RUN[path] = _run_file(path, name or _free_name(path))
     return _RUN[path]
 
 
-def _run_file(path: Path) -> Any:
-    # Two files may have one name: each is a module of its own, so that its classes are found in it.
-    name = path.stem if path.stem not in sys.modules else f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
+def _free_name(path: Path) -> str:
+    """Two files may have one name: each is a module of its own, so that its classes are found in it."""
+    return path.stem if path.stem not in sys.modules else f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
+
+
+def _run_file(path: Path, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")

@@ -14,88 +14,66 @@ __all__ = [
     "Entry", "Names",
 ]  # fmt: skip
 
-MAPS = Names(
-    "map",
-    "lvmrs.maps.base:Map",
-    {
-        "hardmax": Entry("lvmrs.maps.hardmax:Hardmax", "all mass on the largest logit: votes", facts=("simplex",)),
-        "softmax": Entry("lvmrs.maps.softmax:Softmax", "softmax of the logits", facts=("simplex", "tempered")),
-        "sparsemax": Entry(
-            "lvmrs.maps.sparsemax:Sparsemax", "projection of the logits on the simplex", facts=("simplex", "tempered")
-        ),
-        "duel": Entry("lvmrs.maps.duel:Duel", "whether the top class beats a rival"),
-        "soft-duel": Entry(
-            "lvmrs.maps.duel:SoftDuel", "by how much the top class beats a rival, up to a width", facts=("tempered",)
-        ),
-    },
-)
-BOUNDS = Names(
-    "bound",
-    "lvmrs.confidence.base:Bound",
-    {
-        "betting": Entry("lvmrs.confidence.betting:Betting", "for any scores, as narrow as the normal limit"),
-        "bernstein": Entry("lvmrs.confidence.bernstein:Bernstein", "for any scores, from their variance"),
-        "hoeffding": Entry("lvmrs.confidence.hoeffding:Hoeffding", "for any scores, from their mean alone"),
-        "clopper_pearson": Entry("lvmrs.confidence.clopper_pearson:ClopperPearson", "exact, for 0/1 scores only"),
-    },
-)
-FORMS = Names(
-    "form",
-    "lvmrs.forms.base:Form",
-    {
-        "r1": Entry("lvmrs.forms.r1:R1", "margin over the constant that noise and network give together"),
-        "r1-noise": Entry("lvmrs.forms.r1:R1Noise", "margin over the constant that noise gives alone"),
-        "r2": Entry("lvmrs.forms.r2:R2", "Gaussian quantiles of both bounds"),
-        "r3": Entry("lvmrs.forms.r3:R3", "Gaussian quantile of the top class alone"),
-        "ramp": Entry("lvmrs.forms.ramp:Ramp", "noise and Lipschitz constant of the network together"),
-    },
-)
-NOISES = Names(
-    "noise",
-    "lvmrs.noise.base:Noise",
-    {"gaussian": Entry("lvmrs.noise.gaussian:Gaussian", "normal numbers, the same in every direction")},
-)
+# fmt: off
+MAPS = Names("map", "lvmrs.maps.base:Map", {
+    "hardmax": Entry("lvmrs.maps.hardmax:Hardmax", "all mass on the largest logit: votes", facts=("simplex",)),
+    "softmax": Entry("lvmrs.maps.softmax:Softmax", "softmax of the logits", facts=("simplex", "tempered")),
+    "sparsemax": Entry(
+        "lvmrs.maps.sparsemax:Sparsemax", "projection of the logits on the simplex", facts=("simplex", "tempered")
+    ),
+    "duel": Entry("lvmrs.maps.duel:Duel", "whether the top class beats a rival"),
+    "soft-duel": Entry(
+        "lvmrs.maps.duel:SoftDuel", "by how much the top class beats a rival, up to a width", facts=("tempered",)
+    ),
+})
+BOUNDS = Names("bound", "lvmrs.confidence.base:Bound", {
+    "betting": Entry("lvmrs.confidence.betting:Betting", "for any scores, as narrow as the normal limit"),
+    "bernstein": Entry("lvmrs.confidence.bernstein:Bernstein", "for any scores, from their variance"),
+    "hoeffding": Entry("lvmrs.confidence.hoeffding:Hoeffding", "for any scores, from their mean alone"),
+    "clopper_pearson": Entry("lvmrs.confidence.clopper_pearson:ClopperPearson", "exact, for 0/1 scores only"),
+})
+FORMS = Names("form", "lvmrs.forms.base:Form", {
+    "r1": Entry("lvmrs.forms.r1:R1", "margin over the constant that noise and network give together"),
+    "r1-noise": Entry("lvmrs.forms.r1:R1Noise", "margin over the constant that noise gives alone"),
+    "r2": Entry("lvmrs.forms.r2:R2", "Gaussian quantiles of both bounds"),
+    "r3": Entry("lvmrs.forms.r3:R3", "Gaussian quantile of the top class alone"),
+    "ramp": Entry("lvmrs.forms.ramp:Ramp", "noise and Lipschitz constant of the network together"),
+})
+NOISES = Names("noise", "lvmrs.noise.base:Noise", {
+    "gaussian": Entry("lvmrs.noise.gaussian:Gaussian", "normal numbers, the same in every direction"),
+})
 PARTS = (MAPS, BOUNDS, FORMS, NOISES)
 """The tables of what a certificate is made of; parts of a user's own may have been added to them."""
 
-METHODS = Names(
-    "method",
-    "lvmrs.method:Method",
-    {
-        "duels": Entry("lvmrs.planners.duels:Duels", "one duel with each rival"),
-        "lvm": Entry("lvmrs.planners.lvm:LVM", "a map and temperature chosen for each input (LVM-RS)"),
-        "votes": Entry("lvmrs.planners.votes:Votes", "votes with a bound for each rival and R2"),
-        "cohen": Entry("lvmrs.planners.cohen:Cohen", "votes for the top class alone and R3 (Cohen et al. 2019)"),
-        "paper": Entry("lvmrs.planners.paper:Paper", "LVM-RS as its paper writes it"),
-        "fixed": Entry("lvmrs.planners.fixed:Fixed", "one map and temperature for all inputs"),
-        "lipschitz-deterministic": Entry("lvmrs.deterministic:Deterministic", "margin over the constant, no noise"),
-        "lipschitz-noise": Entry(
-            "lvmrs.planners.lipschitz:Lipschitz", "R1 by noise alone", settings={"procedure": "noise"}
-        ),
-        "lipschitz-both": Entry("lvmrs.planners.lipschitz:Lipschitz", "R1 by both", settings={"procedure": "both"}),
-        "lipschitz-ramp": Entry(
-            "lvmrs.planners.lipschitz:Lipschitz", "the ramp radius", settings={"procedure": "ramp"}
-        ),
-    },
-)
-OBJECTIVES = Names(
-    "objective",
-    "lvmrs.training.objectives:Objective",
-    {
-        "gaussian": Entry("lvmrs.training.objectives:Gaussian", "cross-entropy on noisy inputs (Cohen et al. 2019)"),
-        "smoothadv": Entry(
-            "lvmrs.training.objectives:SmoothAdv", "cross-entropy on noisy inputs after an attack (Salman et al. 2019)"
-        ),
-        "margin": Entry(
-            "lvmrs.training.objectives:Margin", "cross-entropy with a margin, for a network of known Lipschitz constant"
-        ),
-        "denoise": Entry("lvmrs.training.objectives:Denoising", "squared error of a denoiser (Salman et al. 2020)"),
-    },
-)
+METHODS = Names("method", "lvmrs.method:Method", {
+    "duels": Entry("lvmrs.planners.duels:Duels", "one duel with each rival"),
+    "lvm": Entry("lvmrs.planners.lvm:LVM", "a map and temperature chosen for each input (LVM-RS)"),
+    "votes": Entry("lvmrs.planners.votes:Votes", "votes with a bound for each rival and R2"),
+    "cohen": Entry("lvmrs.planners.cohen:Cohen", "votes for the top class alone and R3 (Cohen et al. 2019)"),
+    "paper": Entry("lvmrs.planners.paper:Paper", "LVM-RS as its paper writes it"),
+    "fixed": Entry("lvmrs.planners.fixed:Fixed", "one map and temperature for all inputs"),
+    "lipschitz-deterministic": Entry("lvmrs.deterministic:Deterministic", "margin over the constant, no noise"),
+    "lipschitz-noise": Entry(
+        "lvmrs.planners.lipschitz:Lipschitz", "R1 by noise alone", settings={"procedure": "noise"}
+    ),
+    "lipschitz-both": Entry("lvmrs.planners.lipschitz:Lipschitz", "R1 by both", settings={"procedure": "both"}),
+    "lipschitz-ramp": Entry(
+        "lvmrs.planners.lipschitz:Lipschitz", "the ramp radius", settings={"procedure": "ramp"}
+    ),
+})
+OBJECTIVES = Names("objective", "lvmrs.training.objectives:Objective", {
+    "gaussian": Entry("lvmrs.training.objectives:Gaussian", "cross-entropy on noisy inputs (Cohen et al. 2019)"),
+    "smoothadv": Entry(
+        "lvmrs.training.objectives:SmoothAdv", "cross-entropy on noisy inputs after an attack (Salman et al. 2019)"
+    ),
+    "margin": Entry(
+        "lvmrs.training.objectives:Margin", "cross-entropy with a margin, for a network of known Lipschitz constant"
+    ),
+    "denoise": Entry("lvmrs.training.objectives:Denoising", "squared error of a denoiser (Salman et al. 2020)"),
+})
 # Sources of models, denoisers and data. Their facts: "file" (what follows the colon is a file that must exist), "path"
 # (it can be a path), "code" (it names Python code), "weights" (weights can be put into it), "program" (the file is run
 # as it is, and identifies it), "sized" (images can be scaled to a size).
-# fmt: off
 MODELS = Names("model", None, {
     "python": Entry("lvmrs.models.python:python", "a module or callable, or a function of yours that returns one",
                     "MODULE:FUNCTION", facts=("code", "weights")),

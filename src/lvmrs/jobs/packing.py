@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+from types import FunctionType
 from typing import Any, NamedTuple
 
-from lvmrs._user_code import import_again, imported_so_far
+from lvmrs._user_code import Origin, import_again, origin_of
 from lvmrs.errors import ModelError
 from lvmrs.registry import PARTS
 
@@ -15,15 +17,31 @@ __all__ = ["Packed", "packed", "unpacked"]
 class Packed(NamedTuple):
     """What is needed first, and then the objects themselves."""
 
-    modules: tuple[tuple[str, str], ...]
-    """The modules that were imported for the user."""
+    modules: tuple[Origin, ...]
+    """The modules of the user that the objects are from."""
     content: bytes
     """A pickle of the parts that were added to the registry, and of the objects."""
 
 
 def packed(content: object) -> Packed:
     """Pack anything that can be pickled."""
-    return Packed(imported_so_far(), pickle.dumps(([names.added for names in PARTS], content)))
+    out = io.BytesIO()
+    pickler = _Noting(out)
+    pickler.dump(([names.added for names in PARTS], content))
+    return Packed(tuple(pickler.origins), out.getvalue())
+
+
+class _Noting(pickle.Pickler):
+    """Notes from which modules of the user the pickled classes and functions are."""
+
+    def __init__(self, out: io.BytesIO) -> None:
+        super().__init__(out)
+        self.origins: dict[Origin, None] = {}
+
+    def persistent_id(self, value: object) -> None:
+        """Called for each object; it has no id of ours, and is pickled as it is."""
+        if isinstance(value, (type, FunctionType)) and (origin := origin_of(value.__module__)) is not None:
+            self.origins[origin] = None
 
 
 def unpacked(given: Packed) -> Any:

@@ -1,0 +1,203 @@
+"""A job derives its manifest, refuses what cannot be run, and makes the same rows in another process."""
+
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from lvmrs import Cohen, Deterministic, Duels, Planner, jobs, method_settings, models
+from lvmrs.data import load
+from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError
+from lvmrs.plan import Choice, Terms
+from lvmrs.runs import Run, Selection
+from lvmrs.smooth import SmoothedClassifier
+from tests.jobs.helpers import DATA, INPUTS, fill, job_of, lines
+from tests.tiny_models import RowByRow
+
+
+def test_the_manifest_is_derived_from_what_is_run() -> None:
+    job = job_of(Duels(0.5), Selection(INPUTS, skip=2), keep=True, alpha=0.02, n0=30, n=200, seed=7)
+    made = job.manifest(64, "typed")
+    assert (made.method.name, made.method.settings, made.method.scope) == ("Duels", {"width": 0.5}, "all inputs")
+    assert made.method.classifier is not None
+    assert "soft duels of width 0.5 under Gaussian noise of σ = 0.5" in made.method.classifier
+    terms = made.terms
+    assert (terms.sigma, terms.alpha, terms.n0, terms.n, terms.seed, terms.lipschitz) == (0.5, 0.02, 30, 200, 7, 3.0)
+    assert (terms.noise, terms.distance) == ("gaussian", "the Euclidean distance")
+    assert (made.data.name, made.data.split, made.data.hash) == ("tiny", "test", DATA.fingerprint())
+    assert (made.selection, made.batch, made.keeps_scores, made.origin.command) == (job.selection, 64, True, "typed")
+    certain = job_of(Deterministic()).manifest(64)
+    assert (certain.terms.alpha, certain.terms.n0, certain.terms.n, certain.terms.samples) == (0.0, 0, 0, False)
+
+
+def test_what_cannot_be_run_is_refused_when_the_job_is_made() -> None:
+    job = job_of()
+    other = SmoothedClassifier(RowByRow(), 0.5)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"smoothed": other}, "the smoothed classifier is not made of python:tests.models:RowByRow"),
+        ({"method": "lvm"}, "planner must be a Planner such as Duels"),
+        ({"method": Deterministic(), "keeps_scores": True}, "scores cannot be kept: Deterministic samples nothing"),
+        ({"selection": Selection(INPUTS + 1)}, "the selection is of 13 inputs and tiny has 12"),
+        ({"selection": Selection(INPUTS, shard=13, shards=13)}, "tiny: 13 shards for 12 inputs; take fewer"),
+    ]
+    for changed, sentence in cases:
+        with pytest.raises(LvmrsError, match=sentence):
+            replace(job, **changed)
+    unknown = SmoothedClassifier(job.model.model, 0.5)
+    with pytest.raises(InvalidArgumentError, match="lipschitz is not known and Deterministic needs it"):
+        replace(job, smoothed=unknown, method=Deterministic())
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"alpha": 2}, "alpha must lie strictly between 0 and 1, got 2"),
+        ({"n0": 0}, "n0 must be a whole number of at least 1"),
+        ({"n": 1}, "n must be a whole number of at least 2"),
+        ({"seed": -1}, "seed must be a whole number from 0"),
+    ],
+)
+def test_bad_numbers(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        jobs.Sampling(**settings)
+
+
+def test_labels_that_the_model_does_not_know(tmp_path: Path) -> None:
+    digits = load("digits")
+    loaded = models.Loaded.of(lambda x: x.flatten(1)[:, :3], "three classes")
+    smoothed = SmoothedClassifier(loaded.model, 0.5, batch=8)
+    job = jobs.Job(loaded, digits, smoothed, Cohen(), jobs.Sampling(n0=5, n=10), Selection(len(digits)))
+    with pytest.raises(DataError, match="digits has label 9, but the model knows 3 classes"):
+        jobs.certify(job, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+class Counted:
+    """A model that counts how often it is called."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.batches.append(len(x))
+        return torch.stack([x[:, 0], 1 - x[:, 0], x[:, 1]], dim=1)
+
+
+def test_the_model_is_checked_and_tuned_once(tmp_path: Path) -> None:
+    """After the first row is begun, nothing but samples and the answer without noise are run."""
+    model = Counted()
+    before: list[int] = []
+    job = job_of(Cohen(), Selection(INPUTS, max=2), model=model, batch=None, n0=10, n=100)
+    jobs.certify(job, tmp_path / "a", on_begin=lambda outlook: before.append(len(model.batches)))
+    batch = Run(tmp_path / "a").manifest.batch
+    assert batch == job.smoothed.batch
+    spent = model.batches[before[0] :]
+    assert sum(spent) == 2 * (10 + 100 + 1)
+    checks = [size for size in model.batches if size == 3]  # a part of the batch of 8 that the check asks for again
+    assert len(checks) <= 1
+
+
+def test_the_outlook_is_told_before_the_first_row(tmp_path: Path) -> None:
+    told: list[jobs.Outlook] = []
+    three = Selection(INPUTS, max=3)
+    fill(tmp_path / "a", selection=three, keep=True)
+    jobs.certify(job_of(keep=True, selection=three), tmp_path / "a", resume=True, on_begin=told.append)
+    (outlook,) = told
+    assert (outlook.inputs, outlook.done, outlook.samples_each, outlook.classes) == (0, 3, 350, 3)
+    assert outlook.scores_bytes == 3 * 350 * 3 * 4
+    assert outlook.rate > 0
+    assert outlook.seconds == 0
+
+
+class Plain(Planner):
+    """A planner that is no dataclass."""
+
+    def __init__(self, strength: float, inner: object = None) -> None:
+        self.strength, self.inner = strength, inner
+
+    def choose(self, logits: Any, terms: Terms) -> Choice:
+        return Cohen().choose(logits, terms)
+
+
+def test_settings_of_a_planner_that_is_no_dataclass_are_recorded(tmp_path: Path) -> None:
+    run = fill(tmp_path / "a", planner=Plain(0.5, Cohen()), selection=Selection(INPUTS, max=1))
+    settings = run.manifest.method.settings
+    assert settings["strength"] == 0.5
+    assert settings["inner"]["type"] == "Cohen"
+    assert len(settings["inner"]["sha256 of its pickle"]) == 64
+    assert set(run.manifest.method.own_code) >= {"Plain"}
+    with pytest.raises(LvmrsError, match=r"is not resumed with these: method settings: "):
+        fill(tmp_path / "a", planner=Plain(0.75, Cohen()), selection=Selection(INPUTS, max=1), resume=True)
+    with pytest.raises(InvalidArgumentError, match=r"Plain.inner is a function, which cannot be written down"):
+        method_settings.settings(Plain(1.0, lambda: None))
+
+
+OWN = """
+import torch
+from lvmrs import Cohen, Planner
+
+class Mine(Planner):
+    def __init__(self, word="a"):
+        self.word = word
+
+    def choose(self, logits, terms):
+        return Cohen().choose(logits, terms)
+
+def network():
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+"""
+THERE = """
+import pickle, sys
+from pathlib import Path
+from lvmrs import jobs
+job = pickle.loads(Path(sys.argv[1]).read_bytes())
+run = jobs.certify(job, sys.argv[2], resume=True)
+print(len(run.rows()))
+"""
+
+
+@pytest.mark.parametrize("model", ["python:mine_there.py:network", "ready:small_cnn"])
+def test_a_pickled_job_makes_the_same_rows_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    """The user's model and planner are in a file that the other process has never seen, in another directory."""
+    from lvmrs.cli.chosen_method import chosen_method
+
+    monkeypatch.chdir(tmp_path)
+    Path("mine_there.py").write_text(OWN)
+    planner = chosen_method("python:mine_there.py:Mine")
+    assert planner is not None
+    loaded, digits = models.load(model), load("digits")
+    job = jobs.Job(
+        loaded,
+        digits,
+        SmoothedClassifier(loaded.model, 0.5, batch=32),
+        planner,
+        jobs.Sampling(0.05, 20, 100),
+        Selection(len(digits), max=4),
+    )
+    here = jobs.certify(job, tmp_path / "here")
+    (tmp_path / "elsewhere").mkdir()
+    Path("job.pickle").write_bytes(pickle.dumps(job))
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", THERE, str(tmp_path / "job.pickle"), str(tmp_path / "there")],
+        cwd=tmp_path / "elsewhere", env={**os.environ}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    there = Run(tmp_path / "there")
+    assert lines(there) == lines(here)
+    assert not there.manifest.difference(here.manifest)
+    Path("mine_there.py").unlink()
+    failed = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", THERE, str(tmp_path / "job.pickle"), str(tmp_path / "there")],
+        cwd=tmp_path / "elsewhere", env={**os.environ}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "mine_there.py cannot be imported here (FileNotFoundError" in failed.stderr
