@@ -140,6 +140,8 @@ def test_own_parts_in_processes_of_their_own(tmp_path: Path) -> None:
         "    run = fill(Path('a'), keep=True)\n"
         "    made = jobs.recertify(run, 'b', chosen_method('lvm', **own), processes=2)\n"
         "    print({(row.map, row.bound) for row in made.rows()})\n"
+        "    mine = chosen_method('python:mine.py:LargestMean')\n"
+        "    assert jobs.recertify(run, 'c', mine, processes=2).complete\n"
     )
     (tmp_path / "main.py").write_text(code)
     root = str(Path(__file__).parent.parent)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -16,16 +17,16 @@ __all__ = ["spread"]
 
 
 @contextmanager
-def spread(processes: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """What ``map`` is, done by so many processes."""
+def spread(processes: int, task: Callable[[Any], Any]) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
+    """A function that does the task for each of several things, in so many processes, and gives the results in order."""
     if processes <= 1:
-        yield map
+        yield partial(map, task)
         return
     # Not forked: torch's threads do not survive that.
-    with ProcessPoolExecutor(processes, get_context("spawn"), _begin_worker, (packed(None),)) as pool:
-        yield pool.map
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin_worker, (packed(task),)) as pool:
+        yield partial(pool.map, task)
 
 
-def _begin_worker(own_parts: Packed) -> None:
+def _begin_worker(task: Packed) -> None:
     torch.set_num_threads(1)
-    unpacked(own_parts)
+    unpacked(task)  # so that the user's code is there when the task itself comes

@@ -78,8 +78,8 @@ def recertify(
     with RunWriter.begin(out, manifest, resume=True) as writer:  # made of the same scores, so what is there is right
         waiting = [row for row in source.rows() if row.idx not in writer.done]
         task = partial(_recertified, source.directory, old.selection.indices, planner, terms, record)
-        with spread(processes) as each:
-            for row in each(task, waiting):
+        with spread(processes, task) as each:
+            for row in each(waiting):
                 writer.append(row)
                 on_row(row)
         return writer.run
