@@ -18,7 +18,7 @@ __all__ = ["spread"]
 
 @contextmanager
 def spread(processes: int, task: Callable[[Any], Any]) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
-    """A function that does the task for each of several things, in so many processes, and gives the results in order."""
+    """A function that does the task for each of several things, in so many processes; results come in order."""
     if processes <= 1:
         yield partial(map, task)
         return
