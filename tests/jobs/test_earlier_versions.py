@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs import Deterministic, Duels, analysis, jobs
+from lvmrs import Deterministic, Duels, Fixed, Planner, analysis, jobs, method_settings
 from lvmrs.errors import RunError
 from lvmrs.planners import LVM, Cohen
 from lvmrs.runs import COLUMNS, Run, Selection
@@ -80,3 +80,27 @@ def test_an_old_manifest_that_does_not_name_its_method(tmp_path: Path, method: o
     file.write_text(json.dumps(stored))
     with pytest.raises(RunError, match=sentence):
         Run(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("name", "planner"),
+    [("lvm", LVM()), ("duels", Duels("chosen")), ("fixed", Fixed("softmax", 0.5, form="r2"))],
+)
+def test_runs_of_0_2_are_resumed_with_the_same_rows(tmp_path: Path, name: str, planner: Planner) -> None:
+    """Whatever the method: rows are those of 0.2.0, byte for byte but for their times, in the columns that it wrote."""
+    golden, four = Run(GOLDEN / f"{name}-0.2.0"), Selection(INPUTS, max=4)
+    keep = golden.manifest.keeps_scores
+    fresh = fill(tmp_path / "fresh", planner=planner, keep=keep, n=200, n0=40, selection=four)
+    assert earlier(fresh) == lines(golden)
+    assert not golden.manifest.difference(fresh.manifest)
+    torn = tmp_path / "torn"
+    shutil.copytree(golden.directory, torn)
+    (torn / "certificates.tsv").write_bytes((torn / "certificates.tsv").read_bytes()[:-300])
+    resumed = fill(torn, planner=planner, keep=keep, n=200, n0=40, selection=four, resume=True)
+    assert lines(resumed) == lines(golden)
+    assert (torn / "manifest.json").read_bytes() == (golden.directory / "manifest.json").read_bytes()
+    assert golden.manifest.method.scope == planner.scope
+    again = method_settings.made_again(golden.manifest.method.name, golden.manifest.method.settings)
+    assert again == planner
+    if keep:
+        assert earlier(jobs.recertify(golden, tmp_path / "again", planner)) == lines(golden)
