@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from inspect import isabstract
 from typing import Any
 
 from lvmrs import method_settings
-from lvmrs._user_code import called, imported
+from lvmrs._user_code import called
 from lvmrs.cli import parsing
-from lvmrs.cli.own_parts import OWN, known_name
+from lvmrs.cli.own_parts import OWN, known_name, own, whole_class
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
 from lvmrs.registry import BOUNDS, FORMS, MAPS
@@ -38,13 +37,10 @@ def chosen_method(method: str | None, **choices: Any) -> Method | None:
     choices = {name: _READERS[name](word) if name in _READERS else word for name, word in choices.items()}
     if not method.startswith(OWN):
         return method_settings.method(method, **choices)
-    named = imported(method, method.removeprefix(OWN), error=InvalidArgumentError)
+    named = own(method)
     if isinstance(named, type):
-        if not issubclass(named, Method):
-            raise InvalidArgumentError(f"{method} is not a class derived from Planner; see lvmrs.planners")
-        if isabstract(named):
-            raise InvalidArgumentError(f"{method} has no method choose; write it: see lvmrs.planners")
-        named = partial(method_settings.method, named, **choices)
+        whole = whole_class(method, named, Method, "Planner", "lvmrs.planners")
+        named = partial(method_settings.method, whole, **choices)
     elif given and callable(named):
         raise InvalidArgumentError(f"{given[0]} cannot be chosen with method {method}; choose it in that function")
     made = called(method, named, error=InvalidArgumentError) if callable(named) else named

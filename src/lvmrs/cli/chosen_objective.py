@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from inspect import isabstract
 from typing import TYPE_CHECKING
 
-from lvmrs._user_code import called, imported
+from lvmrs._user_code import called
+from lvmrs.cli.own_parts import OWN, own, whole_class
 from lvmrs.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from lvmrs.training import Objective
 
 __all__ = ["chosen_objective"]
-
-_OWN = "python:"
 
 
 def chosen_objective(name: str, sigma: float, **settings: float | None) -> Objective:
@@ -24,12 +22,8 @@ def chosen_objective(name: str, sigma: float, **settings: float | None) -> Objec
     """
     from lvmrs import training
 
-    if not name.startswith(_OWN):
+    if not name.startswith(OWN):
         return training.objective(name, sigma, **settings)
-    own = imported(name, name.removeprefix(_OWN), error=InvalidArgumentError)
-    if not isinstance(own, type) or not issubclass(own, training.Objective):
-        raise InvalidArgumentError(f"{name} is not a class derived from Objective; see lvmrs.training.objectives")
-    if isabstract(own):
-        raise InvalidArgumentError(f"{name} has no method loss; write it: see lvmrs.training.objectives")
-    made: Objective = called(name, partial(training.objective, own, sigma, **settings), error=InvalidArgumentError)
+    chosen = whole_class(name, own(name), training.Objective, "Objective", "lvmrs.training.objectives")
+    made: Objective = called(name, partial(training.objective, chosen, sigma, **settings), error=InvalidArgumentError)
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lvmrs._user_code import imported
 from lvmrs.errors import InvalidArgumentError
@@ -11,16 +11,30 @@ from lvmrs.registry import NOISES, Names
 if TYPE_CHECKING:
     from lvmrs.noise import Noise
 
-__all__ = ["OWN", "known_name", "noise"]
+__all__ = ["OWN", "known_name", "noise", "own", "whole_class"]
 
 OWN = "python:"
+
+
+def own(word: str) -> Any:
+    """The object that ``python:MODULE:NAME`` names."""
+    return imported(word, word.removeprefix(OWN), error=InvalidArgumentError)
+
+
+def whole_class(word: str, named: object, base: type, kind: str, home: str) -> type:
+    """A class of the user's own that can be used; refused if it is none of that kind, or not written to its end."""
+    if not isinstance(named, type) or not issubclass(named, base):
+        raise InvalidArgumentError(f"{word} is not a class derived from {kind}; see {home}")
+    if missing := sorted(getattr(named, "__abstractmethods__", ())):
+        raise InvalidArgumentError(f"{word} has no method {missing[0]}; write it: see {home}")
+    return named
 
 
 def known_name(names: Names, word: str | None) -> str | None:
     """A name of the table; a class of the user's own is added to it first. None stays None."""
     if word is None or not word.startswith(OWN):
         return word
-    part = names.add(imported(word, word.removeprefix(OWN), error=InvalidArgumentError))
+    part = names.add(own(word))
     name: str = part.name
     return name
 
