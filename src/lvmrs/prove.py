@@ -36,7 +36,7 @@ from lvmrs.forms.base import Form
 from lvmrs.maps.base import Map
 from lvmrs.noise import Stream
 from lvmrs.plan import Plan, Terms
-from lvmrs.scores import Portion, Regrouping, Scores
+from lvmrs.scores import Portion, Regrouping, Scores, check_scores
 
 __all__ = ["Proof", "prove"]
 
@@ -47,8 +47,7 @@ _PORTION = 1024
 def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
     """The certificate for one input from the logits of ``terms.n`` noisy copies; see the top of this module."""
     proof = Proof(plan, terms)
-    if not isinstance(scores, Scores):
-        raise ProofError(f"scores must be Scores, which know their stream, got {type(scores).__name__}")
+    check_scores(scores, error=ProofError)
     _check_stream(plan, scores.stream)
     for portion in scores:
         proof.add(portion)

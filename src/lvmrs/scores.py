@@ -14,10 +14,10 @@ from dataclasses import InitVar, dataclass
 import torch
 from torch import Tensor
 
-from lvmrs.errors import ProofError
+from lvmrs.errors import LvmrsError, ProofError
 from lvmrs.noise import Noise, Stream
 
-__all__ = ["Portion", "Regrouping", "Scores", "in_portions", "scores_of"]
+__all__ = ["Portion", "Regrouping", "Scores", "check_scores", "in_portions", "scores_of"]
 
 _BY_A_SOURCE = object()
 
@@ -90,6 +90,12 @@ class Scores:
 def scores_of(stream: Stream, noise: Noise, sigma: float, count: int, batches: Iterable[Tensor]) -> Scores:
     """Scores from their source: to be called by what draws noise of that stream, or has kept what came of it."""
     return Scores(stream, noise, sigma, count, batches, made_by=_BY_A_SOURCE)
+
+
+def check_scores(scores: object, *, error: type[LvmrsError]) -> None:
+    """Refuse anything but Scores: plain tensors do not say which noise they come from."""
+    if not isinstance(scores, Scores):
+        raise error(f"scores must be Scores, which know their stream, got {type(scores).__name__}")
 
 
 def _check_source(made_by: object) -> None:

@@ -138,12 +138,16 @@ def test_temperatures_are_those_of_the_paper() -> None:
 def test_far_rivals_are_pooled_only_where_that_saves_work(classes: int) -> None:
     order = list(range(classes))[::-1]
     for bound in (Betting(), ClopperPearson()):
-        way = forecast.Way(bound, two_sided=True)
-        alone = way.alone(order)
+        alone = bound.alone(order[1:], others=1)
+        duels = bound.alone(order[1:], others=0)
         if bound.at_ease is None or classes <= bound.at_ease:
             assert alone is None
         else:
             assert alone == tuple(order[1 : bound.at_ease - 1])  # with the top class and the pooled ones, at_ease
+        if bound.at_ease is None or classes - 1 <= bound.at_ease:
+            assert duels is None
+        else:
+            assert duels == tuple(order[1 : bound.at_ease])
 
 
 def test_forecasts_come_close_to_what_is_certified() -> None:

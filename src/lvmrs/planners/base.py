@@ -14,7 +14,7 @@ from lvmrs.errors import InvalidArgumentError, LvmrsError, first_line
 from lvmrs.method import Method
 from lvmrs.plan import Choice, Plan, Terms
 from lvmrs.registry import BOUNDS
-from lvmrs.scores import Scores
+from lvmrs.scores import Scores, check_scores
 from lvmrs.simplex import simplex_map
 
 __all__ = ["Planner", "check_search"]
@@ -38,8 +38,7 @@ class Planner(Method):
     @final
     def plan(self, scores: Scores, terms: Terms) -> Plan:
         """The plan that ``choose`` makes of the selection scores, with their stream on it."""
-        if not isinstance(scores, Scores):
-            raise InvalidArgumentError(f"scores must be Scores, which know their stream, got {type(scores).__name__}")
+        check_scores(scores, error=InvalidArgumentError)
         if not isinstance(terms, Terms):
             raise InvalidArgumentError(f"terms must be Terms, got {type(terms).__name__}")
         of_the_model: list[Exception] = []

@@ -86,7 +86,6 @@ class Duels(Planner):
         elif isinstance(self.width, float):
             fight = SoftDuel(self.width)
         bound, form = _proved_by(fight, terms)
-        most = bound.at_ease
         return Choice(
             top=top,
             classes=wins.classes,
@@ -95,7 +94,7 @@ class Duels(Planner):
             form=form,
             risk_top=0.0,
             risk_rival=terms.alpha,
-            alone=None if most is None or len(order) <= most else tuple(order[: most - 1]),
+            alone=bound.alone(order, others=0),
         )
 
 

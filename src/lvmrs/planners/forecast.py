@@ -41,14 +41,6 @@ class Way:
         """The share of the risk that the top class gets."""
         return 0.5 if self.two_sided else 1.0
 
-    def alone(self, order: Sequence[int]) -> tuple[int, ...] | None:
-        """The rivals to bound each alone, given the classes with the strongest first; None for all of them.
-
-        Where a bound costs work for each column, the weakest rivals are pooled. That costs no risk.
-        """
-        most = self.bound.at_ease
-        return None if most is None or len(order) <= most else tuple(int(k) for k in order[1 : most - 1])
-
 
 @dataclass(frozen=True)
 class Forecast:
@@ -70,7 +62,7 @@ class Forecast:
             form=self.form if way.two_sided else self.form.one_sided,
             risk_top=terms.alpha * way.share,
             risk_rival=terms.alpha * (1 - way.share),
-            alone=way.alone(order) if way.two_sided else None,
+            alone=way.bound.alone(order[1:], others=1) if way.two_sided else None,
         )
 
 
@@ -130,7 +122,7 @@ def bounds_of(way: Way, means: Floats, variances: Floats, terms: Terms) -> tuple
     low = way.bound.forecast(means[:, 0], variances[:, 0], terms.n, risk_top)
     if not way.two_sided:
         return low, 1 - low
-    alone = way.alone(range(means.shape[1]))
+    alone = way.bound.alone(range(1, means.shape[1]), others=1)
     mean, variance = _pooled(means[:, 1:], variances[:, 1:], None if alone is None else len(alone))
     upper = 1 - way.bound.forecast(1 - mean, variance, terms.n, terms.alpha - risk_top)
     return low, np.minimum(upper.max(axis=1), 1 - low)
