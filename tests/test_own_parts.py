@@ -79,7 +79,7 @@ def test_a_noise_and_its_form_through_the_library() -> None:
 def test_scores_of_another_noise_are_refused() -> None:
     uniform = SmoothedClassifier(first_number, 1.0, noise=Uniform())
     plan = Fixed("hardmax").plan(uniform.scores(X, 100, stage="selection"), Terms(1.0, 0.01, 100))
-    with pytest.raises(ProofError, match="scores of uniform noise for a proof about gaussian noise"):
+    with pytest.raises(ProofError, match="the scores have uniform noise, and the terms say gaussian noise"):
         prove(plan, Terms(1.0, 0.01, 100), uniform.scores(X, 100))
 
 
