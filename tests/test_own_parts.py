@@ -114,7 +114,7 @@ def test_parts_through_the_command_line(
     assert {(row.map, row.bound) for row in Run("b").rows()} == {("squares", "careful")}
     code, _, err = lvmrs("recertify a --out c")  # what a manifest names is not run
     assert code == 2
-    assert "method LargestMean is not one of lvmrs; choose a method" in err
+    assert "method LargestMean does not come with lvmrs; choose a method" in err
     noisy = "--noise python:mine.py:Uniform --method fixed --map hardmax --form python:mine.py:UniformForm"
     code, _, err = lvmrs(f"certify {digits} {noisy} --out d")
     assert code == 0, err

@@ -1,6 +1,6 @@
-"""Objects of the user's own Python code, by the names that the user typed.
+"""Objects from the user's own Python code, imported by the names that the user typed.
 
-What was imported is remembered, so that another process can import it before it unpickles objects of that code.
+The imported modules are remembered, so that another process can import them before it unpickles objects of that code.
 """
 
 import hashlib
@@ -17,17 +17,17 @@ from lvmrs.errors import LvmrsError, first_line
 
 __all__ = ["called", "code_hash", "import_again", "imported", "imported_so_far", "importing_from", "source_hash"]
 
-# Files are run once: two classes from one file belong to one module.
+# The modules of files, each of which runs once: two classes from one file belong to one module.
 _RUN: dict[Path, Any] = {}
-# Modules that were imported for the user: the absolute path of a file, or a name and where it was looked for.
+# The imported modules: the absolute path of a file and "", or a name and the directory that was searched for it.
 _IMPORTED: list[tuple[str, str]] = []
-# Where modules of the user are looked for first; None for the working directory.
+# The directory that is searched first for modules of the user; None for the working directory.
 _DIRECTORY: ContextVar[Path | None] = ContextVar("directory", default=None)
 
 
 @contextmanager
 def importing_from(directory: Path) -> Iterator[None]:
-    """Within this block, modules of the user are looked for in this directory first, and not in the working one."""
+    """Within this block, search this directory first for modules of the user, instead of the working directory."""
     token = _DIRECTORY.set(directory)
     try:
         yield
@@ -36,13 +36,19 @@ def importing_from(directory: Path) -> Iterator[None]:
 
 
 def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
-    """What ``MODULE:NAME`` names: MODULE is importable from here, or the path of a .py file."""
+    """Import an object of the user.
+
+    Args:
+        name: the whole name that the user typed, for errors.
+        rest: ``MODULE:NAME``, where MODULE can be imported from here or is the path of a .py file.
+        error: the class of the error that is raised.
+    """
     module, _, attribute = rest.rpartition(":")
     if not module or not attribute:
         raise error(f"{name}: write python:MODULE:FUNCTION, such as python:nets:resnet or python:nets.py:resnet")
     try:
         loaded = _module(module)
-    except Exception as failure:  # whatever the user's code raises
+    except Exception as failure:  # the user's code may raise anything
         reason = first_line(failure)
         raise error(f"{name}: {module} cannot be imported ({type(failure).__name__}: {reason})") from failure
     if not hasattr(loaded, attribute):
@@ -63,23 +69,23 @@ def _module(module: str) -> Any:
 
 
 def imported_so_far() -> tuple[tuple[str, str], ...]:
-    """The modules that were imported for the user, in their order, for ``import_again``."""
+    """The modules of the user that were imported, in order, for ``import_again``."""
     return tuple(_IMPORTED)
 
 
 def import_again(modules: Sequence[tuple[str, str]], *, error: type[LvmrsError]) -> None:
-    """Import what another process had imported, so that objects of that code can be unpickled."""
+    """Import the modules that another process had imported, so that objects of that code can be unpickled."""
     for module, directory in modules:
         try:
             with importing_from(Path(directory)):
                 _module(module)
-        except Exception as failure:  # whatever the user's code raises
+        except Exception as failure:  # the user's code may raise anything
             reason = first_line(failure)
             raise error(f"{module} cannot be imported here ({type(failure).__name__}: {reason})") from failure
 
 
 def called(name: str, function: Callable[..., Any], *arguments: object, error: type[LvmrsError]) -> Any:
-    """What a function of the user returns, or one sentence about how it failed."""
+    """Call a function of the user; if it fails, raise one sentence that says how."""
     try:
         return function(*arguments)
     except LvmrsError:
@@ -90,7 +96,7 @@ def called(name: str, function: Callable[..., Any], *arguments: object, error: t
 
 
 def source_hash(rest: str) -> str | None:
-    """SHA-256 of the file that ``MODULE:NAME`` is in; what that imports in turn is not seen."""
+    """SHA-256 of the file that holds ``MODULE:NAME``, if there is one; files that it imports are not included."""
     module = rest.rpartition(":")[0]
     found = None if module.endswith(".py") else importlib.util.find_spec(module)
     origin = module if module.endswith(".py") else found.origin if found is not None else None
@@ -99,7 +105,7 @@ def source_hash(rest: str) -> str | None:
 
 
 def code_hash(part: type) -> str | None:
-    """SHA-256 of the file that a class of the user's is in; None for a class of lvmrs."""
+    """SHA-256 of the file that holds a class of the user; None for a class of lvmrs, "unknown" without a file."""
     if part.__module__.partition(".")[0] == "lvmrs":
         return None
     file = getattr(sys.modules.get(part.__module__), "__file__", None)
@@ -119,12 +125,12 @@ def _from_file(path: Path) -> Any:
 
 
 def _run_file(path: Path) -> Any:
-    # Two files may have one name: each is a module of its own, so that its classes are found in it.
+    # Two files may have the same name: each gets a module name of its own, so that its classes can be found again.
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
-    beside = str(path.parent)  # where it looks for modules of its own
+    beside = str(path.parent)  # the file may import its neighbours
     if beside not in sys.path:
         sys.path.insert(0, beside)
     module = importlib.util.module_from_spec(spec)

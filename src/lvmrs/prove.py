@@ -40,7 +40,7 @@ from lvmrs.scores import Portion, Regrouping, Scores, check_scores
 
 __all__ = ["Proof", "prove"]
 
-# Samples are mapped and tallied so many at a time, whatever the portions that they come in: sums are then rounded in
+# Samples are mapped and tallied this many at a time, whatever the portions that they come in: sums are then rounded in
 # the same way for every batch size.
 _PORTION = 1024
 
