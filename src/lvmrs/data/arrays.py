@@ -118,7 +118,10 @@ def _check_range(name: str, inputs: NDArray[Any]) -> None:
 
 
 def digits(name: str, rest: str, split: str) -> Dataset:
-    """Load scikit-learn's 1797 digits of 8 × 8 pixels: the first 1437 are "train", the last 360, by others, "test"."""
+    """Load scikit-learn's 1797 digits of 8 × 8 pixels.
+
+    The first 1437 are the split "train"; the last 360, which other people wrote, are "test".
+    """
     bunch = optional("sklearn.datasets", extra="digits", error=DataError).load_digits()
     part = _split(name, {"train": slice(0, 1437), "test": slice(1437, None)}, split)
     images = (bunch.images[part, None] / 16).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A task for each of many things, in order: in this process, or in several of this machine."""
+"""Running a task on many items, in order, in this process or in several processes of this machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["spread"]
 
 @contextmanager
 def spread(processes: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """What ``map`` is, done by so many processes."""
+    """Give a function that works like ``map`` and runs in this many processes."""
     if processes <= 1:
         yield map
         return
-    # Not forked: torch's threads do not survive that.
+    # Processes are spawned and not forked, since torch's threads do not survive a fork.
     with ProcessPoolExecutor(processes, get_context("spawn"), _begin_worker, (packed(None),)) as pool:
         yield pool.map
 
