@@ -7,15 +7,15 @@ every x' closer to x than the radius, the smoothed classifier *with the map of t
 The argument, in three steps.
 
 1. The scores are independent, the plan does not depend on them, and each bound fails with probability at most its risk.
-2. **No union over the rivals is paid.** A certificate is false only if the top class is not the one with the largest
-   mean at x or the radius is too large for the rival k* that really comes nearest; which rival that is depends on the
-   classifier alone, not on the sample. So it is false only if the bound on A fails, or the bound on k*: two events,
-   of probability risk_top and risk_rival, however many rivals are bounded. A duel is a statement about A and one
-   rival at once: one event, of probability risk_rival. Rivals that are pooled are bounded by a score that is no
-   better for A than theirs.
-3. The radius of two such bounds is right by the theorem of its form (``lvmrs.forms``). It grows with the bound on A and
-   falls with that on the rival, so the largest bound of a rival gives the smallest radius. The rivals' means are also
-   at most what the top class leaves, 1 − p_a.
+2. **No union bound over the rivals is needed.** Let k* be the rival that really comes nearest; it depends on the
+   classifier alone, not on the sample. A certificate is false only if A does not have the largest mean at x, or if the
+   radius is too large for k*. So it is false only if the bound on A fails, or the bound on k*: two events, of
+   probability risk_top and risk_rival, however many rivals are bounded. A duel is a statement about A and one rival at
+   once: one event, of probability risk_rival. Rivals that are pooled are bounded by a score that is no better for A
+   than theirs.
+3. The radius of these two bounds is right by the theorem of its form (``lvmrs.forms``). It grows with the bound on A
+   and falls with that on the rival, so the largest bound of a rival gives the smallest radius. The rivals' means are
+   also at most what the top class leaves, 1 − p_a.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
     """Prove a certificate for one input; the top of this module states the guarantee.
 
     Args:
-        plan: what is to be proved and how, from a planner.
+        plan: what to prove and how, from a planner.
         terms: σ, risk, number of samples and Lipschitz constant.
         scores: logits of exactly ``terms.n`` noisy copies of the input, from another stream than that of the plan.
 
@@ -201,8 +201,8 @@ def _check_plan(plan: Plan, terms: Terms) -> None:
     # A duel is one statement about both classes; otherwise the top class needs a bound of its own.
     expected, free = ("risk_rival", "risk_top") if plan.map.paired else ("risk_top", "risk_rival")
     if not 0 < getattr(plan, expected) < 1 or not 0 <= getattr(plan, free) < 1:
-        kind = "for duels" if plan.map.paired else "for a map to the simplex"
-        raise ProofError(f"{kind}, {expected} must lie strictly between 0 and 1, and {free} must lie in [0, 1)")
+        of = "for duels" if plan.map.paired else "for a map to the simplex"
+        raise ProofError(f"{of}, {expected} must lie strictly between 0 and 1, and {free} must lie in [0, 1)")
     if plan.risk > terms.alpha * (1 + 1e-12):
         raise ProofError(f"the plan spends a risk of {plan.risk:.12g}, more than alpha = {terms.alpha:.12g}")
     if terms.noise.name not in plan.form.noises:

@@ -34,7 +34,7 @@ _BLOCK, _BLOCK_ELSEWHERE = 1 << 15, 1 << 22
 _STORE = 1 << 20
 # For fewer numbers than this, handing work to other threads costs more than it saves.
 _WORTH_THREADS = 1 << 17
-# Each stage has this many blocks of its own among the 2³² seeds that the CPU generator tells apart.
+# Each stage has its own blocks, this many, among the 2³² seeds that the CPU generator distinguishes.
 _BLOCKS_PER_STAGE = 1 << 28
 
 
