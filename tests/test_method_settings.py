@@ -11,7 +11,7 @@ from lvmrs.method_settings import made_again
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [
-        ("python:evil.py:Evil", {}, "method python:evil.py:Evil is not one of lvmrs"),
+        ("python:evil.py:Evil", {}, "method python:evil.py:Evil does not come with lvmrs"),
         ("LVM", {"foo": 1}, "method LVM has no setting foo"),
         ("LVM", {"maps": ["python:evil.py:Evil"]}, "maps must be one of hardmax"),
     ],

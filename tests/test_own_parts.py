@@ -79,7 +79,7 @@ def test_a_noise_and_its_form_through_the_library() -> None:
 def test_scores_of_another_noise_are_refused() -> None:
     uniform = SmoothedClassifier(first_number, 1.0, noise=Uniform())
     plan = Fixed("hardmax").plan(uniform.scores(X, 100, stage="selection"), Terms(1.0, 0.01, 100))
-    with pytest.raises(ProofError, match="scores of uniform noise for a proof about gaussian noise"):
+    with pytest.raises(ProofError, match="the scores have uniform noise, and the terms say gaussian noise"):
         prove(plan, Terms(1.0, 0.01, 100), uniform.scores(X, 100))
 
 
@@ -114,7 +114,7 @@ def test_parts_through_the_command_line(
     assert {(row.map, row.bound) for row in Run("b").rows()} == {("squares", "careful")}
     code, _, err = lvmrs("recertify a --out c")  # what a manifest names is not run
     assert code == 2
-    assert "method LargestMean is not one of lvmrs; choose a method" in err
+    assert "method LargestMean does not come with lvmrs; choose a method" in err
     noisy = "--noise python:mine.py:Uniform --method fixed --map hardmax --form python:mine.py:UniformForm"
     code, _, err = lvmrs(f"certify {digits} {noisy} --out d")
     assert code == 0, err

@@ -233,7 +233,7 @@ def test_a_class_that_loses_is_not_certified() -> None:
 REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "risk": ({"risk_top": 0.0075}, "spends a risk of 0.0105, more than alpha = 0.01"),
     "no risk": ({"risk_top": 0.0}, "risk_top must lie strictly between 0 and 1"),
-    "negative risk": ({"risk_rival": -0.001}, "risk_rival must not be negative"),
+    "negative risk": ({"risk_rival": -0.001}, "risk_rival must lie in [0, 1)"),
     "risk of duels": ({"map": "duel", "risk_rival": 0.0}, "risk_rival must lie strictly between 0 and 1"),
     "risk of duels spent twice": ({"map": "duel", "risk_rival": 0.0101, "risk_top": 0.0}, "spends a risk of 0.0101"),
     "NaN risk": ({"risk_top": math.nan}, "risk_top must not be NaN"),
@@ -241,7 +241,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "top among rivals": ({"alone": (0, 1)}, "alone must name rivals of class 0"),
     "rival twice": ({"alone": (1, 1)}, "alone must name rivals of class 0 among 5 classes, each once"),
     "top": ({"top": 5}, "class 5 is not one of 5 classes"),
-    "classes": ({"classes": 4}, "scores of shape (500, 5) for a plan of 4 classes"),
+    "classes": ({"classes": 4}, "the scores have shape (500, 5), and the plan has 4 classes"),
     "soft counts": ({"bound": "clopper_pearson"}, "holds for 0/1 scores only, and softmax is not"),
     "soft duel counts": (
         {"map": "soft-duel", "risk_top": 0.0, "bound": "clopper_pearson"},
@@ -305,9 +305,9 @@ def test_every_sample_is_taken_once_and_in_order() -> None:
     first, second = made_up_scores(torch.split(LOGITS, 250))
     proof = Proof(plan(), TERMS)
     proof.add(first)
-    with pytest.raises(ProofError, match="sample 0 where sample 250 is next; give each once, in order"):
+    with pytest.raises(ProofError, match="sample 0 was given and sample 250 is next; give each once, in order"):
         proof.add(first)
-    with pytest.raises(ProofError, match="250 scores where the risk was computed for 500"):
+    with pytest.raises(ProofError, match="250 scores were given, and the terms say n = 500"):
         proof.certificate()
     _, other = made_up_scores(torch.split(LOGITS, 250), Stream(0, 1, "certification"))
     with pytest.raises(ProofError, match="a proof is about one stream"):
@@ -317,7 +317,7 @@ def test_every_sample_is_taken_once_and_in_order() -> None:
 
 
 def test_noise_of_another_strength_is_refused() -> None:
-    with pytest.raises(ProofError, match=r"scores of noise σ = 0.25 for a proof about σ = 0.5"):
+    with pytest.raises(ProofError, match=r"the scores have noise of σ = 0.25, and the terms say σ = 0.5"):
         prove(plan(), TERMS, made_up_scores(LOGITS, sigma=0.25))
 
 
@@ -326,7 +326,7 @@ def test_scores_cannot_be_given_another_past() -> None:
     for name in ("stream", "sigma", "count"):
         with pytest.raises(AttributeError):
             setattr(scores, name, getattr(scores, name))
-    with pytest.raises(ProofError, match="500 samples came of <Scores of 501 samples"):
+    with pytest.raises(ProofError, match=r"the source of <Scores of 501 samples.*> gave 500 samples"):
         list(scores_of(CERTIFICATION, Gaussian(), 0.5, N + 1, [LOGITS]))
 
 

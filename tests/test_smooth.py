@@ -285,10 +285,10 @@ BAD_MODELS: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "whole numbers": (lambda x: torch.zeros(len(x), 3, dtype=torch.int64), "the model returned torch.int64"),
     "NaN": (lambda x: torch.full((len(x), 3), math.nan), "NaN or infinity for 8 of 8 noisy inputs"),
     "NaN for some noise": (sometimes_nan, "the model returned NaN or infinity for"),
-    "random": (noisy, "the model gives another answer to the same inputs when asked again"),
+    "random": (noisy, "the model gives different answers to the same inputs"),
     "batch statistics": (
         nn.Sequential(nn.BatchNorm1d(12, track_running_stats=False), nn.Linear(12, 3)),
-        "the model's answer to an input depends on what else is in its batch",
+        "the model's answer to an input depends on the other inputs in its batch",
     ),
     "own failure": (nn.Linear(7, 3), "the model fails on a batch of shape (8, 12) (torch.float32): mat1 and mat2"),
     "classes": (changing(), "the model returned 4 classes after 3"),

@@ -1,4 +1,4 @@
-"""Numbers for people: what is printed never claims more than was proved."""
+"""Numbers as text. They are rounded so that a text never claims more than was proved."""
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -7,7 +7,11 @@ __all__ = ["outward", "percent", "rounded_down"]
 
 
 def rounded_down(value: float, digits: int = 4) -> str:
-    """In decimals, rounded down."""
+    """Write a number with ``digits`` decimals, rounded down.
+
+    >>> rounded_down(0.38119)
+    '0.3811'
+    """
     if not math.isfinite(value):
         return str(value)
     step = Decimal(1).scaleb(-digits)
@@ -15,13 +19,21 @@ def rounded_down(value: float, digits: int = 4) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of inputs in %, with one digit; what is not all is never shown as 100."""
+    """Write a share in percent with one decimal; a share below 1 is never written as 100.
+
+    >>> percent(0.9999)
+    '99.9'
+    """
     shown = 100 * Decimal(f"{share:.3f}")
     return f"{min(shown, Decimal('99.9')) if share < 1 else shown:.1f}"
 
 
 def outward(low: float, high: float, digits: int = 4) -> str:
-    """An interval, rounded so that it loses nothing."""
+    """Write an interval, with its lower end rounded down and its upper end rounded up.
+
+    >>> outward(0.38119, 0.5)
+    '0.3811–0.5000'
+    """
     if not math.isfinite(high):
         return "no interval"
     step = Decimal(1).scaleb(-digits)

@@ -1,4 +1,4 @@
-"""Optional libraries, imported where they are used."""
+"""Optional libraries, which are imported only where they are used."""
 
 from importlib import import_module
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["optional"]
 
 
 def optional(module: str, *, extra: str, error: type[LvmrsError]) -> Any:
-    """The module, or one sentence with the extra that brings it."""
+    """Import a module; if it is missing, raise ``error`` with the extra of the package that installs it."""
     try:
         return import_module(module)
     except ImportError as missing:

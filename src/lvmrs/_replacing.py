@@ -1,4 +1,4 @@
-"""Files that are all there, or as they were before."""
+"""Writing a file completely or not at all."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ __all__ = ["replacing"]
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to. When all of it is on the disk it takes the place of ``path``; else it is removed."""
+    """Open a new file to write to. After the block it replaces ``path``; if the block fails, it is removed."""
     aside = path.with_name(f".{path.name}.new")
     try:
         with aside.open("wb") as file:

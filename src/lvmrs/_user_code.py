@@ -1,6 +1,6 @@
-"""Objects of the user's own Python code, by the names that the user typed.
+"""Objects from the user's own Python code, imported by the names that the user typed.
 
-What was imported is remembered, so that another process can import it before it unpickles objects of that code.
+The imported modules are remembered, so that another process can import them before it unpickles objects of that code.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ class Origin(NamedTuple):
     directory: str
 
 
-# Files are run once: two classes from one file belong to one module.
+# The modules of files, each of which runs once: two classes from one file belong to one module.
 _RUN: dict[Path, Any] = {}
 # Modules that were imported for the user, by the name that Python knows them by.
 _IMPORTED: dict[str, Origin] = {}
@@ -37,7 +37,7 @@ _DIRECTORY: ContextVar[Path | None] = ContextVar("directory", default=None)
 
 @contextmanager
 def importing_from(directory: Path) -> Iterator[None]:
-    """Within this block, modules of the user are looked for in this directory first, and not in the working one."""
+    """Within this block, search this directory first for modules of the user, instead of the working directory."""
     token = _DIRECTORY.set(directory)
     try:
         yield
@@ -46,13 +46,19 @@ def importing_from(directory: Path) -> Iterator[None]:
 
 
 def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
-    """What ``MODULE:NAME`` names: MODULE is importable from here, or the path of a .py file."""
+    """Import an object of the user.
+
+    Args:
+        name: the whole name that the user typed, for errors.
+        rest: ``MODULE:NAME``, where MODULE can be imported from here or is the path of a .py file.
+        error: the class of the error that is raised.
+    """
     module, _, attribute = rest.rpartition(":")
     if not module or not attribute:
         raise error(f"{name}: write python:MODULE:FUNCTION, such as python:nets:resnet or python:nets.py:resnet")
     try:
         loaded = _module(module)
-    except Exception as failure:  # whatever the user's code raises
+    except Exception as failure:  # the user's code may raise anything
         reason = first_line(failure)
         raise error(f"{name}: {module} cannot be imported ({type(failure).__name__}: {reason})") from failure
     if not hasattr(loaded, attribute):
@@ -89,7 +95,7 @@ def import_again(modules: Iterable[Origin], *, error: type[LvmrsError]) -> None:
 
 
 def called(name: str, function: Callable[..., Any], *arguments: object, error: type[LvmrsError]) -> Any:
-    """What a function of the user returns, or one sentence about how it failed."""
+    """Call a function of the user; if it fails, raise one sentence that says how."""
     try:
         return function(*arguments)
     except LvmrsError:
@@ -100,7 +106,7 @@ def called(name: str, function: Callable[..., Any], *arguments: object, error: t
 
 
 def source_hash(rest: str) -> str | None:
-    """SHA-256 of the file that ``MODULE:NAME`` is in; what that imports in turn is not seen."""
+    """SHA-256 of the file that holds ``MODULE:NAME``, if there is one; files that it imports are not included."""
     module = rest.rpartition(":")[0]
     found = None if module.endswith(".py") else importlib.util.find_spec(module)
     origin = module if module.endswith(".py") else found.origin if found is not None else None
@@ -109,7 +115,7 @@ def source_hash(rest: str) -> str | None:
 
 
 def code_hash(part: type) -> str | None:
-    """SHA-256 of the file that a class of the user's is in; None for a class of lvmrs."""
+    """SHA-256 of the file that holds a class of the user; None for a class of lvmrs, "unknown" without a file."""
     if part.__module__.partition(".")[0] == "lvmrs":
         return None
     file = getattr(sys.modules.get(part.__module__), "__file__", None)
@@ -137,7 +143,7 @@ def _run_file(path: Path, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
-    beside = str(path.parent)  # where it looks for modules of its own
+    beside = str(path.parent)  # the file may import its neighbours
     if beside not in sys.path:
         sys.path.insert(0, beside)
     module = importlib.util.module_from_spec(spec)

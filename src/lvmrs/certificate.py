@@ -19,39 +19,46 @@ from lvmrs.registry import NOISES
 __all__ = ["ABSTAIN", "BY_A_PROOF", "Certificate"]
 
 BY_A_PROOF: Final = object()
-"""What the makers of certificates show; there are two, ``lvmrs.prove`` and ``lvmrs.deterministic``."""
+"""The key that makers of certificates pass; there are two, ``lvmrs.prove`` and ``lvmrs.deterministic``."""
 
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """A class, a radius, and every number behind them. Made by a proof and by ``from_json`` only."""
+    """A class, a radius, and every number behind them. Only a proof and ``from_json`` can make one."""
 
     prediction: int
-    """The class, or −1 where nothing is certified."""
+    """The certified class, or −1 if nothing is certified."""
     radius: float
+    """The classifier answers with ``prediction`` at every point closer to the input than this; 0 certifies nothing."""
     top: int
-    """The class that was put to the proof."""
+    """The class that the proof tried to certify."""
     p_lower: float
     """Lower bound on the mean score of the top class.
 
-    For duels it is the lower bound on the mean of the hardest duel, and for a deterministic certificate the logit.
+    For duels it is the lower bound on the mean of the hardest duel, and for a deterministic certificate it is the
+    logit of the top class.
     """
     p_upper: float
     """Upper bound on the mean score of every other class.
 
-    For duels it is 1 − p_lower, and for a deterministic certificate the largest other logit.
+    For duels it is 1 − p_lower, and for a deterministic certificate it is the largest other logit.
     """
     classes: int
+    """Number of classes."""
     sigma: float
+    """Scale of the noise; 0 for a deterministic certificate."""
     alpha: float
+    """The certificate is wrong with at most this probability; 0 for a deterministic certificate."""
     n: int
+    """Number of samples of the proof; 0 for a deterministic certificate."""
     lipschitz: float
+    """The Lipschitz constant of the logits that was given; infinite if none was."""
     noise: Noise
-    """The kind of noise; for a deterministic certificate without meaning, but for the distance."""
+    """The kind of noise. A deterministic certificate has no noise, and takes only the distance from this."""
     plan: Plan | None
-    """How it was proved; none for a deterministic certificate."""
+    """How it was proved; None for a deterministic certificate."""
     stream: Stream | None
-    """Where the noise came from; none for a deterministic certificate."""
+    """The stream of the noise; None for a deterministic certificate."""
     made_by: dataclasses.InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
@@ -60,12 +67,12 @@ class Certificate:
 
     @property
     def n0(self) -> int:
-        """How many samples the plan was made on; 0 without a plan."""
+        """How many samples the plan was made on; 0 if there is no plan."""
         return 0 if self.plan is None else self.plan.n0
 
     @property
     def guarantee(self) -> str:
-        """What it says, in one sentence."""
+        """What is certified, in one sentence, and in a second one what that relies on."""
         if self.prediction == ABSTAIN:
             return f"Nothing is certified: class {self.top} could not be shown to win at this risk."
         within = f"for every x' with {self.noise.length} < {radii.text(self.radius)}"
@@ -86,7 +93,7 @@ class Certificate:
         return f" That relies on {self.lipschitz:g} being a Lipschitz constant of the logits."
 
     def record(self) -> dict[str, Any]:
-        """How it was proved, in names and numbers for a row; ``groups`` lists the rivals with a bound of their own."""
+        """How it was proved, as fields of ``lvmrs.runs.Row``."""
         if self.plan is None:
             nothing = {"bound": "none", "form": "deterministic", "risk_top": 0.0, "groups": "-", "risk_groups": "-"}
             return {"map": "hardmax", "temperature": 1.0, "mass": 1.0, **nothing, "scope": "all inputs"}
@@ -125,7 +132,7 @@ class Certificate:
         return f"<table>{cells}</table>"
 
     def to_json(self) -> str:
-        """Everything, without loss."""
+        """The certificate as JSON, without loss."""
         fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for name in ("lipschitz", "radius"):  # JSON has no infinity
             fields[name] = fields[name] if math.isfinite(fields[name]) else None
@@ -136,8 +143,9 @@ class Certificate:
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
-        """The certificate that ``to_json`` wrote."""
-        fields = {"noise": Gaussian.name, **fields_of_json(text, "certificate")}  # not written before there were others
+        """Read the certificate that ``to_json`` wrote."""
+        # Earlier versions knew one noise and did not write it.
+        fields = {"noise": Gaussian.name, **fields_of_json(text, "certificate")}
         check_fields(cls, fields, "certificate")
         for name in ("lipschitz", "radius"):
             fields[name] = math.inf if fields[name] is None else fields[name]

@@ -1,7 +1,8 @@
 """Certificates without noise or risk, for a classifier whose logits have a known Lipschitz constant.
 
-The logits of two classes cannot meet closer than margin/(√2 L) (Tsuzuku et al. 2018): no samples, no plan, no proof on
-other samples. So this is a certifier of its own, and the classifier that it speaks of is the network itself.
+The logits of two classes cannot become equal closer to the input than margin/(√2 L) (Tsuzuku et al. 2018). This needs
+no samples, no plan and no proof on other samples, so it is a certifier of its own. Its certificates are about the
+network itself, not about a smoothed classifier.
 """
 
 from __future__ import annotations
@@ -24,18 +25,29 @@ __all__ = ["Deterministic"]
 
 @dataclass(frozen=True)
 class Deterministic(Method):
-    """margin/(√2 L) of the logits, which is certain."""
+    """Certifies the radius margin/(√2 L) of the logits, without risk."""
 
     samples: ClassVar[bool] = False
     scope: ClassVar[Scope] = "all inputs"
     needs_constant: ClassVar[bool] = True
 
     def classifier(self, noise: str) -> str:
-        """The network itself."""
+        """The network itself, in words."""
         return "the classifier itself"
 
     def certify(self, logits: Tensor, lipschitz: float) -> Certificate:
-        """The certificate of one input from its c logits, without noise."""
+        """Certify one input from its logits.
+
+        Args:
+            logits: the logits of the input without noise, one for each class.
+            lipschitz: a finite Lipschitz constant of the logits, in the Euclidean norm.
+
+        Returns:
+            The certificate; its radius is 0 if the two largest logits are equal.
+
+        >>> Deterministic().certify(torch.tensor([3.0, 1.0, 0.0]), lipschitz=1.0).guarantee.partition(". ")[0]
+        "Certainly, for every x' with ‖x' − x‖₂ < 1.4142 the classifier itself answers with class 0"
+        """
         if logits.dim() != 1 or len(logits) < 2 or not torch.isfinite(logits).all():
             raise ProofError(f"expected the finite logits of one input, got {logits!r:.80}")
         if not 0 < lipschitz < math.inf:

@@ -1,4 +1,4 @@
-"""The exceptions of lvmrs: one small tree, so that ``except LvmrsError`` catches all of ours and nothing else."""
+"""The exceptions of lvmrs. All derive from ``LvmrsError``, so ``except LvmrsError`` catches these and no others."""
 
 __all__ = ["DataError", "InvalidArgumentError", "LvmrsError", "ModelError", "ProofError", "RunError", "first_line"]
 
@@ -12,21 +12,21 @@ class InvalidArgumentError(LvmrsError, ValueError):
 
 
 class ModelError(LvmrsError):
-    """A model cannot be loaded, or does something that cannot be certified; the message says what, and what to do."""
+    """A model cannot be loaded or cannot be certified; the message says why, and what to do."""
 
 
 class DataError(LvmrsError):
-    """A data set cannot be read, or is not images in [0, 1]; the message says what, and what to do."""
+    """A data set cannot be read, or does not hold images in [0, 1]; the message says why, and what to do."""
 
 
 class RunError(LvmrsError):
-    """A run directory is not what it should be; the message says what, and what to do."""
+    """A run directory cannot be read or written; the message says why, and what to do."""
 
 
 class ProofError(LvmrsError, ValueError):
-    """The prover refuses a plan or its scores, since no certificate could be trusted; the message says why."""
+    """The proof refuses a plan or scores, since a certificate from them could not be trusted; the message says why."""
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of another library says, in one line."""
+    """The first line of an error's message, to quote in a sentence of ours."""
     return str(error).partition("\n")[0]

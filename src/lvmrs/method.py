@@ -1,4 +1,4 @@
-"""What every method of certifying says of itself: whether it samples, what it needs, what it certifies."""
+"""The interface of all methods of certifying: whether a method samples, what it needs, what it certifies."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lvmrs.plan import Scope
 __all__ = ["Method"]
 
 
-class Method(ABC):  # noqa: B024 (its two kinds have nothing in common but what they say of themselves)
-    """A way to certify an input; it says what it needs."""
+class Method(ABC):  # noqa: B024 (its two kinds have only these facts in common)
+    """A way to certify an input: a ``Planner``, which works on samples under noise, or ``Deterministic``."""
 
     samples: ClassVar[bool] = True
     """Whether it works on samples under noise."""
@@ -23,10 +23,10 @@ class Method(ABC):  # noqa: B024 (its two kinds have nothing in common but what 
 
     @property
     def scope(self) -> Scope:
-        """Whether what is smoothed is chosen for each input, or is the same for all inputs."""
+        """Whether the map that is smoothed is chosen for each input, or is the same for all inputs."""
         return "this input"
 
     def classifier(self, noise: str) -> str:
-        """The classifier that its certificates are about, in words; ``noise`` is that of ``Noise.words``."""
+        """The classifier that its certificates are about, in words; ``noise`` is the text of ``Noise.words``."""
         chosen = "chosen for each input" if self.scope == "this input" else "the same for all inputs"
         return f"the classifier smoothed with {noise}, with its map {chosen}"

@@ -1,4 +1,4 @@
-"""A method from its name and settings, and back: as the command line and manifests write them."""
+"""Methods by name: a method from a name and settings, as the command line has them, and settings for a manifest."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ __all__ = ["made_again", "method", "own_code", "settings"]
 
 
 def method(name: str | type[Method], **choices: Any) -> Method:
-    """A method by name.
+    """Make a method by name.
 
     Args:
-        name: a name of ``lvmrs.registry.METHODS``, or a class of yours.
-        choices: settings of the method (``bound``, ``map``, …); what is None is left out. A setting that is searched
-            over (``maps``) takes one value under its singular (``map``).
+        name: a name of ``lvmrs.registry.METHODS``, or your own class.
+        choices: settings of the method (``bound``, ``map``, …); those that are None are left out. A setting with
+            several values (``maps``) can be given one value under its singular (``map``).
+
+    Returns:
+        The method.
 
     >>> method("lvm", map="softmax").maps
     ('softmax',)
-
     """
     maker, chosen = (METHODS.find(name), METHODS.settings(name)) if isinstance(name, str) else (name, {})
     name = name if isinstance(name, str) else name.__name__
@@ -36,7 +38,7 @@ def method(name: str | type[Method], **choices: Any) -> Method:
             continue
         if choice in fields:
             chosen[choice] = value
-        elif f"{choice}s" in fields:  # a search over one alone
+        elif f"{choice}s" in fields:  # a search over one value
             chosen[f"{choice}s"] = (value,)
         else:
             raise InvalidArgumentError(f"{choice} cannot be chosen with method {name}; leave it out")
@@ -49,9 +51,13 @@ def method(name: str | type[Method], **choices: Any) -> Method:
 
 
 def settings(chosen: Method) -> dict[str, Any]:
-    """All settings of a method, for a manifest: its fields or, of a class that is no dataclass, its attributes.
+    """All settings of a method, as values that JSON can hold, for a manifest.
 
-    What JSON does not know is written as a hash of its pickle, so that a changed setting is seen.
+    They are its fields, or its attributes if its class is no dataclass. A value that JSON cannot hold is replaced by a
+    hash of its pickle, so that a changed setting is noticed.
+
+    >>> settings(method("fixed", map="softmax"))["temperature"]
+    1.0
     """
     fields = dataclasses.asdict(chosen) if dataclasses.is_dataclass(chosen) else dict(vars(chosen))
     return {name: _plain(f"{type(chosen).__name__}.{name}", value) for name, value in fields.items()}
@@ -69,23 +75,28 @@ def _plain(name: str, value: object) -> Any:
     except Exception as error:
         kind = type(value).__name__
         raise InvalidArgumentError(
-            f"{name} is a {kind}, which cannot be written down in a manifest; make it numbers, words or lists of them"
+            f"{name} is a {kind}, which a manifest cannot hold; make it a number, a text or a list of them"
         ) from error
     return {"type": type(value).__qualname__, "sha256 of its pickle": digest}
 
 
 def own_code(chosen: Method, *parts: object) -> dict[str, str]:
-    """Hashes of the files of the user's own classes that take part: method, parts, and what was registered."""
+    """Hashes of the files of the user's own classes: of the method, of ``parts``, and of all registered parts."""
     registered = (part for names in PARTS for part in names.added)
     found = {part.__name__: code_hash(part) for part in (type(chosen), *map(type, parts), *registered)}
     return {name: known for name, known in found.items() if known is not None}
 
 
 def made_again(name: str, stored: Mapping[str, Any]) -> Method:
-    """The method of lvmrs with this class name and these settings, as a manifest has them."""
+    """Make the method of lvmrs that a manifest describes.
+
+    Args:
+        name: the name of its class.
+        stored: its settings, as ``settings`` gave them.
+    """
     maker = next((maker for maker in map(METHODS.find, METHODS) if maker.__name__ == name), None)
     if maker is None:
-        raise InvalidArgumentError(f"method {name} is not one of lvmrs; choose a method")
+        raise InvalidArgumentError(f"method {name} does not come with lvmrs; choose a method")
     known = {field.name for field in dataclasses.fields(maker)}
     if odd := sorted(set(stored) - known):
         raise InvalidArgumentError(f"method {name} has no setting {odd[0]}; choose a method")

@@ -1,7 +1,8 @@
-"""What is to be proved, and how a planner proposes to prove it.
+"""The terms of a certificate, and the plan for its proof.
 
-A ``Choice`` is a heuristic's answer; a ``Plan`` is a choice with the stream that it was made on. It may be useless, but
-whatever it says, a certificate that the proof makes from it holds. What a certificate may rely on are the ``Terms``.
+``Terms`` are what a certificate may rely on. A ``Choice`` is the answer of a planner, which is a heuristic; a ``Plan``
+is a choice with the stream that it was made on. A plan may be useless, but a certificate that is proved from it holds
+whatever the plan says.
 """
 
 from __future__ import annotations
@@ -30,13 +31,22 @@ Scope = Literal["this input", "all inputs"]
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of a certificate: noise, risk, number of samples, and a Lipschitz constant of the logits if known."""
+    """The terms of a certificate: noise, risk, number of samples, and a Lipschitz constant of the logits if known.
+
+    >>> Terms(sigma=0.5, alpha=0.001, n=10_000)
+    Terms(sigma=0.5, alpha=0.001, n=10000, lipschitz=inf, noise=Gaussian())
+    """
 
     sigma: float
+    """Scale of the noise, in units of the input; for Gaussian noise the standard deviation."""
     alpha: float
+    """The certificate may be wrong with this probability over the noise; strictly between 0 and 1."""
     n: int
+    """Number of samples that the proof takes; at least 2."""
     lipschitz: float = math.inf
+    """A Lipschitz constant of the logits in the Euclidean norm; infinite if none is known."""
     noise: Noise = GAUSSIAN
+    """The kind of noise."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.noise, Noise):
@@ -47,7 +57,7 @@ class Terms:
             "n": _checks.count("n", self.n, least=2),
             "lipschitz": _checks.single("lipschitz", _checks.constant(self.lipschitz)),
         }
-        for name, value in plain.items():  # Python's own numbers, whatever they came as
+        for name, value in plain.items():  # also NumPy's numbers become Python's own
             object.__setattr__(self, name, value)
 
 
@@ -56,19 +66,24 @@ class Choice:
     """How one input is to be certified: class ``top`` against each of its rivals."""
 
     top: int
+    """The class to certify."""
     classes: int
+    """Number of classes."""
     map: Map
+    """What is smoothed."""
     bound: Bound
+    """How means are bounded."""
     form: Form
+    """Which radius is computed from the bounds."""
     risk_top: float
-    """Risk of the bound on the top class; 0 for duels, which have no such bound."""
+    """Risk of the bound on the top class; 0 for duels, where each bound is about the top class and a rival at once."""
     risk_rival: float = 0.0
-    """Risk of the bound on each rival; 0 where the rivals are bounded by what the top class leaves."""
+    """Risk of the bound on each rival; 0 if rivals have no bounds of their own, but share what the top class leaves."""
     alone: tuple[int, ...] | None = None
-    """Rivals that are bounded each alone, the others together, which saves work; None for all of them alone."""
+    """Rivals that have a bound each; the others are bounded together, which saves work. None for a bound for each."""
 
     def __post_init__(self) -> None:
-        """Python's own numbers, whatever they came as; what is no number of its kind is refused."""
+        """Convert numbers to Python's own, and refuse what is not a number of the right kind."""
         plain: dict[str, Any] = {name: _index(name, getattr(self, name)) for name in ("top", "classes")}
         for name in ("risk_top", "risk_rival"):
             plain[name] = _checks.single(name, _checks.real(name, getattr(self, name)))
@@ -81,12 +96,12 @@ class Choice:
 
     @property
     def risk(self) -> float:
-        """The risk that it spends: once for the top class, once for the rivals, however many there are."""
+        """The total risk: it is spent once for the top class and once for all rivals, however many there are."""
         return self.risk_top + self.risk_rival
 
     @property
     def rivals(self) -> tuple[list[int], list[int]]:
-        """The rivals that are bounded each alone, and those that are bounded together."""
+        """The rivals that have a bound each, and those that are bounded together."""
         if self.risk_rival == 0:
             return [], []
         others = [k for k in range(self.classes) if k != self.top]
@@ -96,21 +111,22 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(Choice):
-    """A choice, and where it comes from: stamped by ``Planner.plan``, whoever wrote the planner."""
+    """A choice and the scores that it was made on. ``Planner.plan`` makes it, whoever wrote the planner."""
 
     planner: str
+    """Name of the planner's class."""
     scope: Scope
-    """Whether map, temperature and mass were chosen for this input or for all inputs alike."""
+    """Whether map, temperature and mass were chosen for this input or are the same for all inputs."""
     origin: Stream
-    """The stream that it was made on; the proof takes scores of any other."""
+    """The stream of the scores that it was made on; the proof refuses scores of this stream."""
     n0: int
     """How many samples it was made on."""
 
     def __repr__(self) -> str:
-        """Short: the choices, not the rivals."""
+        """One line with the choices, without the list of rivals."""
         alone, pooled = self.rivals
         together = f" and {len(pooled)} together" if pooled else ""
-        rivals = f"{len(alone)} rivals{together}" if self.risk_rival else "rivals by what is left"
+        rivals = f"{len(alone)} rivals{together}" if self.risk_rival else "no bounds on rivals"
         parts = f"{self.map.name}{self.map.settings}, {self.bound.name}, {self.form.name}"
         return f"<Plan by {self.planner}: class {self.top}, {parts}, {rivals}>"
 
@@ -118,7 +134,7 @@ class Plan(Choice):
         return f"<code>{html.escape(repr(self))}</code>"
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, in what JSON knows."""
+        """All fields, as values that JSON can hold."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return fields | {
             "map": {"name": self.map.name, **dataclasses.asdict(self.map)},
@@ -128,17 +144,17 @@ class Plan(Choice):
         }
 
     def to_json(self) -> str:
-        """Everything, without loss."""
+        """The plan as JSON, without loss."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """The plan that ``to_json`` wrote."""
+        """Read the plan that ``to_json`` wrote."""
         return cls.from_dict(fields_of_json(text, "plan"))
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Plan:
-        """The plan with these fields, as they come from JSON; parts that are not known here are refused by name."""
+        """Make the plan that ``to_dict`` described; a map, bound or form that is not in the registry is refused."""
         check_fields(cls, fields, "plan")
         settings, origin = fields_of(fields["map"], "map of a plan"), fields_of(fields["origin"], "stream of a plan")
         kind = MAPS.find(settings.pop("name", None))
@@ -170,7 +186,7 @@ def check_fields(cls: type, fields: dict[str, Any], what: str) -> None:
 
 
 def fields_of_json(text: str, what: str) -> dict[str, Any]:
-    """The fields of a JSON object, or one sentence."""
+    """Read the fields of a JSON object; ``what`` names it in the error."""
     try:
         fields = json.loads(text)
     except json.JSONDecodeError as error:
@@ -179,7 +195,7 @@ def fields_of_json(text: str, what: str) -> dict[str, Any]:
 
 
 def fields_of(value: object, what: str) -> dict[str, Any]:
-    """A copy of a JSON object, or one sentence."""
+    """Copy a JSON object; another value is refused, and ``what`` names it in the error."""
     if not isinstance(value, dict):
         raise InvalidArgumentError(f"this is not the JSON of a {what}: expected an object, got {value!r:.40}")
     return dict(value)

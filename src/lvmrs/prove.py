@@ -7,15 +7,15 @@ every x' closer to x than the radius, the smoothed classifier *with the map of t
 The argument, in three steps.
 
 1. The scores are independent, the plan does not depend on them, and each bound fails with probability at most its risk.
-2. **No union over the rivals is paid.** A certificate is false only if the top class is not the one with the largest
-   mean at x or the radius is too large for the rival k* that really comes nearest; which rival that is depends on the
-   classifier alone, not on the sample. So it is false only if the bound on A fails, or the bound on k*: two events,
-   of probability risk_top and risk_rival, however many rivals are bounded. A duel is a statement about A and one
-   rival at once: one event, of probability risk_rival. Rivals that are pooled are bounded by a score that is no
-   better for A than theirs.
-3. The radius of two such bounds is right by the theorem of its form (``lvmrs.forms``). It grows with the bound on A and
-   falls with that on the rival, so the largest bound of a rival gives the smallest radius. The rivals' means are also
-   at most what the top class leaves, 1 − p_a.
+2. **No union bound over the rivals is needed.** Let k* be the rival that really comes nearest; it depends on the
+   classifier alone, not on the sample. A certificate is false only if A does not have the largest mean at x, or if the
+   radius is too large for k*. So it is false only if the bound on A fails, or the bound on k*: two events, of
+   probability risk_top and risk_rival, however many rivals are bounded. A duel is a statement about A and one rival at
+   once: one event, of probability risk_rival. Rivals that are pooled are bounded by a score that is no better for A
+   than theirs.
+3. The radius of these two bounds is right by the theorem of its form (``lvmrs.forms``). It grows with the bound on A
+   and falls with that on the rival, so the largest bound of a rival gives the smallest radius. The rivals' means are
+   also at most what the top class leaves, 1 − p_a.
 """
 
 from __future__ import annotations
@@ -36,19 +36,35 @@ from lvmrs.forms.base import Form
 from lvmrs.maps.base import Map
 from lvmrs.noise import Stream
 from lvmrs.plan import Plan, Terms
-from lvmrs.scores import Portion, Regrouping, Scores
+from lvmrs.scores import Portion, Regrouping, Scores, check_scores
 
 __all__ = ["Proof", "prove"]
 
-# Samples mapped at a time, and tallied at a time whatever the portions they come in: batches leave no trace in a sum.
+# Samples are mapped and tallied this many at a time, whatever the portions that they come in: sums are then rounded in
+# the same way for every batch size.
 _PORTION = 1024
 
 
 def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
-    """The certificate for one input from the logits of ``terms.n`` noisy copies; see the top of this module."""
+    """Prove a certificate for one input; the top of this module states the guarantee.
+
+    Args:
+        plan: what to prove and how, from a planner.
+        terms: σ, risk, number of samples and Lipschitz constant.
+        scores: logits of exactly ``terms.n`` noisy copies of the input, from another stream than that of the plan.
+
+    Returns:
+        The certificate. Its prediction is −1 and its radius 0 if the scores do not show that the top class wins.
+
+    >>> import torch, lvmrs
+    >>> smoothed = lvmrs.SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=100)
+    >>> x, terms = torch.tensor([1.0, 0.0]), Terms(sigma=0.5, alpha=0.001, n=1000)
+    >>> plan = lvmrs.Cohen().plan(smoothed.scores(x, 100, stage="selection"), terms)
+    >>> prove(plan, terms, smoothed.scores(x, 1000)).prediction
+    0
+    """
     proof = Proof(plan, terms)
-    if not isinstance(scores, Scores):
-        raise ProofError(f"scores must be Scores, which know their stream, got {type(scores).__name__}")
+    check_scores(scores, error=ProofError)
     _check_stream(plan, scores.stream)
     for portion in scores:
         proof.add(portion)
@@ -56,10 +72,10 @@ def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
 
 
 class Proof:
-    """A proof in the making: fed with scores in any portions, it gives the certificate at the end.
+    """A proof that takes scores in portions of any size and gives the certificate at the end.
 
-    It holds the tally of the columns and, where scores are not 0 or 1, less than one portion of them; it can be pickled
-    at any time.
+    It holds the tally of the columns and, where scores are not 0 or 1, less than one portion of columns. It can be
+    pickled at any time. ``prove`` is the same in one call.
     """
 
     def __init__(self, plan: Plan, terms: Terms) -> None:
@@ -77,7 +93,7 @@ class Proof:
         self._regrouping = Regrouping(_PORTION)
 
     def add(self, portion: Portion) -> None:
-        """Take the next samples of the stream."""
+        """Take the next samples of the stream: each once, in order, with the noise and σ of the terms."""
         if not isinstance(portion, Portion):
             raise ProofError(f"a proof takes portions of Scores, which know their stream, not {type(portion).__name__}")
         _check_stream(self.plan, portion.stream)
@@ -85,14 +101,17 @@ class Proof:
             raise ProofError(f"scores of {portion.stream} after scores of {self._stream}; a proof is about one stream")
         if portion.noise != self.terms.noise:
             names = portion.noise.name, self.terms.noise.name
-            raise ProofError("scores of {} noise for a proof about {} noise".format(*names))
+            raise ProofError("the scores have {} noise, and the terms say {} noise; use one for both".format(*names))
         if portion.sigma != self.terms.sigma:
-            raise ProofError(f"scores of noise σ = {portion.sigma:g} for a proof about σ = {self.terms.sigma:g}")
+            sigmas = f"σ = {portion.sigma:g}, and the terms say σ = {self.terms.sigma:g}"
+            raise ProofError(f"the scores have noise of {sigmas}; use one for both")
         if portion.first != self._seen:
-            raise ProofError(f"sample {portion.first} where sample {self._seen} is next; give each once, in order")
+            raise ProofError(
+                f"sample {portion.first} was given and sample {self._seen} is next; give each once, in order"
+            )
         logits = _checked(portion.logits, self.plan.classes)
         if self._seen + len(logits) > self.terms.n:
-            raise ProofError(f"more than the {self.terms.n} scores that the risk was computed for; give exactly n")
+            raise ProofError(f"more scores were given than the n = {self.terms.n} of the terms; give exactly n")
         self._stream, self._seen = portion.stream, self._seen + len(logits)
         with self._whole_or_broken():
             for rows in torch.split(logits, _PORTION):
@@ -102,9 +121,9 @@ class Proof:
                     self._tally.add(part)
 
     def certificate(self) -> Certificate:
-        """The certificate, once all n samples are in."""
+        """Give the certificate, once all n samples were added."""
         if self._seen != self.terms.n:
-            raise ProofError(f"{self._seen} scores where the risk was computed for {self.terms.n}; give exactly n")
+            raise ProofError(f"{self._seen} scores were given, and the terms say n = {self.terms.n}; give exactly n")
         with self._whole_or_broken():
             for part in self._regrouping.rest():
                 self._tally.add(part)
@@ -132,7 +151,7 @@ class Proof:
 
     @contextmanager
     def _whole_or_broken(self) -> Iterator[None]:
-        """Samples that were counted but not tallied would make bounds too narrow, so a failure ends the proof."""
+        """End the proof if the block fails: samples that are counted but not tallied make bounds too narrow."""
         if self._broken:
             raise ProofError("an earlier portion of these scores failed; begin the proof again")
         self._broken = True
@@ -182,8 +201,8 @@ def _check_plan(plan: Plan, terms: Terms) -> None:
     # A duel is one statement about both classes; otherwise the top class needs a bound of its own.
     expected, free = ("risk_rival", "risk_top") if plan.map.paired else ("risk_top", "risk_rival")
     if not 0 < getattr(plan, expected) < 1 or not 0 <= getattr(plan, free) < 1:
-        of = "of duels" if plan.map.paired else "of a map to the simplex"
-        raise ProofError(f"{of}, {expected} must lie strictly between 0 and 1, and {free} must not be negative")
+        of = "for duels" if plan.map.paired else "for a map to the simplex"
+        raise ProofError(f"{of}, {expected} must lie strictly between 0 and 1, and {free} must lie in [0, 1)")
     if plan.risk > terms.alpha * (1 + 1e-12):
         raise ProofError(f"the plan spends a risk of {plan.risk:.12g}, more than alpha = {terms.alpha:.12g}")
     if terms.noise.name not in plan.form.noises:
@@ -195,9 +214,9 @@ def _check_plan(plan: Plan, terms: Terms) -> None:
 
 def _checked(logits: Tensor, classes: int) -> Tensor:
     if logits.dim() != 2 or logits.shape[1] != classes:
-        raise ProofError(f"scores of shape {tuple(logits.shape)} for a plan of {classes} classes")
+        raise ProofError(f"the scores have shape {tuple(logits.shape)}, and the plan has {classes} classes")
     if not logits.is_floating_point():
-        raise ProofError(f"scores are {logits.dtype}; expected floating-point logits")
+        raise ProofError(f"the scores are {logits.dtype}; expected floating-point logits")
     if not torch.isfinite(logits).all():
         raise ProofError("a score is NaN or infinite; nothing can be certified from it")
     return logits.detach()

@@ -1,4 +1,4 @@
-"""Samplers for the inputs of one model: for each kind of input the model is checked, and its batch size found, once."""
+"""Samplers of one model: for each kind of input, the model is checked once and its batch size is found once."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ _LARGEST_BATCH = 4096
 
 @dataclass(frozen=True)
 class Pace:
-    """How inputs of one kind are run: the batch size, the samples per second, and the classes that come out."""
+    """How inputs of one kind are run."""
 
     batch: int
+    """Samples in a forward pass."""
     rate: float
+    """Samples per second, as measured."""
     classes: int
+    """How many classes the model has."""
 
 
 class Samplers:
     """One sampler for each kind of input (shape, precision, device)."""
 
     def __init__(self, pattern: Sampler, batch: int | None) -> None:
-        """All samplers are like the pattern; a batch size that is not given is measured."""
+        """Make samplers like ``pattern``; the best batch size is measured if ``batch`` is None."""
         self.pattern, self.batch = pattern, batch
         self._samplers: dict[tuple[Any, ...], Sampler] = {}
         self._rates: dict[tuple[Any, ...], float] = {}
@@ -49,7 +52,7 @@ class Samplers:
         return self._samplers[kind]
 
     def prepare(self, x: Tensor) -> Pace:
-        """How inputs like this one are run; from now on inputs of every kind are run in the same batch size."""
+        """Measure how inputs like this one are run; from now on, inputs of every kind run in this batch size."""
         sampler, kind = self.of(x), _kind(x)
         self.batch = sampler.batch
         if kind not in self._rates:
@@ -67,7 +70,7 @@ def _kind(x: Tensor) -> tuple[Any, ...]:
 
 
 def _check_model(sampler: Sampler, x: Tensor) -> int:
-    """A few noisy inputs, twice, and some of them again: the answers must be logits, and the same each time.
+    """Run a few noisy inputs twice, and some of them alone; refuse answers that are no logits or that differ.
 
     Returns the number of classes.
     """
@@ -85,12 +88,12 @@ def _check_model(sampler: Sampler, x: Tensor) -> int:
     slack = 1e-3 * float(once.abs().max()) + 1e-6
     if not torch.allclose(once, again, rtol=0, atol=slack):
         raise ModelError(
-            "the model gives another answer to the same inputs when asked again; a certificate is about one fixed "
-            "function: switch off what is random in its forward pass"
+            "the model gives different answers to the same inputs; a certificate is about one fixed function: switch "
+            "off what is random in its forward pass"
         )
     if not torch.allclose(once[:3], fewer, rtol=0, atol=slack):
         raise ModelError(
-            "the model's answer to an input depends on what else is in its batch; a certificate needs answers that "
-            "do not: put normalisation layers in eval mode, with running statistics"
+            "the model's answer to an input depends on the other inputs in its batch, and cannot be certified: put "
+            "normalisation layers in eval mode, with running statistics"
         )
     return once.shape[1]

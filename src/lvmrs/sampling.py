@@ -1,4 +1,4 @@
-"""What a model makes of noisy copies of an input."""
+"""Sampling: the logits that a model gives for noisy copies of an input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from lvmrs.scores import Scores, scores_of
 __all__ = ["Model", "Sampler", "Watch", "check_logits", "evaluating", "rate_of", "tuned_batch"]
 
 Model = Callable[[Tensor], Tensor]
+"""From a batch of inputs to logits (batch, classes)."""
 Watch = Callable[[Stage, Tensor], None]
+"""Called with the stage and each batch of logits."""
 
 # The smallest batch size at which the search for the best one may end.
 _LARGE = 256
@@ -26,7 +28,7 @@ _LARGE = 256
 
 @contextmanager
 def evaluating(model: Model) -> Iterator[None]:
-    """A module in eval mode and without gradients, and every part of it left as found."""
+    """Run a block with the model in eval mode and without gradients; then each module has its old mode again."""
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     were_training = [module for module in modules if module.training]
     for module in were_training:
@@ -41,23 +43,35 @@ def evaluating(model: Model) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Sampler:
-    """Logits of noisy copies of an input, batch by batch."""
+    """Computes the logits of noisy copies of an input, batch by batch."""
 
     model: Model
     sigma: float
     batch: int
+    """Samples in a forward pass."""
     memory_format: torch.memory_format = torch.contiguous_format
     autocast: torch.dtype | None = None
+    """The precision that the model runs in; None for that of its inputs and weights."""
     noise: Noise = GAUSSIAN
 
     def scores(self, x: Tensor, stream: Stream, n: int, watch: Watch | None = None) -> Scores:
-        """Scores of the first n samples of a stream. ``watch`` is shown each batch of logits as it passes."""
+        """Make the scores of the first n samples of a stream.
+
+        Args:
+            x: the input, without a batch dimension.
+            stream: which noise to draw.
+            n: how many samples.
+            watch: called with each batch of logits.
+
+        Returns:
+            The scores; they are computed when they are read.
+        """
         batches = self.logits(x, stream, n)
         shown = batches if watch is None else _watched(batches, stream.stage, watch)
         return scores_of(stream, self.noise, self.sigma, n, shown)
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
-        """Logits of samples ``first`` to ``first + n``, batch by batch; checked to be finite and all of one shape."""
+        """Give the logits of n samples from number ``first`` on, batch by batch; they are checked to be finite."""
         with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
             drawn = torch.empty(min(self.batch, n), *x.shape, device=x.device, dtype=x.dtype)
             copies = torch.empty_like(drawn, memory_format=self.memory_format)
@@ -70,12 +84,12 @@ class Sampler:
                 logits = self.forward(inputs)
                 check_logits(logits, count, classes)
                 classes = logits.shape[1]
-                # A model may answer with a view of its input, which the next batch overwrites.
+                # A model may return a view of its input, which the next batch overwrites.
                 shared = logits.untyped_storage().data_ptr() == copies.untyped_storage().data_ptr()
                 yield logits.clone() if shared else logits
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The model's answer, in eval mode, without gradients."""
+        """Run the model on a batch in eval mode, without gradients."""
         with evaluating(self.model), self._autocast(inputs.device):
             return self.model(inputs)
 
@@ -90,7 +104,13 @@ def _watched(batches: Iterator[Tensor], stage: Stage, watch: Watch) -> Iterator[
 
 
 def check_logits(logits: object, count: int, classes: int) -> None:
-    """Refuse what is not a batch of finite logits of two classes or more."""
+    """Refuse an answer of a model that is not a batch of finite logits of at least two classes.
+
+    Args:
+        logits: what the model returned.
+        count: how many inputs it was given.
+        classes: how many classes it had before; 0 if this is not known.
+    """
     if not isinstance(logits, Tensor):
         kind = type(logits).__name__
         raise ModelError(f"the model returned {kind}, not a tensor of logits; wrap it so that it returns logits only")
@@ -113,10 +133,19 @@ def check_logits(logits: object, count: int, classes: int) -> None:
 def tuned_batch(
     sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seconds: float = 0.3
 ) -> tuple[Sampler, float]:
-    """The sampler of the batch size at which this model is fastest here, and its samples per second.
+    """Find the batch size at which a model is fastest on this machine.
 
-    The size is doubled while that may pay.
-    On a busy machine small batches can be slow for a while, so larger ones are tried before one is taken for the best.
+    The size is doubled while that may help. On a busy machine small batches can be slow for a while, so larger ones are
+    measured too before the search ends.
+
+    Args:
+        sampler: makes a sampler of a given batch size.
+        x: an input to measure with.
+        most: the largest batch size to try.
+        seconds: about how long to measure each size.
+
+    Returns:
+        The fastest sampler, and its samples per second.
     """
     _checks.whole("most", most, least=1)
     best, best_rate, size = sampler(1), 0.0, 1
@@ -134,7 +163,7 @@ def tuned_batch(
 
 
 def rate_of(sampler: Sampler, x: Tensor, seconds: float = 0.3) -> float:
-    """Samples per second, after one batch to warm up; synchronised where work is queued."""
+    """Measure samples per second, after one batch to warm up; on a device that queues work, the queue is waited for."""
     inputs = x.expand(sampler.batch, *x.shape).contiguous(memory_format=sampler.memory_format)
     sampler.forward(inputs)
     return max(_rate_once(sampler, inputs, seconds / 8) for _ in range(2))

@@ -1,9 +1,9 @@
-"""Scores that know where they come from.
+"""Scores: logits of noisy copies of an input that know which noise they come from.
 
-The proof relies on scores being fresh: not those that the plan was made on, each sample once, in the order in which
-they were drawn, with the noise that the radius is computed for. So scores carry the stream, kind and σ of their
-noise and the number of each sample, and are made in two places only: by the sampler, and by the reader of kept scores.
-(``lvmrs.testing`` makes some up, for simulations.)
+The proof relies on fresh scores. The plan was not made on them, each sample comes once and in the order in which it was
+drawn, and the noise is that of the terms. So scores carry the stream, kind and σ of their noise and the number of each
+sample. They are made in two places only: by the sampler, and by the reader of kept scores. (``lvmrs.testing`` makes
+some up, for simulations.)
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from dataclasses import InitVar, dataclass
 import torch
 from torch import Tensor
 
-from lvmrs.errors import ProofError
+from lvmrs.errors import LvmrsError, ProofError
 from lvmrs.noise import Noise, Stream
 
-__all__ = ["Portion", "Regrouping", "Scores", "in_portions", "scores_of"]
+__all__ = ["Portion", "Regrouping", "Scores", "check_scores", "in_portions", "scores_of"]
 
 _BY_A_SOURCE = object()
 
 
 @dataclass(frozen=True, eq=False)
 class Portion:
-    """Logits (samples, classes) of consecutive samples of a stream at one σ, from sample number ``first`` on."""
+    """Logits of consecutive samples of a stream."""
 
     stream: Stream
     noise: Noise
     sigma: float
     first: int
+    """Number of the first of these samples in the stream."""
     logits: Tensor
+    """Shape (samples, classes)."""
     made_by: InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
@@ -38,7 +40,16 @@ class Portion:
 
 
 class Scores:
-    """Logits of ``count`` noisy copies of one input, in batches, with the stream and σ of their noise; read once."""
+    """Logits of noisy copies of one input, in batches, with the noise that they come from. They can be read once.
+
+    ``SmoothedClassifier.scores`` makes them.
+
+    >>> import torch, lvmrs
+    >>> smoothed = lvmrs.SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=60)
+    >>> scores = smoothed.scores(torch.tensor([1.0, 0.0]), 100)
+    >>> [(portion.first, tuple(portion.logits.shape)) for portion in scores]
+    [(0, (60, 2)), (60, (40, 2))]
+    """
 
     def __init__(
         self, stream: Stream, noise: Noise, sigma: float, count: int, batches: Iterable[Tensor], made_by: object = None
@@ -49,7 +60,7 @@ class Scores:
 
     @property
     def stream(self) -> Stream:
-        """Where the noise came from."""
+        """The stream that the noise was drawn from."""
         return self._stream
 
     @property
@@ -72,24 +83,38 @@ class Scores:
         return f"<Scores of {self.count} samples, {self.stream}>"
 
     def __iter__(self) -> Iterator[Portion]:
-        """The batches, each with the number of its first sample."""
+        """Give the batches in order, each with the number of its first sample."""
         if self._read:
-            raise ProofError("these scores were read already, and are read only once; make them again")
+            raise ProofError("these scores were read already, and can be read only once; make them again")
         for logits in self._batches:
             first, self._first = self._first, self._first + len(logits)
             yield Portion(self.stream, self.noise, self.sigma, first, logits, made_by=_BY_A_SOURCE)
         self._read = True
         if self._first != self.count:
-            raise ProofError(f"{self._first} samples came of {self!r}; its source is broken")
+            raise ProofError(f"the source of {self!r} gave {self._first} samples; it is broken")
 
     def logits(self) -> Iterator[Tensor]:
-        """The batches as plain tensors, for planners; they prove nothing."""
+        """Give the batches as plain tensors (samples, classes), for planners; nothing can be proved from those."""
         return (portion.logits for portion in self)
 
 
 def scores_of(stream: Stream, noise: Noise, sigma: float, count: int, batches: Iterable[Tensor]) -> Scores:
-    """Scores from their source: to be called by what draws noise of that stream, or has kept what came of it."""
+    """Make Scores; only code that drew the noise, or that kept the logits, may call this.
+
+    Args:
+        stream: the stream that the noise was drawn from.
+        noise: the kind of noise.
+        sigma: the scale of the noise.
+        count: how many samples there are.
+        batches: logits (samples, classes), from sample 0 of the stream on.
+    """
     return Scores(stream, noise, sigma, count, batches, made_by=_BY_A_SOURCE)
+
+
+def check_scores(scores: object, *, error: type[LvmrsError]) -> None:
+    """Refuse anything but Scores: plain tensors do not say which noise they come from."""
+    if not isinstance(scores, Scores):
+        raise error(f"scores must be Scores, which know their stream, got {type(scores).__name__}")
 
 
 def _check_source(made_by: object) -> None:
@@ -98,14 +123,14 @@ def _check_source(made_by: object) -> None:
 
 
 class Regrouping:
-    """Rows that come in batches of any size, given out in portions of one size, so that batches leave no trace."""
+    """Regroups rows from batches of any size into portions of one size, so that the batch size changes no sum."""
 
     def __init__(self, rows: int) -> None:
         self.rows, self._count = rows, 0
         self._waiting: list[Tensor] = []
 
     def add(self, batch: Tensor) -> Iterator[Tensor]:
-        """The portions that the batch completes."""
+        """Take a batch, and give the portions that are complete now."""
         start = 0
         while self._count + len(batch) - start >= self.rows:
             stop = start + self.rows - self._count
@@ -113,19 +138,19 @@ class Regrouping:
             self._waiting, self._count, start = [], 0, stop
             yield portion
         if start < len(batch):
-            # Copied, since whoever made the batch may use its memory again.
+            # A copy, since the memory of the batch may be used again.
             self._waiting.append(batch[start:].clone())
             self._count += len(batch) - start
 
     def rest(self) -> Iterator[Tensor]:
-        """The last portion, which may be smaller; none if nothing is left."""
+        """Give the last portion, which may be smaller; nothing if no rows are left."""
         if self._waiting:
             yield torch.cat(self._waiting)
             self._waiting, self._count = [], 0
 
 
 def in_portions(batches: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
-    """The same rows in portions of one size (the last may be smaller)."""
+    """Regroup batches into portions of ``rows`` rows; the last portion may be smaller."""
     regrouping = Regrouping(rows)
     for batch in batches:
         yield from regrouping.add(batch)

@@ -1,4 +1,4 @@
-"""One input, end to end: sample, plan, sample afresh, prove."""
+"""The smoothed classifier: it certifies one input from end to end. It samples, plans, samples afresh and proves."""
 
 from __future__ import annotations
 
@@ -30,15 +30,23 @@ __all__ = ["SmoothedClassifier"]
 
 
 class SmoothedClassifier:
-    """A classifier smoothed over noisy copies of its input: by default, the class that wins all duels answers.
+    """A classifier that is smoothed over noisy copies of its input.
 
-    ``model`` is any callable from a batch of inputs to logits. A module is run in eval mode and left as found.
-    ``sigma`` is in units of the input as it is given here: normalisation belongs to the model. ``lipschitz`` is a
-    constant of the logits in the Euclidean norm, by default the model's own attribute of that name, if it has one.
+    Args:
+        model: any callable from a batch of inputs to logits. A module runs in eval mode, and has its old mode after.
+        sigma: scale of the noise, in units of the input as it is given here: normalisation belongs to the model.
+        lipschitz: a constant of the logits in the Euclidean norm; by default the attribute ``lipschitz`` of the model,
+            if it has one.
+        batch: samples in a forward pass; by default the fastest size is measured on the first input.
+        device: by default that of the model's parameters, or of the input if it has none.
+        autocast: precision to run the model in.
+        compile: whether to run the model through torch.compile.
+        noise: the kind of noise; see ``lvmrs.noise``.
 
-    ``batch`` is measured on the first input when not given. ``device`` is by default that of the model's parameters,
-    or of the input where it has none. ``autocast`` runs the model in that precision, ``compile`` through torch.compile.
-    ``noise`` is Gaussian unless another kind is given; see ``lvmrs.noise``.
+    >>> smoothed = SmoothedClassifier(nn.Identity(), sigma=0.5, batch=100)  # two logits: the input itself
+    >>> certificate = smoothed.certify(torch.tensor([1.0, 0.0]), n0=100, n=1000)
+    >>> certificate.prediction, 0.5 < certificate.radius < 0.7072  # the decision boundary is 1/√2 away
+    (0, True)
     """
 
     def __init__(
@@ -90,10 +98,20 @@ class SmoothedClassifier:
         index: int = 0,
         watch: Watch | None = None,
     ) -> Certificate:
-        """The certificate of one input (no batch dimension), by default by the ``default_method``.
+        """Certify one input. The certificate is right with probability at least 1 − ``alpha``.
 
-        With probability at least 1 − ``alpha`` it is right. ``index`` is the place of the input in its data set: the
-        noise depends on it and on ``seed``, and on nothing else. ``watch`` is shown each batch of logits as it passes.
+        Args:
+            x: the input, without a batch dimension.
+            planner: the method; by default ``default_method``.
+            n0: samples to plan on.
+            n: samples to prove on; more give a larger radius.
+            alpha: the risk.
+            seed: the noise depends on it and on ``index``, and on nothing else.
+            index: place of the input in its data set.
+            watch: called with the stage and each batch of logits.
+
+        Returns:
+            The certificate; its ``guarantee`` says what holds.
         """
         x = self._input(x)
         method = self.check_method(self.default_method if planner is None else planner)
@@ -108,7 +126,7 @@ class SmoothedClassifier:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All arguments but the model that make the same smoothed classifier of the same model."""
+        """The arguments, without the model, that make the same smoothed classifier again."""
         return {
             "sigma": self.sigma,
             "lipschitz": self.lipschitz,
@@ -121,34 +139,34 @@ class SmoothedClassifier:
 
     @property
     def default_method(self) -> Duels:
-        """Duels; where a Lipschitz constant is known, with their width chosen for each input."""
+        """Duels; if a Lipschitz constant is known, with a width that is chosen for each input."""
         return Duels() if math.isinf(self.lipschitz) else Duels("chosen")
 
     @property
     def kind_of_device(self) -> str:
-        """cpu, cuda and so on: noise is the same bit for bit on devices of one kind."""
+        """The kind of device, such as cpu or cuda: noise is the same to the last bit on devices of one kind."""
         return self._device(torch.empty(0)).type
 
     @property
     def batch(self) -> int | None:
-        """Samples in a forward pass; None if it was not given and nothing was run yet."""
+        """Samples in a forward pass; None if it was not given and is not measured yet."""
         return self._samplers.batch
 
     def fix_batch(self, batch: int) -> None:
-        """Run all inputs in batches of this size; refused if another size was given or measured."""
+        """Run all inputs in batches of this size; it is refused if another size was given or measured."""
         if self.batch not in (None, batch):
             raise InvalidArgumentError(f"batch must be {batch} here, got {self.batch}; leave it out")
         self._samplers.batch = batch
 
     def prepare(self, x: Tensor) -> Pace:
-        """Check the model on an input and measure how fast it is; from now on all inputs are run in this batch size.
+        """Check the model on an input, find the fastest batch size if none was given, and measure its speed.
 
-        Where no batch size was given, the fastest one is found here, once.
+        From now on all inputs run in this batch size.
         """
         return self._samplers.prepare(self._input(x))
 
     def answer(self, x: Tensor) -> int:
-        """The class that the model itself answers with, without noise and with no guarantee."""
+        """The class that the model itself answers with, without noise and without a guarantee."""
         return int(self._logits(self._input(x)).argmax())
 
     def _logits(self, x: Tensor) -> Tensor:
@@ -159,7 +177,7 @@ class SmoothedClassifier:
     def certify_batch(
         self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any
     ) -> list[Certificate]:
-        """Certificates of several inputs, numbered from ``first`` on; ``settings`` are those of ``certify``."""
+        """Certify several inputs, whose indices are ``first`` and those after it; the rest is as in ``certify``."""
         if "index" in settings:
             raise InvalidArgumentError("index is counted from first= on for several inputs; give that instead")
         return [self.certify(x, planner, index=index, **settings) for index, x in enumerate(inputs, start=first)]
@@ -176,12 +194,22 @@ class SmoothedClassifier:
         by: Literal["duels", "votes"] = "duels",
         width: float | None = None,
     ) -> int:
-        """The class that the smoothed classifier answers with, or −1 if that cannot be told at this risk.
+        """Predict the answer of the smoothed classifier. It is wrong with probability at most ``alpha``.
 
-        By duels: the class that wins more than half of its duels against every other one; it is looked for on n0
-        samples and tested on n others, and ``width`` makes the duels soft. By votes: the class that wins most often
-        (smoothing with hardmax), where the two leading classes are compared by an exact binomial test (Cohen et al.
-        2019, Predict) and n0 is not used. An answer is wrong with probability at most ``alpha``.
+        Args:
+            x: the input, without a batch dimension.
+            n: samples to test the answer on.
+            n0: other samples, on which duels find the candidate; votes do not use them.
+            alpha: the risk.
+            seed: as in ``certify``.
+            index: as in ``certify``.
+            by: which smoothed classifier. "duels" answers with the class that wins more than half of its duels with
+                each other class; "votes" with the class that wins most often, and compares the two leading classes by
+                an exact binomial test (Cohen et al. 2019, Predict).
+            width: makes the duels soft; None for hard ones.
+
+        Returns:
+            The class, or −1 if the samples do not show it at this risk.
         """
         x = self._input(x)
         terms = Terms(self.sigma, alpha, n, noise=self.noise)
@@ -198,7 +226,10 @@ class SmoothedClassifier:
         return first if doubt <= terms.alpha else ABSTAIN
 
     def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
-        """Scores of n noisy copies, as ``certify`` uses them at that stage; ``.logits()`` has the tensors."""
+        """Make the scores of n noisy copies of an input, the same that ``certify`` takes at that stage.
+
+        Stages have independent noise: plan on "selection", prove on "certification".
+        """
         x = self._input(x)
         n = _checks.count("n", n, least=1)
         return self._samplers.of(x).scores(x, Stream(seed, index, stage), n)
@@ -216,7 +247,10 @@ class SmoothedClassifier:
         seed: int = 0,
         **search: Any,
     ) -> Fixed:
-        """One map, temperature and form of radius for all inputs, best on these held-out ones; see ``calibrated``."""
+        """Find one map, temperature and form of the radius for all inputs, on held-out inputs.
+
+        The arguments are those of ``certify`` and of ``lvmrs.planners.fixed.calibrated``, which does the search.
+        """
         terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise)
         inputs = list(inputs)
         labels = None if labels is None else [int(label) for label in labels]
@@ -226,7 +260,7 @@ class SmoothedClassifier:
         return calibrated(samples, terms, labels=labels, objective=objective, epsilon=epsilon, **search)
 
     def calibrate_duels(self, inputs: Iterable[Tensor], *, n0: int = 1_000, seed: int = 0) -> Duels:
-        """Soft duels of one width for all inputs, found on these held-out ones; see ``calibrated_width``."""
+        """Find one width of soft duels for all inputs, on held-out inputs; see ``calibrated_width``."""
         return Duels(calibrated_width(self._calibration(inputs, n0, seed)))
 
     def _calibration(self, inputs: Iterable[Tensor], n0: int, seed: int) -> Iterator[Iterator[Tensor]]:
@@ -234,12 +268,12 @@ class SmoothedClassifier:
             yield self.scores(x, n0, seed=seed, index=index, stage="calibration").logits()
 
     def check_method(self, method: Method) -> Planner | Deterministic:
-        """The method; refused if it is none, or if it needs a Lipschitz constant which is not known."""
+        """Give the method back; refuse what is no method, or one that needs a Lipschitz constant if none is known."""
         if not isinstance(method, Planner | Deterministic):
             raise InvalidArgumentError(f"planner must be a Planner such as Duels() or LVM(), got {method!r:.80}")
         if method.needs_constant and math.isinf(self.lipschitz):
             raise InvalidArgumentError(
-                f"lipschitz is not known and {type(method).__name__} needs it; give it: lvmrs lipschitz helps"
+                f"lipschitz is not known and {type(method).__name__} needs it; give it (lvmrs lipschitz computes one)"
             )
         return method
 

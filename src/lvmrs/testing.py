@@ -1,8 +1,8 @@
-"""A statistical harness for authors of planners, as scikit-learn's ``check_estimator`` is for estimators.
+"""A statistical check for authors of planners, like scikit-learn's ``check_estimator`` for estimators.
 
 ``check_planner`` counts false certificates on families of logits whose smoothed scores are known exactly, and tests the
-count against alpha. A planner cannot make false certificates, since the proof works on other samples; what the harness
-catches is a plan that the proof refuses, hidden state, dependence on batches, and mistakes in a map or bound of yours.
+count against alpha. A planner cannot make false certificates, since the proof works on other samples. What the check
+finds are plans that the proof refuses, hidden state, dependence on batches, and mistakes in your own maps and bounds.
 
 >>> from lvmrs import Duels
 >>> from lvmrs.testing import check_planner
@@ -48,31 +48,42 @@ __all__ = [
 
 SELECTION, CERTIFICATION = Stream(0, 0, "selection"), Stream(0, 0, "certification")
 SIGMA = 0.5
-"""The noise that all simulations are said to be of."""
+"""The σ that the scores of all simulations carry."""
 Certify = Callable[[Planner, Terms, Tensor, Tensor], Certificate]
 
 
 def made_up_scores(
     logits: Tensor | Iterable[Tensor], stream: Stream = CERTIFICATION, *, sigma: float = SIGMA
 ) -> Scores:
-    """Scores that no network gave, for simulations: what is proved from them is about no classifier."""
+    """Make Scores of logits that no network gave, for simulations. What is proved from them is about no classifier.
+
+    Args:
+        logits: logits (samples, classes), or batches of them.
+        stream: the stream that the scores shall carry.
+        sigma: the σ that they shall carry.
+
+    >>> made_up_scores(torch.zeros(5, 3)).count
+    5
+    """
     batches = [logits] if isinstance(logits, Tensor) else list(logits)
     return scores_of(stream, Gaussian(), sigma, sum(map(len, batches)), batches)
 
 
 @dataclass(frozen=True)
 class Family:
-    """Logit vectors (atoms, classes) and their probabilities, so that every mean score is a finite sum."""
+    """A distribution over finitely many logit vectors, so that every mean score is a finite sum."""
 
     atoms: Tensor
+    """The logit vectors (atoms, classes)."""
     weights: Floats
+    """The probability of each."""
 
     def draw(self, random: np.random.Generator, n: int) -> Tensor:
-        """The logits of n samples."""
+        """Draw the logits of n samples (n, classes)."""
         return self.atoms[random.choice(len(self.weights), n, p=self.weights)]
 
     def truth(self, plan: Plan) -> tuple[Floats, Floats]:
-        """The exact mean scores that a plan bounds: of the top class and its strongest rival, as shares of the mass."""
+        """The exact mean scores of the plan's top class and of its strongest rival, as shares of the mass."""
         rivals = torch.tensor([k for k in range(plan.classes) if k != plan.top])
         columns = plan.map.columns(self.atoms.double(), plan.top, rivals, torch.tensor([], dtype=torch.long))
         means = np.clip(self.weights @ columns.double().numpy(), 0.0, 1.0)
@@ -80,13 +91,17 @@ class Family:
 
 
 def family(rows: Sequence[tuple[float, Sequence[float]]]) -> Family:
-    """A family from pairs of a weight and logits."""
+    """Make a family from pairs of a weight and logits; the weights are scaled to sum to 1.
+
+    >>> family([(1.0, [2.0, 0.0]), (3.0, [0.0, 2.0])]).weights.tolist()
+    [0.25, 0.75]
+    """
     weights = np.array([weight for weight, _ in rows])
     return Family(torch.tensor([list(logits) for _, logits in rows]), weights / weights.sum())
 
 
 def one_hot(winner: int, classes: int, size: float) -> list[float]:
-    """Logits of which one is not 0."""
+    """Logits that are 0, except for ``size`` at the winner."""
     return [size if k == winner else 0.0 for k in range(classes)]
 
 
@@ -98,14 +113,14 @@ def _random_family(classes: int, atoms: int, seed: int) -> Family:
 
 
 def _tie_that_turns_with_temperature() -> Family:
-    """Class 0 wins more often, class 1 by more: hot maps favour one, cold maps the other, and some are a tie."""
+    """Class 0 wins more often and class 1 wins by more, so that the temperature decides which one is the top class."""
     rows = [(0.54 / 20, [0.4 + 0.02 * i, 0.0, -0.3]) for i in range(20)]
     rows += [(0.46 / 20, [0.0, 0.5 + 0.03 * i, -0.3]) for i in range(20)]
     return family(rows)
 
 
 def _equal_rivals(classes: int, bases: int, lead: float) -> Family:
-    """Every rival is the runner-up: random logits, with the rivals in each of their cyclic orders."""
+    """Random logits with the rivals in each of their cyclic orders, so that all rivals are equally strong."""
     random = np.random.default_rng(classes)
     rows = []
     for _ in range(bases):
@@ -145,17 +160,20 @@ FAMILIES: dict[str, Family] = {
     "no Condorcet winner": family([(1.0, [2.0, 1.0, 0.0]), (1.0, [0.0, 2.0, 1.0]), (1.0, [1.0, 0.0, 2.0])]),
     "ties in the logits": family([(0.45, [1.0, 0.0, -1.0]), (0.45, [0.0, 1.0, -1.0]), (0.1, [1.0, 1.0, -1.0])]),
 }  # fmt: skip
-"""Families chosen to hurt: ties, equal rivals, rare events, heavy tails, many classes."""
+"""Difficult families: ties, equal rivals, rare events, heavy tails, many classes."""
 
 
 def is_false(certificate: Certificate, known: Family, plan: Plan | None = None) -> bool:
-    """Whether a certificate says too much: a radius beyond that of the exact means, or a bound that does not hold.
+    """Whether a certificate is false: its radius is larger than that of the exact means, or a bound does not hold.
 
-    ``plan`` is what it should have proved, by default what it says it did.
+    Args:
+        certificate: the certificate.
+        known: the family that its scores were drawn from.
+        plan: the plan that it should have been made from; by default the plan that it names.
     """
     plan = certificate.plan if plan is None else plan
     if plan is None:
-        raise InvalidArgumentError("the certificate is deterministic; there is nothing to simulate")
+        raise InvalidArgumentError("the certificate is deterministic, so there is nothing to simulate; take a planner")
     p_a, p_b = known.truth(plan)
     if certificate.p_lower / plan.map.mass > p_a + 1e-9 or certificate.p_upper / plan.map.mass < p_b - 1e-9:
         return True
@@ -165,7 +183,7 @@ def is_false(certificate: Certificate, known: Family, plan: Plan | None = None) 
 
 
 def certified(planner: Planner, terms: Terms, selection: Tensor, certification: Tensor) -> Certificate:
-    """Plan on one sample, prove on the other."""
+    """Plan on the selection logits and prove on the certification logits."""
     return prove(planner.plan(made_up_scores(selection, SELECTION), terms), terms, made_up_scores(certification))
 
 
@@ -182,7 +200,10 @@ def false_certificates(
     plan: Callable[[Plan], Plan] = lambda plan: plan,
     seed: int = 0,
 ) -> int:
-    """How many of ``repeats`` certificates, each from samples of its own, are false."""
+    """Count the false certificates among ``repeats`` certificates, each from its own samples of a family.
+
+    ``by`` makes each certificate; ``plan`` makes the plan that should have been proved from the plan that it names.
+    """
     random = np.random.default_rng([n0, n, repeats, seed])
     terms = Terms(SIGMA, alpha, n, lipschitz)
     made = (by(planner, terms, known.draw(random, n0), known.draw(random, n)) for _ in range(repeats))
@@ -190,7 +211,11 @@ def false_certificates(
 
 
 def too_many(wrong: int, repeats: int, risk: float) -> bool:
-    """Whether so many failures would surprise at one in 10 000, if each had the probability ``risk``."""
+    """Whether ``wrong`` or more failures would have a probability below 1/10 000 if each had the probability ``risk``.
+
+    >>> too_many(5, 100, 0.05), too_many(20, 100, 0.05)
+    (False, True)
+    """
     return bool(stats.binomtest(wrong, repeats, risk, alternative="greater").pvalue < 1e-4)
 
 
@@ -204,12 +229,24 @@ def check_planner(
     lipschitz: float = 1.0,
     families: Iterable[str] = tuple(FAMILIES),
 ) -> None:
-    """Raise an AssertionError that says what is wrong with a planner; return nothing if all is well.
+    """Check a planner; raise an AssertionError that says what is wrong with it.
 
-    It checks that plans are the same for the same scores, in any batches; that the map is the same for all scores if
-    the planner says so (``scope``); that the planner can be pickled and leaves logits as they are; that its plans are
-    accepted for 2 to 1000 classes and refused on their own scores; and, by simulation on the ``families``, that false
-    certificates are no more frequent than ``alpha``.
+    It checks that
+
+    - plans are the same for the same scores, in any batches;
+    - the map is the same for all scores if the planner's ``scope`` says so;
+    - the planner can be pickled and does not change logits;
+    - the proof accepts its plans for 2 to 1000 classes, and refuses them on the scores that they were made on;
+    - false certificates are no more frequent than ``alpha``, by simulation on the ``families``.
+
+    Args:
+        planner: the planner to check.
+        alpha: risk of each certificate.
+        repeats: certificates for each family.
+        n0: samples to plan on.
+        n: samples to prove on.
+        lipschitz: the Lipschitz constant of the terms.
+        families: names from ``FAMILIES``.
     """
     name = type(planner).__name__
     _require(isinstance(planner, Planner), f"{name} is not derived from Planner")
@@ -232,7 +269,7 @@ def _check_plans(planner: Planner, name: str, terms: Terms, known: Family, n0: i
     whole = planner.plan(made_up_scores(logits, SELECTION), terms)
     _require(torch.equal(logits, before), f"{name} changes the logits that it is shown")
     again = planner.plan(made_up_scores(torch.split(logits, 7), SELECTION), terms)
-    _require(again == whole, f"{name} makes another plan of the same scores, in other batches or when asked again")
+    _require(again == whole, f"{name} makes another plan from the same scores when asked again, in other batches")
     copy: Any = pickle.loads(pickle.dumps(planner))  # noqa: S301 (our own bytes)
     again = copy.plan(made_up_scores(logits, SELECTION), terms)
     _require(again == whole, f"{name} makes another plan after it was pickled")
@@ -240,14 +277,14 @@ def _check_plans(planner: Planner, name: str, terms: Terms, known: Family, n0: i
     other = planner.plan(made_up_scores(fresh, SELECTION), terms)
     _require(
         planner.scope == "this input" or other.map == whole.map,
-        f"{name} says that what is smoothed is the same for all inputs, and chooses another map for other scores",
+        f"{name} has the scope 'all inputs', but chooses another map for other scores",
     )
     refused = False
     try:
         prove(whole, terms, made_up_scores(fresh, SELECTION))
     except ProofError:
         refused = True
-    _require(refused, f"a plan of {name} is accepted on the scores that it was made on")
+    _require(refused, f"the proof accepts a plan of {name} on the scores that the plan was made on")
 
 
 def _require(holds: bool, sentence: str) -> None:

@@ -223,7 +223,7 @@ def test_the_batch_of_a_run_is_kept(lvmrs: Command) -> None:
     code, _, err = lvmrs("certify DIGITS QUICK --out a --resume --batch 7")
     assert code == 1
     assert err == (
-        "lvmrs: a was begun in batches of 100, and is not resumed in batches of 7; leave the batch size out\n"
+        "lvmrs: a was begun in batches of 100, and cannot be resumed in batches of 7; leave the batch size out\n"
     )
 
 
@@ -275,7 +275,7 @@ MISTAKES = {
     "certify DIGITS --out a --shard 3/2": (2, "shard must be like 2/8"),
     "certify DIGITS --out a --skip 0": (2, "skip must be a whole number of at least 1"),
     "certify DIGITS --out a --max 3 --shard 1/5": (1, "5 shards for 3 inputs; take fewer"),
-    "certify DIGITS --out a --keep-scores --method lipschitz-deterministic --lipschitz 1": (2, "samples nothing"),
+    "certify DIGITS --out a --keep-scores --method lipschitz-deterministic --lipschitz 1": (2, "takes no samples"),
     "certify DIGITS --out .": (1, "a run needs a directory of its own; name one"),
     "demo --out .": (2, "must be a new directory for the demo"),
     "certify DIGITS --out a --device tpu0": (2, "device 'tpu0' cannot be used here"),
@@ -290,7 +290,7 @@ MISTAKES = {
     ),
     "predict DIGITS --n 1": (2, "n must be a whole number of at least 2"),
     "predict DIGITS --data npz:nowhere.npz": (1, "nowhere.npz does not exist"),
-    "recertify nowhere --out b": (1, "nowhere is not a run: there is no such directory"),
+    "recertify nowhere --out b": (1, "nowhere is not a run: the directory does not exist"),
     "merge nowhere --out b": (1, "nowhere is not a run"),
     "analyze nowhere": (1, "nowhere does not exist; give a run directory or a TSV file"),
     "analyze . --radii 1:0:1": (2, "radii must be FIRST:LAST:STEP"),

@@ -213,7 +213,7 @@ def test_objectives_in_help_and_docs_are_those_of_the_registry() -> None:
 
 
 MISTAKES: dict[str, tuple[int, str]] = {
-    "train --model ready:resnet21 QUICK AS_A": (1, "resnet21: no such network; there are small_cnn"),
+    "train --model ready:resnet21 QUICK AS_A": (1, "resnet21: there is no network of that name; choose one of"),
     "train --model ready:small_cnn QUICK --out a.pth": (2, "out must end in .safetensors, got a.pth"),
     "train --model ready:small_cnn QUICK --out there.safetensors": (1, "there.safetensors exists already"),
     "train --model ready:small_cnn QUICK AS_A --resume": (1, "there is no checkpoint to go on from"),

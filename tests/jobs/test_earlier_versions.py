@@ -52,7 +52,7 @@ def test_runs_of_the_first_version_are_read_resumed_and_recertified(tmp_path: Pa
     assert lines(resumed) == lines(golden)
     assert resumed.columns == COLUMNS[:-2]
     shutil.copytree(GOLDEN / "lvm-format-1", tmp_path / "lvm")
-    with pytest.raises(RunError, match=r'is not resumed with these: rows of: "0.1.0", now "0.2.0"'):
+    with pytest.raises(RunError, match=r'cannot be resumed: rows of: "0.1.0", now "0.2.0"'):
         fill(tmp_path / "lvm", planner=LVM(), n=200, n0=40, selection=Selection(INPUTS, max=4), resume=True)
     chosen = Run(GOLDEN / "lvm-format-1")
     assert "map chosen for each input" in str(chosen.manifest.method.classifier)

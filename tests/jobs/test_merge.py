@@ -32,7 +32,7 @@ def test_shards_that_do_not_belong_together(tmp_path: Path) -> None:
         jobs.merge([first], tmp_path / "m")
     with pytest.raises(RunError, match="a shard is given twice"):
         jobs.merge([first, second, second], tmp_path / "m")
-    with pytest.raises(RunError, match=r"is no shard of the same run as .*: seed: 0, now 5"):
+    with pytest.raises(RunError, match=r"and .* are not shards of the same run: seed: 0, now 5"):
         jobs.merge([first, other], tmp_path / "m")
     text = second.file.read_text()
     second.file.write_text(text[: text.rstrip().rfind("\n") + 1])

@@ -140,7 +140,7 @@ def test_denoised_images_are_clamped_and_resized() -> None:
     assert asked[0].shape == (2, 3, 4, 6)
     assert float(asked[0].min()) >= 0
     assert float(asked[0].max()) <= 1
-    with pytest.raises(ModelError, match=r"the denoiser answers \(3, 7, 7\) to images of \(3, 8, 8\)"):
+    with pytest.raises(ModelError, match=r"the denoiser turns images of shape \(3, 8, 8\) into \(3, 7, 7\)"):
         Denoised(lambda x: x[..., 1:, 1:], classify)(torch.rand(2, 3, 8, 8))
 
 
@@ -186,7 +186,7 @@ def test_a_unet_with_weights_that_do_not_fit_is_refused(tmp_path: Path) -> None:
         load_denoiser(f"diffusers:{tmp_path}", 0.5)
     state["conv_in.weight"] = torch.zeros(3)
     safetensors.torch.save_file(state, file, metadata={"format": "pt"})
-    with pytest.raises(ModelError, match=r"do not fit|is no DDPMPipeline"):
+    with pytest.raises(ModelError, match=r"do not fit|is neither a DDPMPipeline"):
         load_denoiser(f"diffusers:{tmp_path}", 0.5)
 
 
@@ -243,14 +243,14 @@ def test_plain_denoisers_by_name(tmp_path: Path) -> None:
         same, _ = load_denoiser(f"python:{code}:{name}", 0.5)
         assert torch.equal(same(x), x)
     for name, sentence in {
-        f"python:{code}:number": "it is int; expected a function that returns a denoiser",
+        f"python:{code}:number": "it is of type int; expected a function that returns a denoiser",
         f"python:{code}:nothing": "it returned int; expected a module or a callable",
         f"python:{code}:missing": "there is no missing",
         "trained:nowhere.safetensors": "nowhere.safetensors does not exist",
         "onnx:file": "no denoiser of that name; write one of diffusers:FOLDER, trained:FILE, python:MODULE:FUNCTION",
         "diffusers:": "a name is missing after the colon; write diffusers:FOLDER",
         "diffusers:nowhere": "nowhere is not a folder; give one that diffusers saved, or OWNER/NAME of its hub",
-        f"diffusers:{tmp_path}": "it is no DDPMPipeline, nor a UNet2DModel with its scheduler",
+        f"diffusers:{tmp_path}": "it is neither a DDPMPipeline nor a UNet2DModel with its scheduler",
     }.items():
         with pytest.raises(ModelError, match=sentence):
             load_denoiser(name, 0.5)
@@ -258,7 +258,7 @@ def test_plain_denoisers_by_name(tmp_path: Path) -> None:
 
 def test_a_unet_for_other_channels_is_refused(classifier: nn.Module) -> None:
     model = Denoised(DiffusionDenoiser(tiny_unet(channels=3), KEPT, 0.25), classifier)
-    with pytest.raises(ModelError, match="the inputs have 1 channels and the UNet was made for 3; take another"):
+    with pytest.raises(ModelError, match="the inputs have 1 channels and the UNet takes 3; take another denoiser"):
         SmoothedClassifier(model, 0.25).certify(torch.rand(1, 8, 8), n0=10, n=10)
 
 

@@ -123,7 +123,7 @@ def test_normalisation_is_part_of_the_model(tmp_path: Path, monkeypatch: pytest.
         "import torch\nfrom lvmrs.models import Preprocessed\nnet = Preprocessed(torch.nn.Flatten(), [0.5], [0.25])\n"
     )
     assert models.load("python:normalised_already:net").assumed == ()
-    with pytest.raises(ModelError, match="it brings its own normalisation; leave mean and std out"):
+    with pytest.raises(ModelError, match="it has its own normalisation; leave mean and std out"):
         models.load("python:normalised_already:net", mean=[0.5], std=[0.25])
 
 
@@ -228,7 +228,7 @@ def test_a_transformers_classifier_with_its_image_processor(tmp_path: Path) -> N
     assert (loaded.facts.normalised_by, loaded.facts.resized_to) == ("image processor", (16, 16))
     assert json.loads(json.dumps(dataclasses.asdict(loaded.facts)))["resized_to"] == [16, 16]
     assert answers(loaded_module, torch.rand(2, 3, 40, 30)).shape == (2, 4)
-    with pytest.raises(ModelError, match="it brings its own normalisation"):
+    with pytest.raises(ModelError, match="it has its own normalisation"):
         models.load(f"hf:{tmp_path}", mean=[0.0], std=[1.0])
 
 
@@ -265,7 +265,7 @@ def test_models_that_cannot_be_loaded_get_one_clear_sentence(tmp_path: Path) -> 
         ),
         "onnx:": ({}, "a name is missing after the colon; write onnx:FILE"),
         "onnx:/nowhere.onnx": ({}, "/nowhere.onnx does not exist"),
-        f"onnx:{tmp_path / 'text'}": ({}, "not a model that onnxruntime can run"),
+        f"onnx:{tmp_path / 'text'}": ({}, "onnxruntime cannot run it"),
         f"export:{tmp_path / 'text'}": ({}, "not a program saved by torch.export.save"),
         f"export:{tmp_path / 'numbers.pth'}": ({}, "not a program saved by torch.export.save"),
         f"hf:{tmp_path / 'hf'}": ({}, "cannot be loaded"),
@@ -322,7 +322,7 @@ def test_a_network_without_its_classifier_is_refused(tmp_path: Path) -> None:
     state = safetensors.torch.load_file(tmp_path / "model.safetensors")
     kept = {key: value for key, value in state.items() if not key.startswith("classifier")}
     safetensors.torch.save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ModelError, match=r"weights are missing .* it is no trained image classifier"):
+    with pytest.raises(ModelError, match=r"weights are missing .* it is not a trained image classifier"):
         models.load(f"hf:{tmp_path}")
 
 

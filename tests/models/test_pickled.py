@@ -162,7 +162,7 @@ def test_trained_files(elsewhere: Callable[[object], Any]) -> None:
     check(elsewhere, loaded)
     save(Path("w.safetensors"), net.model, "ready:small_cnn", {})  # type: ignore[arg-type]
     assert elsewhere(loaded).startswith(
-        "ModelError: trained:w.safetensors: not the model that was pickled: its network"
+        "ModelError: trained:w.safetensors: it is not the model that was pickled: its network"
     )
     Path("w.safetensors").unlink()
     assert elsewhere(loaded) == f"ModelError: trained:w.safetensors: {Path.cwd() / 'w.safetensors'} does not exist"
@@ -177,13 +177,13 @@ def test_python_code_with_random_weights(elsewhere: Callable[[object], Any]) -> 
         for parameter in loaded.model.parameters():  # type: ignore[attr-defined]
             parameter += 1
     assert elsewhere(loaded) == (
-        "ModelError: python:own_code_here.py:make: not the model that was pickled: its weights or file changed; "
+        "ModelError: python:own_code_here.py:make: it is not the model that was pickled: its weights or file changed; "
         "load it again"
     )
     loaded = models.load("python:own_code_here:make")
     Path("own_code_here.py").write_text(CODE + "\n# another version\n")
     assert elsewhere(loaded) == (
-        "ModelError: python:own_code_here:make: not the model that was pickled: the code that makes it changed; "
+        "ModelError: python:own_code_here:make: it is not the model that was pickled: the code that makes it changed; "
         "load it again"
     )
 
@@ -201,7 +201,7 @@ def test_onnx_files(elsewhere: Callable[[object], Any]) -> None:
     check(elsewhere, loaded)
     write_onnx(Path("net.onnx"), network(seed=1), 2)
     assert elsewhere(loaded) == (
-        "ModelError: onnx:net.onnx: not the model that was pickled: its weights or file changed; load it again"
+        "ModelError: onnx:net.onnx: it is not the model that was pickled: its weights or file changed; load it again"
     )
     Path("net.onnx").unlink()
     assert elsewhere(loaded) == f"ModelError: onnx:net.onnx: {Path.cwd() / 'net.onnx'} does not exist"
@@ -273,9 +273,9 @@ def test_data_by_ones_own_class_are_named_anew(elsewhere: Callable[[object], Any
         same_data(elsewhere, dataset)
     Path("own_code_here.py").write_text(CODE.replace("greys {", "other greys {"))
     assert elsewhere(dataset) == (
-        "DataError: python:own_code_here:Greys: not the data that were pickled, they have changed; load them again"
+        "DataError: python:own_code_here:Greys: the data have changed since they were pickled; load them again"
     )
     Path("own_code_here.py").unlink()
     assert "own_code_here cannot be imported" in elsewhere(dataset)
-    with pytest.raises(DataError, match="not the data that were pickled"):
+    with pytest.raises(DataError, match="the data have changed since they were pickled"):
         data.DataSource("digits").load_again("digits", "another")

@@ -48,7 +48,7 @@ def test_names_are_taken_apart_and_filled_in() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("ready:resnet21", "resnet21: no such network; there are small_cnn, fast_cnn, resnet8"),
+        ("ready:resnet21", "resnet21: there is no network of that name; choose one of small_cnn, fast_cnn, resnet8"),
         ("ready:resnet20,depth=3", "resnet20 has no setting 'depth'; it has channels, classes, width"),
         ("ready:resnet20,width=wide", "width must be a whole number, got 'wide'"),
         ("ready:resnet20,width=-1", "width must be positive, got -1"),
@@ -93,7 +93,7 @@ def test_checkpoints_with_an_arch_load(
     for name, options in names:
         if behind:
             with pytest.raises(
-                ModelError, match="it stood behind a normalisation that is not in the file; give mean and std"
+                ModelError, match="it was trained behind a normalisation that is not in its file; give mean and std"
             ):
                 models.load(name, **options)
             options = {**options, "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.2, 0.3]}
@@ -153,7 +153,7 @@ def test_a_trained_file_knows_its_network(tmp_path: Path) -> None:
     save(file, Preprocessed(model, [0.5], [0.25]), "ready:small_cnn,classes=3", {})
     normalised: Any = models.load(f"trained:{file}").model
     assert torch.equal(normalised(x), model((x - 0.5) / 0.25))
-    with pytest.raises(ModelError, match="brings its own normalisation"):
+    with pytest.raises(ModelError, match="has its own normalisation"):
         models.load(f"trained:{file}", mean=[0.5], std=[0.5])
     with pytest.raises(ModelError, match="weights can be put into python: and ready: modules only"):
         models.load(f"trained:{file}", weights=file)
@@ -166,7 +166,7 @@ def test_a_file_does_not_choose_code_to_run(tmp_path: Path) -> None:
     file = tmp_path / "w.safetensors"
     text = json.dumps({"network": "python:os:abort", "normalisation": None, "training": {}})
     safetensors.torch.save_file({"a": torch.zeros(1)}, file, metadata={"lvmrs": text})
-    with pytest.raises(ModelError, match=f"it was trained as python:os:abort; load that with {file} as its weights"):
+    with pytest.raises(ModelError, match=f"its network is python:os:abort; load that with {file} as its weights"):
         models.load(f"trained:{file}")
     safetensors.torch.save_file({"a": torch.zeros(1)}, file)
     with pytest.raises(ModelError, match="does not say which network it is for"):

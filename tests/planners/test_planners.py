@@ -138,12 +138,16 @@ def test_temperatures_are_those_of_the_paper() -> None:
 def test_far_rivals_are_pooled_only_where_that_saves_work(classes: int) -> None:
     order = list(range(classes))[::-1]
     for bound in (Betting(), ClopperPearson()):
-        way = forecast.Way(bound, two_sided=True)
-        alone = way.alone(order)
+        alone = bound.alone(order[1:], others=1)
+        duels = bound.alone(order[1:], others=0)
         if bound.at_ease is None or classes <= bound.at_ease:
             assert alone is None
         else:
             assert alone == tuple(order[1 : bound.at_ease - 1])  # with the top class and the pooled ones, at_ease
+        if bound.at_ease is None or classes - 1 <= bound.at_ease:
+            assert duels is None
+        else:
+            assert duels == tuple(order[1 : bound.at_ease])
 
 
 def test_forecasts_come_close_to_what_is_certified() -> None:
@@ -361,7 +365,7 @@ def test_lipschitz_procedures_are_ordered() -> None:
 def test_bad_planners_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="procedure must be one of noise, both, ramp, got 'luck'"):
         Lipschitz("luck")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="hardmax keeps no Lipschitz constant"):
+    with pytest.raises(InvalidArgumentError, match="map must keep a Lipschitz constant, and hardmax does not"):
         Lipschitz("both", map="hardmax")
     with pytest.raises(InvalidArgumentError, match="form must be one of r1, r1-noise, r2, r3, ramp, got 'r9'"):
         Fixed("softmax", form="r9")
@@ -381,7 +385,7 @@ def test_bad_planners_are_refused() -> None:
         LVM(bounds=("hope",))
     with pytest.raises(InvalidArgumentError, match="maps must be a map to the simplex, got duel; use the method duels"):
         LVM(maps=("hardmax", "duel"))
-    with pytest.raises(InvalidArgumentError, match="bounds must have one for soft maps"):
+    with pytest.raises(InvalidArgumentError, match="bounds must hold one that works for soft maps"):
         LVM(bounds=("clopper_pearson",))
     with pytest.raises(InvalidArgumentError, match=r"mass must be positive and finite, got -1\.0"):
         LVM(mass=-1.0)

@@ -86,7 +86,7 @@ def test_other_settings_are_refused_with_the_difference(tmp_path: Path) -> None:
     fill(tmp_path / "a")
     with pytest.raises(RunError, match="holds a run already; resume it"):
         fill(tmp_path / "a")
-    with pytest.raises(RunError, match=r"is not resumed with these: alpha: 0.01, now 0.05; seed: 0, now 7"):
+    with pytest.raises(RunError, match=r"cannot be resumed: alpha: 0.01, now 0.05; seed: 0, now 7"):
         fill(tmp_path / "a", resume=True, alpha=0.05, seed=7)
     with pytest.raises(RunError, match="max: null, now 5"):
         fill(tmp_path / "a", resume=True, selection=Selection(INPUTS, max=5))
@@ -171,7 +171,7 @@ def test_places_where_no_run_can_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="is a file, and a run needs a directory"):
         fill(tmp_path / "file")
-    with pytest.raises(RunError, match="there is no such directory"):
+    with pytest.raises(RunError, match="the directory does not exist"):
         Run(tmp_path / "nowhere")
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "certificates.tsv").write_text("mine")

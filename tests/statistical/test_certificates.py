@@ -383,8 +383,8 @@ class Half(maps.Duel):
 @pytest.mark.parametrize(
     ("planner", "sentence"),
     [
-        (Fickle(), "Fickle says that what is smoothed is the same for all inputs, and chooses another map"),
-        (Moody(), "Moody makes another plan of the same scores, in other batches or when asked again"),
+        (Fickle(), "Fickle has the scope 'all inputs', but chooses another map"),
+        (Moody(), "Moody makes another plan from the same scores when asked again, in other batches"),
         (Greedy(), "the plan spends a risk of 0.1, more than alpha = 0.05"),
         (Vandal(), "Vandal changes the logits that it is shown"),
         (Lucky(), "certificates are false on the family 'tied pair, c = 2', at alpha = 0.05"),

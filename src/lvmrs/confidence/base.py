@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -63,6 +63,21 @@ class Bound(ABC):
 
         Planners compare candidates with it; no certificate relies on it.
         """
+
+    def alone(self, rivals: Sequence[int], others: int) -> tuple[int, ...] | None:
+        """The rivals that a planner should bound each alone; it pools the others into one column.
+
+        Where each column costs work, pooling the weakest rivals saves it. Pooling costs no risk.
+
+        Args:
+            rivals: all rivals of the top class, the strongest first.
+            others: how many columns are bounded beside those of the rivals: 1 for simplex maps, 0 for duels.
+
+        Returns:
+            The strongest rivals, so that with the pooled one there are ``at_ease`` columns in all; None for all rivals.
+        """
+        most = self.at_ease
+        return None if most is None or len(rivals) + others <= most else tuple(rivals[: most - others - 1])
 
 
 class TallyOfMoments(Tally):

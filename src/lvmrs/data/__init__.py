@@ -1,4 +1,4 @@
-"""Data sets by one name: ``load("npz:test.npz")``. The names of all sources are in ``lvmrs.registry.DATA``."""
+"""Data sets by name: ``load("npz:test.npz")``. The names of all sources are in ``lvmrs.registry.DATA``."""
 
 from lvmrs.data.arrays import Arrays
 from lvmrs.data.base import Dataset, checked_input

@@ -1,4 +1,4 @@
-"""Data sets that are held in memory: scikit-learn's digits, CIFAR-10, and .npz files."""
+"""Data sets in memory: scikit-learn's digits, CIFAR-10, and .npz files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,20 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 
 class Arrays(Dataset):
-    """Inputs and labels in two arrays. Bytes are divided by 255; other numbers must lie in [0, 1] already."""
+    """A data set in two arrays.
+
+    Args:
+        name: the name of the data set.
+        split: which part of it this is.
+        inputs: (count, …); bytes are divided by 255, and floats must lie in [0, 1].
+        labels: whole numbers from 0, one for each input.
+        classes: names of the classes, if they are known.
+        facts: what was assumed about the source.
+
+    >>> data = Arrays("two", "test", np.zeros((2, 1, 8, 8), np.uint8), np.array([0, 1]))
+    >>> data, data[1][1]
+    (<two, test: 2 inputs>, 1)
+    """
 
     def __init__(
         self,
@@ -42,7 +55,7 @@ class Arrays(Dataset):
     ) -> None:
         self.name, self.split, self.classes, self.facts = name, split, classes, facts or DataFacts()
         if inputs.ndim < 2:
-            raise DataError(f"{name}: the inputs have shape {inputs.shape}; expected (count, …)")
+            raise DataError(f"{name}: the inputs have shape {inputs.shape}; expected at least two dimensions")
         labels = _labels(name, labels)
         if len(inputs) != len(labels):
             raise DataError(f"{name}: {len(inputs)} inputs but {len(labels)} labels; there must be one for each")
@@ -55,7 +68,7 @@ class Arrays(Dataset):
         self.inputs, self.labels = inputs, labels
 
     def __len__(self) -> int:
-        """How many inputs."""
+        """The number of inputs."""
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
@@ -93,19 +106,22 @@ def _labels(name: str, labels: NDArray[Any]) -> NDArray[np.int64]:
 
 def _check_range(name: str, inputs: NDArray[Any]) -> None:
     if not np.issubdtype(inputs.dtype, np.floating):
-        raise DataError(f"{name}: inputs of type {inputs.dtype}; save them as uint8, or as floats in [0, 1]")
+        raise DataError(f"{name}: the inputs are {inputs.dtype}; save them as uint8, or as floats in [0, 1]")
     low, high = float(inputs.min()), float(inputs.max())
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise DataError(f"{name}: inputs hold numbers that are not finite; they must lie in [0, 1]")
+        raise DataError(f"{name}: the inputs hold NaN or infinity; they must lie in [0, 1]")
     if not (low >= 0 and high <= 1):
         fix = "divide by 255, or save as uint8" if low >= 0 and high <= 255 else "undo the normalisation"
         raise DataError(
-            f"{name}: inputs range from {low:g} to {high:g}; they must lie in [0, 1], as sigma is in pixels: {fix}"
+            f"{name}: the inputs range from {low:g} to {high:g}; they must lie in [0, 1], the units of sigma: {fix}"
         )
 
 
 def digits(name: str, rest: str, split: str) -> Dataset:
-    """scikit-learn's 1797 images of 8 × 8: the first 1437 to train on, the last 360, of other writers, to test."""
+    """Load scikit-learn's 1797 digits of 8 × 8 pixels.
+
+    The first 1437 are the split "train"; the last 360, which other people wrote, are "test".
+    """
     bunch = optional("sklearn.datasets", extra="digits", error=DataError).load_digits()
     part = _split(name, {"train": slice(0, 1437), "test": slice(1437, None)}, split)
     images = (bunch.images[part, None] / 16).astype(np.float32)
@@ -113,7 +129,10 @@ def digits(name: str, rest: str, split: str) -> Dataset:
 
 
 def cifar10(name: str, rest: str, split: str) -> Dataset:
-    """CIFAR-10 from the official python batches (Krizhevsky 2009), or from an .npz with x_test, y_test and so on."""
+    """Load CIFAR-10 from the official python batches (Krizhevsky 2009), or from an .npz with x_test, y_test and so on.
+
+    ``rest`` is the folder of the batches, the folder around it, or the .npz file.
+    """
     path = Path(rest).expanduser()
     if not path.exists():
         raise DataError(f"{name}: {path} does not exist; write cifar10:PATH")
@@ -128,14 +147,14 @@ def cifar10(name: str, rest: str, split: str) -> Dataset:
 
 
 class _NumbersOnly(pickle.Unpickler):
-    """Unpickles arrays, and nothing that could run code."""
+    """Unpickles arrays, and refuses everything that could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         allowed = {("_codecs", "encode"), ("numpy", "ndarray"), ("numpy", "dtype")}
         rebuild = module.startswith("numpy.") and module.endswith(".multiarray") and name == "_reconstruct"
         if rebuild or (module, name) in allowed:
             return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it wants to import {module}.{name}")
+        raise pickle.UnpicklingError(f"it would import {module}.{name}")
 
 
 def _python_batch(name: str, file: Path) -> dict[bytes, Any]:
@@ -152,7 +171,7 @@ def _python_batch(name: str, file: Path) -> dict[bytes, Any]:
 
 
 def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None) -> Dataset:
-    """Arrays x_SPLIT and y_SPLIT of a NumPy archive, or x and y where it has no splits."""
+    """Load the arrays x_SPLIT and y_SPLIT of a NumPy archive, or x and y if it has no splits."""
     path = Path(rest)
     try:
         with np.load(path, allow_pickle=False) as archive:

@@ -1,4 +1,4 @@
-"""What every data set offers: numbered images in [0, 1], their labels, and who it is."""
+"""The interface of all data sets: numbered images in [0, 1], their labels, and a fingerprint."""
 
 from __future__ import annotations
 
@@ -20,26 +20,31 @@ __all__ = ["Dataset", "checked_input"]
 
 
 class Dataset(ABC):
-    """Inputs with float32 values in [0, 1], without batch dimension, and their labels, numbered from 0."""
+    """Inputs and labels, numbered from 0.
+
+    An input is a float32 tensor with values in [0, 1] and no batch dimension; a label is a class number from 0. Authors
+    write ``__len__``, ``__getitem__`` and ``fingerprint``.
+    """
 
     name: str
-    """The name it is asked for by."""
+    """The name that it was loaded by."""
     split: str
+    """Which part of the data it is, such as "test"."""
     classes: tuple[str, ...] | None = None
-    """What the labels are called, where the source says so."""
+    """The names of the classes, if the source says them."""
     facts: DataFacts = DataFacts()
-    """What was taken from the source, or assumed."""
+    """What the source says about the data, or what was assumed."""
     data_source: DataSource | None = None
-    """How it was asked for, where it was loaded by name."""
+    """The arguments that it was loaded with; None if it was not loaded by name."""
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Its facts in words."""
+        """The facts in words."""
         return self.facts.sentences()
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many inputs."""
+        """The number of inputs."""
 
     @abstractmethod
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
@@ -55,14 +60,14 @@ class Dataset(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A hash that changes when the data do."""
+        """A hash that changes when the data change."""
 
     def largest_label(self) -> int | None:
-        """The largest label, where it can be told without reading every input."""
+        """The largest label; None if it is not known without reading every input."""
         return None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle it as it is, unless its class is the user's, which another process can only name as the user did."""
+        """Pickle how it was loaded if its class is the user's own, which another process may not be able to import."""
         if self.data_source is None or type(self).__module__.partition(".")[0] == "lvmrs":
             return super().__reduce_ex__(protocol)
         return self.data_source.load_again, (self.name, self.fingerprint())
@@ -77,13 +82,21 @@ def _some(shapes: set[tuple[int, ...]]) -> str:
 
 
 def checked_input(data: Dataset, index: int) -> tuple[Tensor, int]:
-    """One input and its label, refused if it is not a tensor of numbers in [0, 1] with a class number."""
+    """Read one input and its label, and check them.
+
+    Args:
+        data: the data set.
+        index: the index of the input.
+
+    Returns:
+        The input, a floating-point tensor with values in [0, 1], and its class number.
+    """
     x, label = data[index]
     if not isinstance(x, Tensor) or not x.is_floating_point():
         kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise DataError(f"{data.name}: input {index} is {kind}; expected a floating-point tensor in [0, 1]")
     if not (torch.isfinite(x).all() and float(x.min()) >= 0 and float(x.max()) <= 1):
-        raise DataError(f"{data.name}: input {index} has values outside [0, 1]; scale it, as sigma is in these units")
+        raise DataError(f"{data.name}: input {index} has values outside [0, 1], the units of sigma; scale it")
     if isinstance(label, Tensor) and label.numel() == 1:
         label = label.item()
     if not isinstance(label, Integral) or label < 0:

@@ -1,4 +1,4 @@
-"""What is known about a data set beside its values: taken from its source, or assumed."""
+"""Facts about a data set beside its values, which its source states or which were assumed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class DataFacts:
     """Facts about a data set, in plain values; ``sentences`` says them in words."""
 
     labels: Literal["given", "folder numbers", "folder order"] = "given"
-    """Where class numbers come from: the source, names of folders that are numbers, or the order of folders."""
+    """Where class numbers come from: the source, the names of the folders, or the alphabetical order of the folders."""
     channels_last: bool = False
-    """Whether the source has images as height × width × channels, which were turned around."""
+    """Whether the source has images as height × width × channels; they are read as channels × height × width."""
     image_column: str | None = None
-    """The column that images were taken from."""
+    """The column that holds the images."""
     label_column: str | None = None
-    """The column that labels were taken from."""
+    """The column that holds the labels."""
 
     def sentences(self) -> tuple[str, ...]:
         """The facts in words, for people.

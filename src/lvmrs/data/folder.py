@@ -22,9 +22,15 @@ _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".tif", "
 
 
 class ImageFolder(Dataset):
-    """PATH/CLASS/IMAGE, or PATH/SPLIT/CLASS/IMAGE.
+    """Images in the folders PATH/CLASS/ or PATH/SPLIT/CLASS/.
 
-    Folders that are all numbers are the labels themselves; others are numbered in alphabetical order.
+    If all names of folders are numbers, they are the labels; otherwise folders are numbered in alphabetical order.
+
+    Args:
+        name: the name of the data set.
+        rest: PATH.
+        split: which part of the data.
+        size: images are scaled and cropped to squares of that many pixels; None to leave them as they are.
     """
 
     def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:
@@ -49,7 +55,7 @@ class ImageFolder(Dataset):
         self.grey = all(self._mode(file) in _GREY for file, _ in self.files[:20])
 
     def __len__(self) -> int:
-        """How many inputs."""
+        """The number of inputs."""
         return len(self.files)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
@@ -66,7 +72,7 @@ class ImageFolder(Dataset):
         try:
             with optional("PIL.Image", extra="images", error=DataError).open(file) as opened:
                 return str(opened.mode)
-        except OSError:  # said when the image is asked for
+        except OSError:  # __getitem__ reports it
             return ""
 
     def largest_label(self) -> int:
@@ -74,7 +80,7 @@ class ImageFolder(Dataset):
         return max(label for _, label in self.files)
 
     def fingerprint(self) -> str:
-        """A hash of the files' names, labels, sizes and the size asked for."""
+        """A hash of the names, labels and sizes of the files, and of the size that images are scaled to."""
         digest = hashlib.sha256(str(self.size).encode())
         for file, label in self.files:
             digest.update(f"\n{file.relative_to(self.root)} {label} {file.stat().st_size}".encode())
@@ -86,14 +92,17 @@ def _has_images(folder: Path) -> bool:
 
 
 def pixels(image: "PIL.Image.Image", size: int | None, *, grey: bool) -> Tensor:  # type: ignore[name-defined]  # noqa: F821, UP037
-    """Channels × height × width in [0, 1]; with a size, the shorter side is scaled to it and the middle cut out.
+    """Turn an image into a tensor (channels, height, width) with values in [0, 1].
 
-    All images of a data set have the same channels: three, unless it is ``grey``.
+    Args:
+        image: an image of Pillow.
+        size: the shorter side is scaled to this many pixels, and a square is cut out of the middle; None for no change.
+        grey: whether the data set has one channel; otherwise it has three.
     """
     if image.mode not in (*_GREY, *_COLOURED):
-        raise DataError(f"its pixels are of kind {image.mode}, not of 8 bits; convert it")
+        raise DataError(f"its mode is {image.mode}, and pixels must have 8 bits; convert it")
     if grey and image.mode not in _GREY:
-        raise DataError("it is coloured, and the first images of the data set are grey; make them all of one kind")
+        raise DataError("it has colours, and the first images of the data set are grey; convert some of them")
     image = image.convert("L" if grey else "RGB")
     if size is not None:
         scale = size / min(image.size)

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face ``datasets`` library: by name from the hub, or a folder saved on disk."""
+"""Data sets of the Hugging Face ``datasets`` library: by name from the hub, or from a folder that it saved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["HuggingFaceDataset"]
 
 
 class HuggingFaceDataset(Dataset):
-    """The first image column and the first class-label column of a data set."""
+    """A data set of the library; its first image column and its first class-label column are used."""
 
     def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:
         datasets = optional("datasets", extra="hf", error=DataError)
@@ -27,14 +27,14 @@ class HuggingFaceDataset(Dataset):
         images = [key for key, kind in features.items() if isinstance(kind, datasets.Image)]
         labels = [key for key, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
         if not images or not labels:
-            raise DataError(f"{name}: no image column or no class-label column among {', '.join(features)}")
+            raise DataError(f"{name}: it needs an image column and a class-label column; it has {', '.join(features)}")
         self.image, self.label = images[0], labels[0]
         self.classes = tuple(features[self.label].names)
         self.grey = all(self.rows[k][self.image].mode in ("1", "L") for k in range(min(20, len(self.rows))))
         self.facts = DataFacts(image_column=self.image, label_column=self.label)
 
     def __len__(self) -> int:
-        """How many inputs."""
+        """The number of inputs."""
         return len(self.rows)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
@@ -46,7 +46,7 @@ class HuggingFaceDataset(Dataset):
             raise DataError(f"{self.name}: image {index}: {error}") from error
 
     def fingerprint(self) -> str:
-        """The library's own fingerprint, and the size asked for."""
+        """The library's fingerprint, and the size that images are scaled to."""
         return f"{self.rows._fingerprint}-{self.size}"
 
 

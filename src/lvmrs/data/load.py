@@ -1,4 +1,4 @@
-"""From a name to a data set."""
+"""Loading of data sets by name."""
 
 from __future__ import annotations
 
@@ -18,38 +18,37 @@ def load(name: str, *, split: str = "test", size: int | None = None) -> Dataset:
     """Load a data set by its name.
 
     Args:
-        name: a source of ``lvmrs.registry.DATA`` and what it is asked for, such as ``npz:FILE``.
-        split: which part of the data.
+        name: a source of ``lvmrs.registry.DATA`` and what to load from it, such as ``npz:FILE``.
+        split: which part of the data, such as "test" or "train".
         size: images from files are scaled and cropped to squares of that many pixels.
 
     Returns:
-        The data set; what was assumed about it is in its ``facts``.
+        The data set; its ``facts`` say what was assumed about it.
 
     >>> len(load("digits", split="train"))
     1437
-
     """
     return DataSource(name, split, size).load()
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """How a data set is asked for, in plain values. It names the same data in any process and working directory."""
+    """The arguments of ``load`` as plain values. They name the same data in any process and working directory."""
 
     name: str
     split: str = "test"
     size: int | None = None
     directory: Path = field(default_factory=Path.cwd)
-    """Where relative paths begin and modules are imported from: the working directory when it was asked for."""
+    """Where relative paths begin and modules are imported from: the working directory of the first call."""
 
     def load(self) -> Dataset:
-        """The data set, read anew."""
+        """Load the data set."""
         if self.size is not None and self.size < 1:
             raise DataError(f"image size must be a whole number of at least 1, got {self.size}")
         source, rest = taken_apart(DATA, self.name, self.directory, error=DataError)
         sized = DATA.having("sized")
         if self.size is not None and source not in sized:
-            raise DataError(f"{self.name}: a size can be asked for with {' and '.join(sized)} only; leave it out")
+            raise DataError(f"{self.name}: only {' and '.join(sized)} take an image size; leave it out")
         size = {"size": self.size} if source in sized else {}
         with importing_from(self.directory):
             data: Dataset = DATA.find(source)(self.name, rest, self.split, **size)
@@ -57,9 +56,9 @@ class DataSource:
         return data
 
     def load_again(self, name: str, fingerprint: str) -> Dataset:
-        """The data set that was pickled under that name; data that have changed are refused."""
+        """Load the data set that was pickled under that name; data that have changed are refused."""
         data = self.load()
         data.name = name
         if data.fingerprint() != fingerprint:
-            raise DataError(f"{name}: not the data that were pickled, they have changed; load them again")
+            raise DataError(f"{name}: the data have changed since they were pickled; load them again")
         return data

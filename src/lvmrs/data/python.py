@@ -1,4 +1,4 @@
-"""Data sets by the user's own Python code."""
+"""Data sets from the user's own Python code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["python"]
 
 
 def python(name: str, rest: str, split: str) -> Dataset:
-    """The ``Dataset`` that ``MODULE:NAME`` is, or what the function of that name returns for the split."""
+    """Import the ``Dataset`` called ``MODULE:NAME``, or call the function of that name with the split.
+
+    The function returns a ``Dataset``, or a pair of arrays (inputs, labels).
+    """
     made = imported(name, rest, error=DataError)
     if callable(made) and not isinstance(made, Dataset):
         made = called(name, made, split, error=DataError)
@@ -22,4 +25,6 @@ def python(name: str, rest: str, split: str) -> Dataset:
         return made
     if isinstance(made, tuple) and len(made) == 2:
         return Arrays(name, split, *(np.asarray(part) for part in made))
-    raise DataError(f"{name}: got {type(made).__name__}; called with the split, it must return (inputs, labels)")
+    raise DataError(
+        f"{name}: it gives {type(made).__name__}; expected a Dataset, or a function from a split to (inputs, labels)"
+    )

@@ -1,4 +1,4 @@
-"""Jobs: certify a data set into a run directory, certify kept scores anew, and merge the shards of a run."""
+"""Jobs: certify a data set into a run directory, certify kept scores again, and merge the shards of a run."""
 
 from lvmrs.jobs.certify import Outlook, certify
 from lvmrs.jobs.job import Job, Sampling, check_selection

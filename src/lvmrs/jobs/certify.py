@@ -1,4 +1,4 @@
-"""Certifying a data set: a job into a run directory, input by input."""
+"""Certifying a data set: a job is run, input by input, into a run directory."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from lvmrs.runs import Row, Run, RunWriter
 __all__ = ["OnRow", "Outlook", "certify"]
 
 OnRow = Callable[[Row], None]
-# Bytes of a kept logit.
+# Size of a kept logit in bytes.
 _BYTES = 4
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a run will cost: told before the first input."""
+    """What a run will cost; it is known before the first input is certified."""
 
     inputs: int
-    """Inputs without a row."""
+    """Number of inputs that have no row yet."""
     done: int
-    """Inputs that have a row already."""
+    """Number of inputs that have a row already."""
     samples_each: int
+    """Samples for each input."""
     rate: float
     """Samples per second, as measured."""
     classes: int
+    """Number of classes."""
     scores_bytes: int
-    """Room on the disk for all kept scores; 0 if none are kept."""
+    """Disk space for all kept scores, in bytes; 0 if none are kept."""
 
     @property
     def seconds(self) -> float:
-        """The expected time."""
+        """The expected time for the inputs without a row, in seconds."""
         return self.inputs * self.samples_each / self.rate
 
 
@@ -53,17 +55,16 @@ def certify(
     Args:
         job: what to certify, and how.
         out: the directory of the run. Each row is on the disk before the next input is begun.
-        resume: go on with the run that is there, if it was made by the same job.
-        command: what was typed, for readers of the run.
-        on_begin: called once with what the run will cost.
-        on_row: called with each row when it is safe.
+        resume: whether to continue a run in that directory, which the same job must have begun.
+        command: what the user typed, for readers of the run.
+        on_begin: called once, with what the run will cost.
+        on_row: called with each row after it is on the disk.
 
     Returns:
         The run.
-
     """
     begun = RunWriter.begun(out, resume=resume, batch=job.smoothed.batch)
-    if begun is not None and begun.batch is not None:  # on which the last digits of a network may depend
+    if begun is not None and begun.batch is not None:  # the last digits of logits may depend on it
         job.smoothed.fix_batch(begun.batch)
     pace = job.smoothed.prepare(job.input(job.selection.indices[0])[0])
     _check_labels(job, pace.classes)
@@ -87,4 +88,4 @@ def certify(
 def _check_labels(job: Job, classes: int) -> None:
     largest = job.data.largest_label()
     if largest is not None and largest >= classes:
-        raise DataError(f"{job.data.name} has label {largest}, but the model knows {classes} classes")
+        raise DataError(f"{job.data.name} has label {largest}, but the model has {classes} classes")

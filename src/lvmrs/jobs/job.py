@@ -1,7 +1,7 @@
-"""A job: all that decides the rows of a run, in one object, from which the manifest of the run is derived.
+"""A job: everything that decides the rows of a run, in one object.
 
-So a run cannot record a method or σ that it did not use. A job can be pickled: another process or machine certifies the
-same rows with it.
+The manifest of the run is derived from the job, so a run cannot record a method or σ that it did not use. A job can be
+pickled; another process or machine certifies the same rows with it.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ class Sampling:
     """Risk, samples and seed of the certificates of a job."""
 
     alpha: float = 0.001
+    """The risk of each certificate, strictly between 0 and 1."""
     n0: int = 1_000
-    """Samples to plan on."""
+    """Samples to plan on; at least 1."""
     n: int = 100_000
-    """Samples to prove on."""
+    """Samples to prove on; at least 2."""
     seed: int = 0
+    """The seed of the noise, from 0 to 2⁶³ − 1."""
 
     def __post_init__(self) -> None:
         terms = Terms(1.0, self.alpha, self.n)
@@ -68,54 +70,67 @@ class Sampling:
 class Job:
     """The inputs of a selection, to be certified with one method and one smoothed classifier.
 
-    What cannot be run is refused when the job is made, before anything is written.
+    A job that cannot run is refused when it is made, before anything is written. ``lvmrs.jobs.certify`` runs it.
     """
 
     model: Loaded
     data: Dataset
     smoothed: SmoothedClassifier
+    """The smoothed classifier; it must be made of ``model.model``."""
     method: Method
     sampling: Sampling
     selection: Selection
+    """The inputs of ``data`` to certify."""
     keeps_scores: bool = False
+    """Whether the logits of all samples are kept on disk, to certify them again in other ways."""
 
     def __post_init__(self) -> None:
         if self.smoothed.model is not self.model.model:
-            raise InvalidArgumentError(f"the smoothed classifier is not made of {self.model.name}; smooth that model")
+            raise InvalidArgumentError(f"the smoothed classifier is not made of {self.model.name}; make it of that")
         self.smoothed.check_method(self.method)
         if self.keeps_scores and not self.method.samples:
             kind = type(self.method).__name__
-            raise InvalidArgumentError(f"scores cannot be kept: {kind} samples nothing; leave that out")
+            raise InvalidArgumentError(f"scores cannot be kept, since {kind} takes no samples; do not keep scores")
         check_selection(self.data, self.selection)
 
     def __reduce__(self) -> Any:
-        """A job is pickled with the names of the user's modules that it needs; the smoothed classifier is made anew."""
+        """Pickle the job with the names of the user's modules; the other process makes the smoothed classifier."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["smoothed"] = self.smoothed.settings
         return _made_again, (packed(fields),)
 
     @property
     def samples_each(self) -> int:
-        """Forward passes for one input, but for the one without noise."""
+        """Samples for one input: forward passes, without the one that has no noise."""
         return self.sampling.n0 + self.sampling.n if self.method.samples else 1
 
     def input(self, index: int) -> tuple[Any, int]:
-        """An input and its label, both checked."""
+        """Read an input and its label, and check them."""
         return checked_input(self.data, index)
 
     def row(self, index: int, watch: Watch | None = None) -> Row:
-        """Certify one input. ``watch`` is shown each batch of logits as it passes."""
+        """Certify one input.
+
+        Args:
+            index: index of the input in the data set.
+            watch: called with the stage and each batch of logits.
+        """
         x, label = self.input(index)
         start = time.perf_counter()
         with_samples = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
         certificate = _named(index, lambda: self.smoothed.certify(x, self.method, index=index, **with_samples))
         clean = _named(index, lambda: self.smoothed.answer(x)) if self.method.samples else certificate.top
         if not 0 <= label < certificate.classes:
-            raise DataError(f"input {index} has label {label}, but the model knows {certificate.classes} classes")
+            raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
         return Row.of(index, label, certificate, time.perf_counter() - start, clean=clean)
 
     def manifest(self, batch: int, command: str = "") -> Manifest:
-        """The record of the run that this job makes, in batches of that size."""
+        """The record of the run that this job makes.
+
+        Args:
+            batch: samples in a forward pass.
+            command: what the user typed, for readers of the run.
+        """
         return Manifest(
             model=_model_record(self.model, self.smoothed),
             data=_data_record(self.data),
@@ -130,7 +145,7 @@ class Job:
         )
 
     def _terms(self) -> TermsRecord:
-        """A method that takes no samples has no risk: alpha, n0 and n are then 0."""
+        """The terms; alpha, n0 and n are 0 for a method that takes no samples, which has no risk."""
         smoothed, sampling = self.smoothed, self.sampling
         record = TermsRecord(
             sigma=smoothed.sigma,
@@ -147,7 +162,7 @@ class Job:
 
 
 def _made_again(given: Packed) -> Job:
-    """The job that was pickled."""
+    """Make the job that was pickled."""
     fields = unpacked(given)
     model: Loaded = fields["model"]
     settings = fields.pop("smoothed")
@@ -157,7 +172,7 @@ def _made_again(given: Packed) -> Job:
 
 
 def _named(index: int, made: Callable[[], Any]) -> Any:
-    """What a call returns; whatever the model fails with is said in one sentence that names the input."""
+    """Call a function that runs the model; a failure becomes one sentence that names the input."""
     try:
         return made()
     except ModelError as error:
@@ -170,7 +185,7 @@ def _named(index: int, made: Callable[[], Any]) -> Any:
 
 
 def method_record(method: Method, noise: Noise, sigma: float) -> MethodRecord:
-    """The method with all its settings, and what its certificates are about."""
+    """The record of a method: its settings, and the classifier that its certificates are about at this noise and σ."""
     return MethodRecord(
         name=type(method).__name__,
         settings=method_settings.settings(method),
@@ -197,7 +212,7 @@ def _model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:
 
 
 def _facts(facts: Any) -> dict[str, Any]:
-    """As they come back from JSON, so that they can be compared with what was read."""
+    """The facts as they come back from JSON, so that they can be compared with a manifest that was read."""
     plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(facts)))
     return plain
 
@@ -214,10 +229,12 @@ def _data_record(data: Dataset) -> DataRecord:
 
 
 def check_selection(data: Dataset, selection: Selection) -> None:
-    """Refuse a selection of other data, or with nothing in it."""
+    """Refuse a selection that was made for other data, that is empty, or that has more shards than inputs."""
     whole = replace(selection, shard=1, shards=1)
     if selection.size != len(data):
-        raise InvalidArgumentError(f"the selection is of {selection.size} inputs and {data.name} has {len(data)}")
+        raise InvalidArgumentError(
+            f"the selection is for {selection.size} inputs, and {data.name} has {len(data)}; make it for this data set"
+        )
     if not len(whole.indices):
         raise DataError(f"{data.name}: no inputs are selected; check max and skip")
     if selection.shards > len(whole.indices):

@@ -1,4 +1,4 @@
-"""Keeping the scores of a run: where they are written, and how they are copied from another run."""
+"""Keeping the scores of a run on disk, and copying those of another run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["copy_scores", "keeping"]
 
 @contextmanager
 def keeping(run: Run) -> Iterator[ScoresWriter | None]:
-    """A writer for the scores of a run; None if it does not keep them."""
+    """Open a writer for the scores of a run; None if the run does not keep scores."""
     manifest = run.manifest
     if not manifest.keeps_scores:
         yield None
@@ -31,7 +31,7 @@ def keeping(run: Run) -> Iterator[ScoresWriter | None]:
 
 
 def copy_scores(run: Run, index: int, keeper: ScoresWriter) -> None:
-    """Copy the kept scores of one input of a run to the place that the writer is at."""
+    """Copy the kept scores of one input of a run to the present input of the writer."""
     position = run.manifest.selection.indices.index(index)
     for stage, count in keeper.samples.items():
         keeper.add(stage, torch.from_numpy(np.array(read_scores(run.directory, stage)[position, :count])))

@@ -1,4 +1,4 @@
-"""Merging: one run from all shards of it."""
+"""Merging the shards of a run into one run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ __all__ = ["merge"]
 
 
 def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
-    """Make one run of all shards of it, which must be complete and made with the same settings.
+    """Make one run from all its shards, which must be complete and made with the same settings.
 
     Args:
-        shards: the runs, in any order.
-        out: the directory of the new run; if it is there already and made of the same shards, it is finished.
-        command: what was typed, for readers of the run.
+        shards: the runs of the shards, in any order.
+        out: the directory of the new run. If a merge of the same shards was begun there, it is completed.
+        command: what the user typed, for readers of the run.
 
     Returns:
         The new run.
-
     """
     if not shards:
         raise RunError("no shards were given; name the run directories to merge")
@@ -58,7 +57,7 @@ def _check_shards(shards: Sequence[Run]) -> None:
         same = replace(run.manifest.selection, shard=first.selection.shard)
         if changed := first.difference(replace(run.manifest, selection=same)):
             raise RunError(
-                f"{run.directory} is no shard of the same run as {shards[0].directory}: {'; '.join(changed)}"
+                f"{run.directory} and {shards[0].directory} are not shards of the same run: {'; '.join(changed)}"
             )
         if not run.complete:
             missing = len(run.manifest.selection.indices) - len(run.rows())

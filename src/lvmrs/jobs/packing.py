@@ -1,4 +1,4 @@
-"""Objects that may be of the user's own code, packed for a process that knows nothing of that code yet."""
+"""Packing of objects for another process, which must import the user's own code before it can unpickle them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Packed", "packed", "unpacked"]
 
 
 class Packed(NamedTuple):
-    """What is needed first, and then the objects themselves."""
+    """Packed objects, and the modules that are needed before they can be unpickled."""
 
     modules: tuple[Origin, ...]
     """The modules of the user that the objects are from."""
@@ -45,9 +45,9 @@ class _Noting(pickle.Pickler):
 
 
 def unpacked(given: Packed) -> Any:
-    """What was packed, once the user's modules are imported and their parts are registered here."""
+    """Import the user's modules, register their parts, and give the object that was packed."""
     import_again(given.modules, error=ModelError)
-    added, content = pickle.loads(given.content)  # noqa: S301 (it comes from a pickle that was opened already)
+    added, content = pickle.loads(given.content)  # noqa: S301 (it comes from a pickle that was trusted already)
     for names, parts in zip(PARTS, added, strict=True):
         for part in parts:
             names.add(part)

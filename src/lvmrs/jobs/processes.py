@@ -1,4 +1,4 @@
-"""A task for each of many things, in order: in this process, or in several of this machine."""
+"""Running a task on many items, in order, in this process or in several processes of this machine."""
 
 from __future__ import annotations
 

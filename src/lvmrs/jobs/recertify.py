@@ -1,4 +1,4 @@
-"""Certifying kept scores anew: another method, risk or number of samples, with no network."""
+"""Certifying kept scores again, without the network: with another method, risk or number of samples."""
 
 from __future__ import annotations
 
@@ -41,30 +41,33 @@ def recertify(
 ) -> Run:
     """Make a new run from the kept scores of another.
 
-    Each run that is made so holds by itself. Picking for each input the best of several, after looking, does not.
+    The certificates of each new run hold. If you pick, for each input, the best of several runs after looking at them,
+    the result does not hold at the risk of one.
 
     Args:
         source: a run that keeps its scores.
-        out: the directory of the new run; if it is there already and made in the same way, it is finished.
+        out: the directory of the new run. If the same recertification was begun there, it is completed.
         planner: the method, which must work on samples.
-        alpha: another risk.
-        n0: fewer samples to plan on than were kept.
-        n: fewer samples to prove on than were kept.
-        command: what was typed, for readers of the run.
+        alpha: the risk; by default that of the source.
+        n0: samples to plan on, at most as many as were kept; by default all.
+        n: samples to prove on, at most as many as were kept; by default all.
+        command: what the user typed, for readers of the run.
         processes: how many processes to use.
-        on_row: called with each row when it is safe.
+        on_row: called with each row after it is on the disk.
 
     Returns:
         The new run.
-
     """
     old = source.manifest
     if not isinstance(planner, Planner):
-        raise InvalidArgumentError(f"{type(planner).__name__} needs the network, not its scores under noise")
+        kind = type(planner).__name__
+        raise InvalidArgumentError(f"{kind} needs the network, not its scores under noise; take another method")
     if planner.needs_constant and old.terms.lipschitz is None:
-        raise InvalidArgumentError("the run was made without a Lipschitz constant, which this method needs")
+        raise InvalidArgumentError(
+            "the run was made without a Lipschitz constant, which this method needs; take another method"
+        )
     for stage in ("selection", "certification"):
-        read_scores(source.directory, stage)  # refuses a run without them, before a directory is made
+        read_scores(source.directory, stage)  # a run without scores is refused before a directory is made
     record = _fewer(old.terms, alpha, n0, n)
     terms = _terms(record)
     manifest = replace(
@@ -75,7 +78,7 @@ def recertify(
         rows_of=ROWS_OF,
         origin=origin(command, scores_of=str(source.directory)),
     )
-    with RunWriter.begin(out, manifest, resume=True) as writer:  # made of the same scores, so what is there is right
+    with RunWriter.begin(out, manifest, resume=True) as writer:  # rows of the same scores and settings are the same
         waiting = [row for row in source.rows() if row.idx not in writer.done]
         task = partial(_recertified, source.directory, old.selection.indices, planner, terms, record)
         with spread(processes, task) as each:
@@ -101,7 +104,7 @@ def _recertified(
 
 
 def _fewer(kept: TermsRecord, alpha: float | None, n0: int | None, n: int | None) -> TermsRecord:
-    """The terms of the kept scores, with what was asked for in their place."""
+    """The terms of the kept scores, changed by those that are given."""
     for name, wanted in (("n0", n0), ("n", n)):
         known = getattr(kept, name) or 0
         if wanted is not None and wanted > known:

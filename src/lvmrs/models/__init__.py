@@ -1,4 +1,4 @@
-"""Models by one name: ``load("onnx:net.onnx")``. The names of all sources are in ``lvmrs.registry.MODELS``."""
+"""Models by name: ``load("onnx:net.onnx")``. The names of all sources are in ``lvmrs.registry.MODELS``."""
 
 from lvmrs.models.denoised import Denoised
 from lvmrs.models.diffusion import DiffusionDenoiser

@@ -1,4 +1,4 @@
-"""A model is put together here from what it is asked for by: its network, weights, normalisation and denoiser."""
+"""Puts a model together from its network, weights, normalisation and denoiser."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ _Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Assembled:
-    """A model and the parts of it that identify it."""
+    """A model, and the parts by which it is recognised."""
 
     model: Model
-    """It takes pixels in [0, 1]: the denoiser, the normalisation and the network."""
+    """The denoiser, the normalisation and the network together; it takes pixels in [0, 1]."""
     facts: ModelFacts
     network: Model | Path
-    """What identifies it: the network, or the file that is run as it is."""
+    """The network alone, or the file that is run as a program."""
     code: str | None
-    """A hash of the file of Python code that makes it, if there is one."""
+    """A hash of the user's file of Python code that makes it, if there is one."""
     denoiser: Model | None = None
 
     @property
     def fingerprint(self) -> str | None:
-        """A hash of the network's weights, or of its file; None for what has no weights to be seen."""
+        """A hash of the network's weights, or of its file; None if it is not a torch module and has no file."""
         return digest_of_file(self.network) if isinstance(self.network, Path) else hash_of(self.network)
 
     @property
     def denoiser_fingerprint(self) -> str | None:
-        """A hash of the denoiser's weights, if there is one and they can be seen."""
+        """A hash of the denoiser's weights; None if there is no denoiser or it is not a torch module."""
         return None if self.denoiser is None else hash_of(self.denoiser)
 
 
 def hash_of(model: Model) -> str | None:
-    """A hash of the weights; None for what is no torch module, whose weights cannot be seen."""
+    """A hash of the weights of a torch module; None for another callable, whose weights are not known."""
     return digest_of_module(model) if isinstance(model, nn.Module) else None
 
 
@@ -61,7 +61,10 @@ def assemble(
     sigma: float,
     directory: Path,
 ) -> Assembled:
-    """The model of that name; relative paths begin in ``directory``, and modules are imported from there."""
+    """Put a model together; ``lvmrs.models.load`` explains the arguments.
+
+    Relative paths begin in ``directory``, and the user's modules are imported from there.
+    """
     source, rest = taken_apart(MODELS, name, directory, error=ModelError)
     file = None if weights is None else absolute(weights, directory)
     with importing_from(directory):
@@ -88,7 +91,7 @@ def _with_weights(name: str, source: str, network: Model, facts: ModelFacts, fil
 def _with_normalisation(
     name: str, network: Model, facts: ModelFacts, given: _Normalisation | None, file: Path | None
 ) -> tuple[Model, ModelFacts]:
-    """The network behind the normalisation that is given, or that the file of its weights has."""
+    """Put the given normalisation before the network, or the one that is stored with its weights."""
     kept = None if given is not None or file is None else normalisation_of(file)
     if kept is not None:
         mean, std = kept
@@ -96,9 +99,9 @@ def _with_normalisation(
     if given is not None:
         if isinstance(network, Preprocessed):
             which = f" ({facts.normalisation})" if facts.normalisation else ""
-            raise ModelError(f"{name}: it brings its own normalisation{which}; leave mean and std out")
+            raise ModelError(f"{name}: it has its own normalisation{which}; leave mean and std out")
         mean, std = given
         return Preprocessed(network, mean, std), replace(facts, mean=mean, std=std, normalised_by="given")
     if facts.normalisation_lost:
-        raise ModelError(f"{name}: it stood behind a normalisation that is not in the file; give mean and std")
+        raise ModelError(f"{name}: it was trained behind a normalisation that is not in its file; give mean and std")
     return network, replace(facts, takes_pixels=not isinstance(network, Preprocessed))

@@ -1,4 +1,4 @@
-"""Denoise, then classify: any classifier behind a denoiser that knows how strong the noise is.
+"""Denoise, then classify: a denoiser for noise of a known strength before any classifier.
 
 Salman et al. (2020) put a denoiser before a classifier that was trained without noise; Carlini et al. (2023) take a
 diffusion model as the denoiser, in one step.
@@ -17,7 +17,18 @@ __all__ = ["Denoised"]
 
 
 class Denoised(nn.Module):
-    """``classifier`` behind ``denoiser``: both take images in [0, 1]; a ``size`` is what the classifier needs."""
+    """A classifier behind a denoiser.
+
+    Args:
+        denoiser: from a batch of noisy images to images of the same shape, both about in [0, 1].
+        classifier: from a batch of images in [0, 1] to logits.
+        size: height and width that the classifier needs; denoised images of another size are resized.
+
+    >>> import torch
+    >>> model = Denoised(lambda x: x.clamp(0.25, 0.75), lambda x: x.flatten(1))
+    >>> model(torch.tensor([[[[0.0, 1.0]]]]))
+    tensor([[0.2500, 0.7500]])
+    """
 
     def __init__(
         self,
@@ -29,11 +40,12 @@ class Denoised(nn.Module):
         self.denoiser, self.classifier, self.size = denoiser, classifier, size
 
     def forward(self, x: Tensor) -> Tensor:
-        """The classifier's answer to the denoised images."""
+        """The logits for a batch of noisy images."""
         clean = self.denoiser(x)
         if clean.shape != x.shape:
             raise ModelError(
-                f"the denoiser answers {tuple(clean.shape[1:])} to images of {tuple(x.shape[1:])}; it must keep shapes"
+                f"the denoiser turns images of shape {tuple(x.shape[1:])} into {tuple(clean.shape[1:])}; "
+                "it must keep the shape"
             )
         clean = clean.clamp(0, 1)
         if self.size is not None and clean.shape[-2:] != self.size:

@@ -1,4 +1,4 @@
-"""Denoisers by one name: a diffusion model, a network by ``lvmrs train``, or Python code."""
+"""Denoisers by name: a diffusion model, a network that ``lvmrs train`` made, or Python code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load_denoiser(name: str, sigma: float, directory: Path | None = None) -> tup
     """Load a denoiser by its name.
 
     Args:
-        name: a source of ``lvmrs.registry.DENOISERS`` and what it is asked for, such as ``trained:FILE``.
+        name: a source of ``lvmrs.registry.DENOISERS`` and what to load from it, such as ``trained:FILE``.
         sigma: the standard deviation of the noise, for images in [0, 1].
         directory: where relative paths begin; by default the working directory.
 
@@ -43,18 +43,18 @@ def load_denoiser(name: str, sigma: float, directory: Path | None = None) -> tup
 
 
 def trained_denoiser(name: str, rest: str, sigma: float) -> tuple[nn.Module, DenoiserFacts]:
-    """The network of a file by ``lvmrs train``; for which noise it was trained, its facts say."""
+    """Load the network of a file that ``lvmrs train`` wrote; the facts say for which noise it was trained."""
     model, facts = trained(name, rest)
     return model, DenoiserFacts(name, trained=facts)
 
 
 def python_denoiser(name: str, rest: str, sigma: float) -> tuple[Model, DenoiserFacts]:
-    """The module of that name, or what a function returns; it is given ``sigma`` if it has such an argument."""
+    """Load a module of the user, or call a function that returns a denoiser, with ``sigma`` if it takes that."""
     named = imported(name, rest, error=ModelError)
     if isinstance(named, nn.Module):
         return named, DenoiserFacts(name)
     if not callable(named):
-        raise ModelError(f"{name}: it is {type(named).__name__}; expected a function that returns a denoiser")
+        raise ModelError(f"{name}: it is of type {type(named).__name__}; expected a function that returns a denoiser")
     takes = "sigma" in inspect.signature(named).parameters
     denoiser = called(name, partial(named, sigma=sigma) if takes else named, error=ModelError)
     if not callable(denoiser):
@@ -63,9 +63,9 @@ def python_denoiser(name: str, rest: str, sigma: float) -> tuple[Model, Denoiser
 
 
 def diffusers(name: str, rest: str, sigma: float) -> tuple[nn.Module, DenoiserFacts]:
-    """A pipeline, or a UNet with its scheduler, that diffusers saved in a folder or that its hub has."""
+    """Load a pipeline, or a UNet with its scheduler, from a folder that diffusers saved or from its hub."""
     library = optional("diffusers", extra="diffusion", error=ModelError)
-    library.utils.logging.set_verbosity_error()  # what is wrong is said here, in one sentence
+    library.utils.logging.set_verbosity_error()  # errors are reported below, in one sentence
     place = Path(rest).expanduser()
     if not place.is_dir() and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", rest):  # a name of the hub
         raise ModelError(f"{name}: {place} is not a folder; give one that diffusers saved, or OWNER/NAME of its hub")
@@ -80,7 +80,7 @@ def diffusers(name: str, rest: str, sigma: float) -> tuple[nn.Module, DenoiserFa
         schedule = library.DDPMScheduler.from_pretrained(folder, **beside)
     except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(
-            f"{name}: it is no DDPMPipeline, nor a UNet2DModel with its scheduler: {first_line(error)}"
+            f"{name}: it is neither a DDPMPipeline nor a UNet2DModel with its scheduler: {first_line(error)}"
         ) from error
     if wrong := [*loading["missing_keys"], *loading["unexpected_keys"], *loading["mismatched_keys"]]:
         raise ModelError(f"{name}: its weights do not fit a UNet2DModel: {', '.join(map(str, wrong[:3]))} and so on")

@@ -17,9 +17,14 @@ _PREDICTIONS = ("epsilon", "sample", "v_prediction")
 
 
 def noise_step(kept: Sequence[float], sigma: float) -> int:
-    """The first step of a diffusion whose noise, in images in [−1, 1], is at least 2σ: √((1 − ᾱ)/ᾱ) ≥ 2σ.
+    """The first step of a diffusion whose noise is at least as strong as σ: √((1 − ᾱ)/ᾱ) ≥ 2σ.
 
-    ``kept`` is ᾱ of each step, which falls.
+    Args:
+        kept: ᾱ of each step, which falls from step to step.
+        sigma: standard deviation of the noise on images in [0, 1], which is 2σ on the images in [−1, 1] of a diffusion.
+
+    >>> noise_step([0.99, 0.8, 0.5, 0.1], sigma=0.2)
+    1
     """
     for step, share in enumerate(kept):
         if share <= 0 or math.sqrt((1 - share) / share) >= 2 * sigma:
@@ -29,10 +34,16 @@ def noise_step(kept: Sequence[float], sigma: float) -> int:
 
 
 class DiffusionDenoiser(nn.Module):
-    """One step of a diffusion model back to the clean image, for noise of deviation ``sigma`` on images in [0, 1].
+    """A denoiser that goes back to the clean image in one step of a diffusion model.
 
-    ``kept`` is ᾱ of each step, ``prediction`` what the UNet answers with: epsilon, sample or v_prediction. The UNet is
-    told the step of the schedule that is next above the noise; all scaling is by the noise itself.
+    The UNet is called with the first step of the schedule whose noise is at least as strong; all scaling is by the
+    actual noise.
+
+    Args:
+        unet: a UNet of diffusers, or a callable that has ``config.in_channels`` and returns ``sample`` as one does.
+        kept: ᾱ of each step of the schedule.
+        sigma: standard deviation of the noise, on images in [0, 1].
+        prediction: what the UNet predicts: epsilon, sample or v_prediction.
     """
 
     def __init__(self, unet: Any, kept: Sequence[float], sigma: float, prediction: str = "epsilon") -> None:
@@ -45,16 +56,16 @@ class DiffusionDenoiser(nn.Module):
         self.step = noise_step(kept, sigma)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images in [0, 1] of the same shape, with less noise."""
+        """Denoise a batch of images (batch, channels, height, width); the result lies in [0, 1]."""
         channels = self.unet.config.in_channels
         if x.dim() != 4 or x.shape[1] != channels:
             held = x.shape[1] if x.dim() == 4 else 1
-            raise ModelError(f"the inputs have {held} channels and the UNet was made for {channels}; take another")
+            raise ModelError(f"the inputs have {held} channels and the UNet takes {channels}; take another denoiser")
         spread = 2 * self.sigma
         share = 1 / (1 + spread**2)  # ᾱ of noise of exactly this strength
         seen = math.sqrt(share) * (2 * x - 1)
         step = torch.full((len(x),), self.step, device=x.device)
-        answer = self.unet(seen, step).sample[:, :channels]  # those that learn a variance answer with more
+        answer = self.unet(seen, step).sample[:, :channels]  # a UNet that predicts its variance has more channels
         if self.prediction == "epsilon":
             clean = (seen - math.sqrt(1 - share) * answer) / math.sqrt(share)
         elif self.prediction == "v_prediction":

@@ -1,4 +1,4 @@
-"""Networks that take Gaussian noise of one known strength out of images."""
+"""A network that removes Gaussian noise of one known strength from images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["DnCNN", "dncnn"]
 
 
 class DnCNN(nn.Module):
-    """Estimates the noise by a stack of normalised convolutions and takes it off (Zhang et al. 2017)."""
+    """A stack of normalised convolutions that estimates the noise, which is then subtracted (Zhang et al. 2017)."""
 
     def __init__(self, channels: int, width: int, depth: int) -> None:
         super().__init__()
@@ -23,11 +23,11 @@ class DnCNN(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images of the same shape, with less noise."""
+        """Denoise a batch of images; the result has the same shape."""
         estimate: Tensor = x - self.noise(x)
         return estimate
 
 
 def dncnn(channels: int = 3, width: int = 32, depth: int = 6) -> DnCNN:
-    """A DnCNN of ``depth`` convolutions; the authors' own have a width of 64 and a depth of 17."""
+    """Make a DnCNN of ``depth`` convolutions; those of its authors have a width of 64 and a depth of 17."""
     return DnCNN(channels, width, depth)

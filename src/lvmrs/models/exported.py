@@ -1,4 +1,4 @@
-"""Models that come as a program in a file by torch.export."""
+"""Models that are programs, in files that torch.export wrote."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def _is_archive(path: Path) -> bool:
 
 
 def exported(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """The program that torch.export.save wrote."""
+    """Load a program that torch.export.save wrote."""
     path = Path(rest)
-    if not _is_archive(path):  # torch would log a traceback of its own
-        raise ModelError(f"{name}: not a program saved by torch.export.save")
+    if not _is_archive(path):  # torch would log its own traceback
+        raise ModelError(f"{name}: it is not a program saved by torch.export.save")
     try:
         program = torch.export.load(path)
-    except Exception as error:  # torch raises whatever its archive reader meets
+    except Exception as error:  # torch passes on whatever its archive reader raises
         reason = first_line(error)
-        raise ModelError(f"{name}: not a program saved by torch.export.save: {reason}") from error
+        raise ModelError(f"{name}: it is not a program saved by torch.export.save: {reason}") from error
     taken = program.graph_signature.user_inputs
     if len(taken) != 1:
         raise ModelError(f"{name}: it takes {len(taken)} inputs; expected one batch of images")

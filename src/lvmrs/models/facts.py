@@ -1,4 +1,4 @@
-"""What is known about a model beside its weights: taken from what it ships with, or assumed."""
+"""Facts about a model beside its weights, which its source states or which were assumed."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class ModelFacts:
     named_by: Literal["file", "checkpoint"] = "file"
     """What names the network: a file by lvmrs, or the arch of another project's checkpoint."""
     objective: str | None = None
-    """What the file says that it was trained for."""
+    """The objective that it was trained for, if its file says so."""
     mean: tuple[float, ...] | None = None
     """The mean of each channel in the normalisation before it, in pixels in [0, 1]."""
     std: tuple[float, ...] | None = None
     """The standard deviation of each channel in that normalisation."""
     normalised_by: Literal["given", "training", "image processor", "data configuration", "weights"] | None = None
-    """Who says so: the caller, the file of trained weights, or what the network ships with."""
+    """Where the normalisation comes from: the caller, the file of weights, or a file that comes with the network."""
     normalisation_lost: bool = False
-    """Whether its weights say that it stood behind a normalisation which is not in the file."""
+    """Whether the names of its weights show that it was trained behind a normalisation that is not in the file."""
     takes_pixels: bool = False
     """Whether it was assumed to take pixels in [0, 1] as they are."""
     resized_to: tuple[int, int] | None = None
-    """Height and width to which inputs of another size are resized within the model."""
+    """Height and width to which the model resizes inputs of another size."""
     output: str | None = None
-    """The output of an ONNX file that was taken for the logits."""
+    """Name of the output of an ONNX file that is used as the logits."""
     file_batch: int | None = None
-    """The size of batches that its file fixes."""
+    """The batch size that its file prescribes; None if any size is possible."""
     random_weights: bool = False
     """Whether no weights were given, so that they are random."""
     denoiser: DenoiserFacts | None = None
@@ -57,7 +57,7 @@ class ModelFacts:
             self.normalisation if shipped else None,
             self._resized(),
             self._network(),
-            "it stood behind a normalisation that is not in the file" if self.normalisation_lost else None,
+            "it was trained behind a normalisation that is not in its file" if self.normalisation_lost else None,
             None if self.output is None else f"logits are the output {self.output!r}",
             None if self.file_batch is None else f"run in batches of {self.file_batch}, as the file fixes it",
             "WARNING: its weights are random, none were given" if self.random_weights else None,
@@ -69,7 +69,7 @@ class ModelFacts:
 
     @property
     def normalisation(self) -> str | None:
-        """The normalisation before it in words; None if there is none."""
+        """The normalisation in words; None if there is none."""
         if self.normalised_by is None or self.mean is None or self.std is None:
             return None
         if self.normalised_by == "training":
@@ -97,13 +97,13 @@ class DenoiserFacts:
     """Facts about a denoiser, in plain values."""
 
     name: str
-    """The name that it is asked for by."""
+    """The name that it was loaded by."""
     step: int | None = None
-    """The step of a diffusion's schedule that it goes back from."""
+    """The step of the schedule from which a diffusion model goes back."""
     steps: int | None = None
     """How many steps that schedule has."""
     trained: ModelFacts | None = None
-    """What the file of a trained one says."""
+    """The facts of a denoiser that lvmrs trained."""
 
     @property
     def words(self) -> str:
@@ -112,7 +112,7 @@ class DenoiserFacts:
             return f"one step back from step {self.step} of {self.steps}"
         if self.trained is not None:
             return "; ".join(self.trained.sentences())
-        return "it takes images in [0, 1] and gives such"
+        return "it takes images in [0, 1] and returns images in [0, 1]"
 
 
 def _listed(values: Sequence[float], form: str) -> str:

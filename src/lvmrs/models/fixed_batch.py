@@ -1,4 +1,4 @@
-"""Programs that were made for batches of one size."""
+"""Running programs that take batches of one size only."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["InParts"]
 
 
 class InParts(nn.Module):
-    """A program made for batches of one size, run on batches of any: in parts, the last filled up with zeros."""
+    """Runs a program that takes batches of one size on batches of any size, in parts; zeros fill up the last part."""
 
     def __init__(self, program: Callable[[Tensor], Tensor], size: int) -> None:
         super().__init__()
         self.program, self.size = program, size
 
     def forward(self, x: Tensor) -> Tensor:
-        """The answers to all rows, in order."""
+        """The answers to all inputs of a batch, in order."""
         missing = -len(x) % self.size
         padded = functional.pad(x, [0, 0] * (x.dim() - 1) + [0, missing]) if missing else x
         return torch.cat([self.program(part) for part in torch.split(padded, self.size)])[: len(x)]

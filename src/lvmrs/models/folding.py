@@ -1,4 +1,4 @@
-"""Sandwich networks are folded here: from one activation to the next, there is a single linear map."""
+"""Folding of sandwich networks: the layers between two activations become a single linear map."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from lvmrs.models.sandwich_layers import NormPool, SandwichConv, SandwichDense, 
 
 __all__ = ["Folded", "precision"]
 
-# So many inputs run at a time: more do not fit the caches as well, fewer make small products (measured on the small
-# network).
+# Number of inputs that run at a time: more do not fit the caches as well, and fewer make small products (measured on
+# the small network).
 _PART = 128
 
 
 def precision(parameter: Tensor) -> torch.dtype:
-    """A network runs in the type of its parameters, and at least in float32."""
+    """The precision that a network runs in: that of its parameters, and at least float32."""
     return torch.promote_types(parameter.dtype, torch.float32)
 
 
 class Folded:
-    """It runs a sandwich network as maps from one activation to the next, on batches in the last dimension."""
+    """A sandwich network as linear maps from one activation to the next; inside, the batch is the last dimension."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class Folded:
         self.workspace = Workspace()
 
     def detached(self) -> Folded:
-        """It is the same, but has biases of its own from now on."""
+        """Detach the maps from the parameters and copy the biases; returns itself."""
         self.linear = [(into.detach(), bias.detach().clone()) for into, bias in self.linear]
         return self
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The result holds the logits of a batch."""
+        """The logits of a batch."""
         return torch.cat([self._part(part) for part in torch.split(x, _PART)]) if len(x) > _PART else self._part(x)
 
     def _part(self, x: Tensor) -> Tensor:
@@ -85,7 +85,10 @@ class Folded:
 def _between_activations(
     shape: Sequence[int], convolutions: nn.Sequential, like: Tensor, scale: float
 ) -> tuple[list[tuple[Circulant, Tensor]], Circulant | None]:
-    """These are the maps (and biases) up to the last activation among images, the first scaled; and what follows it."""
+    """The maps and biases of the convolutional layers, and the map that follows their last activation.
+
+    The first map is multiplied by ``scale``.
+    """
     done: list[tuple[Circulant, Tensor]] = []
     waiting: Circulant | None = None
     for layer in convolutions:

@@ -1,4 +1,4 @@
-"""Circular convolutions are matrices at each frequency: their algebra is here, and how a chain of them is arranged.
+"""The algebra of circular convolutions, which are matrices at each frequency, and the arrangement of chains of them.
 
 A *spectrum* is a complex tensor of shape (height//2 + 1, width, channels out, channels in): the matrix that a real
 convolution applies at each frequency. The other half of the frequencies is conjugate to it. ``lvmrs.models.products``
@@ -31,7 +31,12 @@ _DIMS = (-1, -2)  # the last one named is the halved one
 
 
 def spectrum_of(kernel: Tensor, grid: Grid) -> Tensor:
-    """It belongs to y[i] = Σ_j kernel[j] x[i + j − c], where c is the middle of the kernel and indices wrap around."""
+    """The spectrum of y[i] = Σ_j kernel[j] x[i + j − c], where c is the middle of the kernel and indices wrap around.
+
+    Args:
+        kernel: weights (channels out, channels in, height, width).
+        grid: height and width of the images.
+    """
     height, width = (torch.arange(extent) - (extent - 1) // 2 for extent in kernel.shape[-2:])
     down = waves(torch.arange(grid[0] // 2 + 1), height, grid[0], kernel)
     across = waves(torch.arange(grid[1]), width, grid[1], kernel)
@@ -39,7 +44,7 @@ def spectrum_of(kernel: Tensor, grid: Grid) -> Tensor:
 
 
 def applied(spectrum: Tensor, x: Tensor) -> Tensor:
-    """The convolution is applied to a batch of images."""
+    """Apply the convolution with this spectrum to a batch of images (batch, channels, height, width)."""
     grid = x.shape[-2:]
     seen = torch.fft.rfftn(x, dim=_DIMS).permute(2, 3, 1, 0)
     answer: Tensor = torch.fft.irfftn((spectrum @ seen).permute(3, 2, 0, 1), s=grid[::-1], dim=_DIMS)
@@ -48,7 +53,7 @@ def applied(spectrum: Tensor, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Circulant:
-    """It is a convolution on a grid of which every ``stride``-th row and column is kept."""
+    """A circular convolution on a grid; every ``stride``-th row and column of its result is kept."""
 
     spectrum: Tensor
     grid: Grid
@@ -56,12 +61,12 @@ class Circulant:
 
     @property
     def kept(self) -> Grid:
-        """Its results are on this grid."""
+        """The grid of its results."""
         return self.grid[0] // self.stride, self.grid[1] // self.stride
 
     @classmethod
     def unshuffled(cls, spectrum: Tensor, grid: Grid, stride: int) -> Circulant:
-        """A convolution of what pixel_unshuffle makes of an image on ``grid`` becomes one on that grid."""
+        """Turn a convolution of the output of pixel_unshuffle into one of the image itself, which is on ``grid``."""
         if stride == 1:
             return cls(spectrum, grid)
         fine = _repeated(spectrum, grid, stride)
@@ -74,27 +79,28 @@ class Circulant:
 
     @classmethod
     def pooled(cls, channels: int, grid: Grid, stride: int, like: Tensor) -> Circulant:
-        """It sums over squares of ``stride`` × ``stride`` pixels and divides by ``stride``: its norm is 1."""
+        """The sum over squares of ``stride`` × ``stride`` pixels, divided by ``stride``, so that its norm is 1."""
         down, across = (_shifts(extent, stride, like) for extent in grid)
         down = down[: grid[0] // 2 + 1]
         alike = torch.outer(down.sum(dim=1), across.sum(dim=1))[..., None, None] / stride
         return cls(alike * torch.eye(channels).to(like), grid, stride)
 
     def then(self, following: Circulant) -> Circulant:
-        """The result applies this one and then the following one."""
+        """The convolution that applies this one and then the following one."""
         fine = _repeated(following.spectrum, self.grid, self.stride)
         return Circulant(fine @ self.spectrum, self.grid, self.stride * following.stride)
 
     def between_squares(self, split: int) -> Tensor:
-        """The same map has this spectrum between images whose squares of pixels are channels (row, column, channel).
+        """The spectrum of the same map between images whose squares of pixels are channels (row, column, channel).
 
-        The squares have a side of ``stride`` × ``split`` pixels before it, and of ``split`` after. A frequency of the
-        image of squares stands for all those of the fine grid that agree at one pixel of each square.
+        The squares of the inputs have a side of ``stride`` × ``split`` pixels, and those of the results of ``split``. A
+        frequency of the image of squares stands for all frequencies of the fine grid that agree with it on one pixel of
+        each square.
         """
         side = self.stride * split
         if side == 1:
             return self.spectrum
-        # These are (alias, frequency of the image of squares, shift).
+        # The dimensions are (alias, frequency of the image of squares, shift).
         down, across = (_shifts(extent, side, self.spectrum.real).view(side, -1, side) for extent in self.grid)
         height, width = (extent // side for extent in self.grid)
         whole = whole_spectrum(self.spectrum, self.grid[0])
@@ -106,10 +112,10 @@ class Circulant:
         return both.flatten(5).flatten(2, 4) / side**2
 
     def then_dense(self, matrix: Tensor) -> Tensor:
-        """The result applies this one and then the matrix.
+        """The matrix that applies this convolution and then ``matrix``.
 
-        The matrix is over channels × height × width, and the result over height × width × channels. Its rows are what
-        the transposed convolution makes of the rows of the matrix.
+        The columns of ``matrix`` are channels × height × width, and those of the result height × width × channels. The
+        rows of the result are the rows of ``matrix`` under the transposed convolution.
         """
         after, before = self.spectrum.shape[2:]
         rows = matrix.new_zeros(*self.grid, after, len(matrix))
@@ -119,7 +125,7 @@ class Circulant:
 
 
 def _repeated(spectrum: Tensor, grid: Grid, stride: int) -> Tensor:
-    """The spectrum of a coarse grid is read at the frequencies of one that is ``stride`` times finer."""
+    """Read the spectrum of a coarse grid at the frequencies of a grid that is ``stride`` times finer."""
     if stride == 1:
         return spectrum
     height, width = grid[0] // stride, grid[1] // stride
@@ -129,23 +135,23 @@ def _repeated(spectrum: Tensor, grid: Grid, stride: int) -> Tensor:
 
 
 def whole_spectrum(half: Tensor, height: int) -> Tensor:
-    """The result has the other half of the frequencies too, which is conjugate."""
+    """Add the other half of the frequencies, which is conjugate to the given half."""
     width = half.shape[1]
     mirrored = half[1 : (height + 1) // 2].flip(0).conj()
     return torch.cat([half, mirrored[:, -torch.arange(width) % width]])
 
 
 def _shifts(extent: int, side: int, like: Tensor) -> Tensor:
-    """A shift by 0 … side − 1 pixels (columns) multiplies each frequency (rows) by this."""
+    """The factors by which a shift of 0 … side − 1 pixels (columns) multiplies each frequency (rows)."""
     return waves(torch.arange(extent), torch.arange(side), extent, like)
 
 
 class FourierConvolution(RealProducts):
-    """It runs a ``Circulant`` and adds a bias.
+    """Runs a ``Circulant`` and adds a bias.
 
-    With a stride, channels are mixed on the smaller grid of the results. With a ``split``, the results are squares of
-    that side as channels: smaller transforms for more mixing. If ``gathered``, the inputs are squares as channels as
-    well, of ``squares`` pixels a side.
+    With a stride, channels are mixed on the smaller grid of the results. With a ``split``, squares of that side become
+    channels of the results, which makes transforms smaller and mixing larger. If ``gathered``, squares of the inputs,
+    ``squares`` pixels on a side, are channels already.
     """
 
     def __init__(self, operator: Circulant, bias: Tensor, gathered: bool = False, split: int = 1) -> None:
@@ -156,9 +162,9 @@ class FourierConvolution(RealProducts):
 
 
 def chained(operators: Sequence[tuple[Circulant, Tensor]], like: Tensor) -> list[FourierConvolution]:
-    """Operators with their biases are arranged to be applied to ``squares_as_channels`` one after the other.
+    """Arrange operators with their biases in a chain, whose input is made by ``squares_as_channels``.
 
-    One is split into the squares that the next one takes, where this saves products.
+    The results of one operator are split into the squares that the next one takes, where this saves products.
     """
     splits = [1] * len(operators)
     for i in reversed(range(len(operators) - 1)):
@@ -175,14 +181,14 @@ def chained(operators: Sequence[tuple[Circulant, Tensor]], like: Tensor) -> list
 
 
 def squares_as_channels(x: Tensor, side: int) -> Tensor:
-    """A batch of images becomes (height, width, channels, batch), with squares of pixels as channels."""
+    """Turn a batch of images into (height, width, channels, batch), with squares of pixels as channels."""
     batch, channels, height, width = x.shape
     squares = x.reshape(batch, channels, height // side, side, width // side, side)
     return squares.permute(2, 4, 3, 5, 1, 0).contiguous().flatten(2, 4)
 
 
 def _products(operator: Circulant, split: int, gathered: bool) -> int:
-    """A ``FourierConvolution`` takes so many multiplications for an image, in transforms and in mixing."""
+    """The number of multiplications of a ``FourierConvolution`` for one image, in transforms and in mixing."""
     squares = operator.stride * split
     after, before = operator.spectrum.shape[2] * split**2, operator.spectrum.shape[3] * squares**2
     height, width = (extent // split for extent in operator.kept)

@@ -1,7 +1,7 @@
-"""These rules bound the Lipschitz constants of what functions and methods of tensors answer, in a traced network.
+"""Rules that bound the Lipschitz constants of the results of functions and methods of tensors, in a traced network.
 
-A rule takes a way to look up the constant of a value, and the call. If it raises an error, such as for an argument that
-it does not expect, then no bound is known.
+A rule takes a function that looks up the constant of a value, and the call. If a rule raises an error, for example for
+an argument that it does not expect, then no bound is known.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from lvmrs.models.layer_rules import of_layer
 
 __all__ = ["of_call", "shape_of", "unknown_call"]
 
-# It looks up the constant of a value in the network, or of several side by side.
+# A function that looks up the constant of a value in the network, or of several values side by side.
 _ConstantOf = Callable[[Any], float]
 _Rule = Callable[[_ConstantOf, fx.Node], float]
 
 
 def of_call(of: _ConstantOf, node: fx.Node) -> float:
-    """The result bounds the constant of what a function or method answers, by those of its arguments."""
+    """A bound on the constant of the result of a function or method, from those of its arguments."""
     rules: Any = _METHODS if node.op == "call_method" else _FUNCTIONS
     if node.target not in rules:
         raise unknown_call(node)
@@ -37,7 +37,7 @@ def of_call(of: _ConstantOf, node: fx.Node) -> float:
 
 
 def unknown_call(node: fx.Node) -> ModelError:
-    """The error says that no bound is known for this call."""
+    """The error that says that no bound is known for this call."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
     return ModelError(
         f"no Lipschitz bound is known for the function {name} ({node.name}) as it is called; give the constant yourself"
@@ -45,12 +45,12 @@ def unknown_call(node: fx.Node) -> ModelError:
 
 
 def shape_of(node: Any) -> tuple[int, ...]:
-    """A value in the network has this shape for the example inputs."""
+    """The shape of a value in the network, for the example inputs."""
     return tuple(node.meta["value"].shape)
 
 
 def _settings(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
-    """These are the arguments after the first, with shapes and the like as numbers; a tensor among them is refused."""
+    """The arguments after the first, with shapes and the like as numbers; a tensor among them is refused."""
 
     def plain(one: fx.Node) -> Any:
         value = one.meta["value"]
@@ -62,7 +62,7 @@ def _settings(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _scaled(constant: float) -> _Rule:
-    """The function multiplies distances by at most this constant, whatever its settings are."""
+    """The rule of a function that multiplies distances by at most this constant, whatever its settings are."""
 
     def rule(of: _ConstantOf, node: fx.Node) -> float:
         _settings(node)
@@ -72,7 +72,7 @@ def _scaled(constant: float) -> _Rule:
 
 
 def _sum(of: _ConstantOf, node: fx.Node) -> float:
-    """Each value counts as often as it is spread over the result."""
+    """A sum of two values: each counts as often as it is broadcast over the result."""
     if node.kwargs or len(node.args) != 2:
         raise ValueError("other arguments than two values")
     total, size = 0.0, math.prod(shape_of(node))
@@ -136,7 +136,7 @@ def _dropped(of: _ConstantOf, node: fx.Node) -> float:
 
 
 def _as_layer(layer: type[nn.Module]) -> _Rule:
-    """The function takes the arguments of a layer, and is bounded as that layer is."""
+    """The rule of a function that takes the arguments of a layer and has its constant."""
 
     def rule(of: _ConstantOf, node: fx.Node) -> float:
         settings, named = _settings(node)

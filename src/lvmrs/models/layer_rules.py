@@ -1,4 +1,4 @@
-"""These rules bound the Lipschitz constant of each kind of layer, in the Euclidean norm and in eval mode.
+"""Rules that bound the Lipschitz constant of each kind of layer, in the Euclidean norm and in eval mode.
 
 A rule takes the layer, the shape of its inputs and its name. It refuses a layer that is set up in a way for which no
 bound is known.
@@ -23,7 +23,13 @@ _Layer = Callable[[Any, tuple[int, ...], str], float]
 
 
 def of_layer(layer: nn.Module, shape: tuple[int, ...], name: str) -> float:
-    """The result bounds the constant of a layer that is not a normalisation: those look at the layer before them."""
+    """A bound on the constant of a layer that is not a normalisation.
+
+    Args:
+        layer: the layer; a kind that is not known is refused.
+        shape: the shape of its inputs, with the batch.
+        name: its name in the network, for errors.
+    """
     for kinds, constant in _LAYERS.items():
         if isinstance(layer, kinds):
             return constant(layer, shape, name)
@@ -31,7 +37,7 @@ def of_layer(layer: nn.Module, shape: tuple[int, ...], name: str) -> float:
 
 
 def normalisation_scale(layer: Any, name: str) -> Tensor:
-    """A normalisation multiplies each channel by this."""
+    """The number by which a normalisation multiplies each channel."""
     if layer.running_var is None:
         raise unknown_layer(name, f"{type(layer).__name__} without running statistics")
     scale = torch.rsqrt(layer.running_var.detach().double() + layer.eps)
@@ -39,12 +45,12 @@ def normalisation_scale(layer: Any, name: str) -> Tensor:
 
 
 def unknown_layer(name: str, kind: str) -> ModelError:
-    """The error says that no bound is known for this layer."""
+    """The error that says that no bound is known for this layer."""
     return ModelError(f"no Lipschitz bound is known for the layer {name} ({kind}); give the constant yourself")
 
 
 def of_linear(layer: Any, shape: tuple[int, ...], name: str, scale: Tensor | None = None) -> float:
-    """The result bounds the constant of a linear or convolutional layer, each row of which may be scaled."""
+    """A bound on the constant of a linear or convolutional layer; ``scale`` multiplies each of its outputs."""
     weight = layer.weight.detach().double()
     if scale is not None:
         weight = weight * scale.to(weight).view(-1, *[1] * (weight.dim() - 1))
@@ -78,7 +84,7 @@ def _padding(layer: Any) -> tuple[int, int]:
 
 
 def _average(layer: Any, shape: tuple[int, ...], name: str) -> float:
-    """The layer is a convolution of each channel with equal weights."""
+    """An average over windows is a convolution of each channel with equal weights."""
     if layer.ceil_mode or (layer.padding not in (0, (0, 0)) and not layer.count_include_pad):
         raise unknown_layer(name, "AvgPool2d whose windows are not all alike")
     size = _pair(layer.kernel_size)

@@ -1,6 +1,6 @@
-"""From a name to a model that takes pixels in [0, 1], with what is known about it and a hash of its weights.
+"""Loading of models by name: a model that takes pixels in [0, 1], facts about it, and a hash of its weights.
 
-A model that was loaded by name can be pickled: what is stored is how it was asked for, its weights and its hash.
+A model that was loaded by name can be pickled: the pickle holds the arguments of ``load``, the weights and their hash.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def load(
     """Load a model by its name.
 
     Args:
-        name: a source of ``lvmrs.registry.MODELS`` and what it is asked for, such as ``onnx:FILE``.
+        name: a source of ``lvmrs.registry.MODELS`` and what to load from it, such as ``onnx:FILE``.
         weights: a file of weights, for a network that comes without.
-        mean: with ``std``, a normalisation that is put before a model which does not bring its own.
-        std: one number for each channel.
-        denoiser: a source of ``lvmrs.registry.DENOISERS`` and what it is asked for; it is put before all of it.
+        mean: with ``std``, a normalisation to put before a model that does not have its own; one number a channel.
+        std: one number a channel.
+        denoiser: a source of ``lvmrs.registry.DENOISERS`` and what to load from it; the denoiser comes first.
         sigma: the standard deviation of the noise, for the denoiser.
 
     Returns:
-        The model, which takes pixels in [0, 1], and who it is.
+        The model, which takes pixels in [0, 1], with its facts and hashes.
 
     >>> load("ready:small_cnn").facts.random_weights
     True
@@ -59,7 +59,7 @@ def load(
 
 @dataclass(frozen=True)
 class ModelSource:
-    """How a model is asked for, in plain values. It names the same model in any process and working directory."""
+    """The arguments of ``load`` as plain values. They name the same model in any process and working directory."""
 
     name: str
     weights: str | None = None
@@ -68,17 +68,17 @@ class ModelSource:
     denoiser: str | None = None
     sigma: float = 0.0
     directory: Path = field(default_factory=Path.cwd)
-    """Where relative paths begin and modules are imported from: the working directory when it was asked for."""
+    """Where relative paths begin and modules are imported from: the working directory of the first call."""
 
     def load(self) -> Loaded:
-        """The model, made anew."""
+        """Load the model."""
         made = self.assembled()
         return Loaded(
             made.model, self.name, made.fingerprint, made.code, made.facts, made.denoiser_fingerprint, source=self
         )
 
     def assembled(self) -> Assembled:
-        """The model and its parts, made anew."""
+        """Load the model as its parts."""
         if (self.mean is None) != (self.std is None):
             raise ModelError("mean and std go together; give both")
         normalisation = None if self.mean is None or self.std is None else (self.mean, self.std)
@@ -87,37 +87,46 @@ class ModelSource:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model and who it is.
+    """A model with its name, facts and hashes.
 
-    With a ``source`` it can be pickled whatever its code is: it is made anew in the other process, and is given the
-    weights that it has here. Without one, its model is pickled as it is.
+    With a ``source`` it can be pickled whatever its code is: the other process loads it again and puts the weights of
+    this one into it. Without a source, the model itself is pickled.
     """
 
     model: Model
+    """It takes pixels in [0, 1]."""
     name: str
     fingerprint: str | None
-    """A hash of its weights; None if they cannot be seen."""
+    """A hash of its weights; None if they are not known."""
     code: str | None
-    """A hash of the file of Python code that makes it, if there is one."""
+    """A hash of the user's file of Python code that makes it, if there is one."""
     facts: ModelFacts
-    """What was taken from what it ships with, or assumed."""
+    """What its source states, or what was assumed."""
     denoiser_fingerprint: str | None = None
-    """A hash of the weights of the denoiser before it, if there is one; its name is among the facts."""
+    """A hash of the weights of its denoiser, if it has one; the name of the denoiser is among the facts."""
     source: ModelSource | None = None
-    """How it was asked for; None for a model that was not loaded by name."""
+    """The arguments that it was loaded with; None for a model that was not loaded by name."""
 
     @classmethod
     def of(cls, model: Model, name: str) -> Loaded:
-        """A model that is in memory already and takes pixels in [0, 1], under a name of your choice."""
+        """Take a model that is in memory already.
+
+        Args:
+            model: a callable from pixels in [0, 1] to logits.
+            name: a name of your choice, for the records of runs.
+
+        >>> Loaded.of(nn.Flatten(), "flatten").assumed
+        ('it takes pixels in [0, 1] as they are',)
+        """
         return cls(model, name, hash_of(model), None, ModelFacts(takes_pixels=not isinstance(model, Preprocessed)))
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Its facts in words."""
+        """The facts in words."""
         return self.facts.sentences()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle the source and the weights instead of the model, where there is a source."""
+        """Pickle the source and the weights instead of the model, if there is a source."""
         if self.source is None:
             return super().__reduce_ex__(protocol)
         state = _state(self.model) if isinstance(self.model, nn.Module) else {}
@@ -125,7 +134,7 @@ class Loaded:
 
 
 def _state(model: nn.Module) -> dict[str, Any]:
-    """Its weights, each in memory of its own, on the CPU."""
+    """The weights, each copied to the CPU."""
     held = model.state_dict().items()
     return {key: value.detach().cpu().clone() if isinstance(value, Tensor) else value for key, value in held}
 
@@ -138,7 +147,7 @@ def _made_anew(
     denoiser: str | None,
     state: dict[str, Any],
 ) -> Loaded:
-    """The model that was pickled; what is not as it was is refused, since rows of two models must not be mixed."""
+    """Load the model that was pickled; a change is refused, since one run must not mix rows of two models."""
     made = source.assembled()
     if isinstance(made.model, nn.Module):
         try:
@@ -157,4 +166,4 @@ def _made_anew(
 
 
 def _changed(source: ModelSource, what: str) -> ModelError:
-    return ModelError(f"{source.name}: not the model that was pickled: {what} changed; load it again")
+    return ModelError(f"{source.name}: it is not the model that was pickled: {what} changed; load it again")

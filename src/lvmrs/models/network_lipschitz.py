@@ -1,8 +1,8 @@
-"""The Lipschitz constant of a plain network is bounded from above here, in the Euclidean norm.
+"""Upper bounds on the Lipschitz constants of plain networks, in the Euclidean norm.
 
-The network is traced, and each step of it bounds the constant of its result by those of what it takes: a product along
-a chain, a sum where branches are added. The rules for each step are in ``layer_rules`` and ``function_rules``. What is
-not known to be Lipschitz, as it is called, is refused by name.
+The network is traced. For each step, the constant of the result is bounded from the constants of what the step takes:
+constants are multiplied along a chain, and added where branches are added. The rules for the steps are in
+``layer_rules`` and ``function_rules``. A step without a rule is refused by name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,21 @@ _IN_PLACE = ("iadd", "isub", "imul", "itruediv")
 
 
 def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
-    """The bound holds for inputs of that shape (no batch dimension) and for the model in eval mode."""
+    """An upper bound on the Lipschitz constant of a model, from its inputs to its logits, in the Euclidean norm.
+
+    It is the ``lipschitz`` of a model that has this attribute, and otherwise a bound over the layers. The bound holds
+    for the model in eval mode and in exact arithmetic. It is often far above the smallest constant.
+
+    Args:
+        model: a torch module; layers and functions without a known bound are refused.
+        shape: the shape of an input, without a batch dimension. The bound holds for this shape.
+
+    Returns:
+        The bound.
+
+    >>> print(f"{lipschitz_bound(nn.Sequential(nn.Flatten(), nn.ReLU()), (1, 4, 4)):.4f}")
+    1.0000
+    """
     known = _checks.known_lipschitz(model)
     if known is not None:
         return known
@@ -44,14 +58,14 @@ def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
 
 
 class _Tracer(fx.Tracer):
-    """Modules that know their own constant are not looked into."""
+    """Does not trace into modules that have a Lipschitz constant."""
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         return _checks.known_lipschitz(module) is not None or super().is_leaf_module(module, name)
 
 
 class _Remember(fx.Interpreter):
-    """It keeps the value of each step, as an example of its shape."""
+    """Keeps the value of each step, as an example of its shape."""
 
     def run_node(self, n: fx.Node) -> Any:
         n.meta["value"] = super().run_node(n)
@@ -68,21 +82,21 @@ def _traced(model: nn.Module, shape: Sequence[int]) -> fx.GraphModule:
     some = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(like)
     try:
         answer = model(some.clone())
-    except Exception as error:  # whatever the user's forward pass raises
+    except Exception as error:  # the user's forward pass may raise anything
         raise ModelError(f"the network fails on inputs of shape {tuple(shape)}: {first_line(error)}") from error
     try:
         traced = fx.GraphModule(root, tracer.trace(root))
-    except Exception as error:  # tracing raises whatever a forward pass makes of a value that is not there
+    except Exception as error:  # so may a forward pass on the placeholders of the tracer
         reason = first_line(error)
         raise ModelError(f"the network cannot be traced, so no Lipschitz bound is known: {reason}") from error
     found = _Remember(traced).run(some.clone())
     if isinstance(answer, Tensor) and not torch.allclose(answer, found, rtol=1e-3, atol=1e-5, equal_nan=True):
-        raise ModelError("the network as it is traced answers otherwise, so no Lipschitz bound is known")
+        raise ModelError("the traced network gives other answers than the network, so no Lipschitz bound is known")
     return traced
 
 
 class _Bounds:
-    """It bounds the constant of each value in a traced network, with respect to the input."""
+    """Bounds the constant of each value in a traced network, with respect to the input."""
 
     def __init__(self, traced: fx.GraphModule) -> None:
         self.traced = traced
@@ -90,7 +104,7 @@ class _Bounds:
         self.constants: dict[fx.Node, float] = {}
 
     def of_output(self) -> float:
-        """The result bounds the constant of what the network answers."""
+        """A bound on the constant of the network's output."""
         for node in self.traced.graph.nodes:
             if node.op == "output":
                 if not isinstance(node.meta["value"], Tensor):
@@ -100,7 +114,7 @@ class _Bounds:
         raise ModelError("the network answers with nothing")
 
     def of(self, argument: Any) -> float:
-        """The result bounds the constant of a value, or of several side by side."""
+        """A bound on the constant of a value, or of several values side by side."""
         if isinstance(argument, (tuple, list)):
             return math.sqrt(sum(self.of(one) ** 2 for one in argument))
         return self.constants[argument] if isinstance(argument, fx.Node) else 0.0
@@ -123,7 +137,7 @@ class _Bounds:
         raise unknown_call(node)
 
     def _check_in_place(self, node: fx.Node) -> None:
-        """What is changed in place must not be read afterwards under an older name."""
+        """Refuse a step that changes a value in place if a later step reads that value under an older name."""
         name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
         module = self.modules.get(str(node.target)) if node.op == "call_module" else None
         flagged = (
@@ -151,7 +165,7 @@ class _Bounds:
         return self.of(before) * of_layer(module, shape_of(before), name)
 
     def _of_normalisation(self, before: fx.Node, scale: Tensor) -> float:
-        """Its scale is bounded together with the layer before it where that serves nothing else, which is tighter."""
+        """Bound the scale together with the layer before it, which is tighter, if no other step takes that layer."""
         inner = self.modules.get(str(before.target)) if before.op == "call_module" and len(before.users) == 1 else None
         rows = isinstance(inner, nn.Conv2d) or (isinstance(inner, nn.Linear) and len(shape_of(before)) == 2)
         if rows:
@@ -161,6 +175,6 @@ class _Bounds:
 
 
 def _memory(node: Any) -> int | None:
-    """The value of a step is kept there."""
+    """The address of the memory that holds the value of a step."""
     value = node.meta["value"] if isinstance(node, fx.Node) else None
     return value.untyped_storage().data_ptr() if isinstance(value, Tensor) else None

@@ -1,4 +1,4 @@
-"""Upper bounds of the norms of linear and convolutional layers. Nothing here approaches from below."""
+"""Upper bounds on the spectral norms of linear and convolutional layers; nothing here returns less than the norm."""
 
 from __future__ import annotations
 
@@ -13,20 +13,30 @@ from lvmrs.models.fourier import spectrum_of, whole_spectrum
 
 __all__ = ["gram", "of_convolution", "of_matrix"]
 
-# Squared matrices are rescaled, so more steps cost time alone; after this many the bound is within 1 % for any rank
-# that fits in memory: rank^(1/2^(steps + 1)).
+# Squared matrices are rescaled, so that more steps cost only time. After this many steps the bound is within 1 % for
+# any rank that fits in memory: the factor is at most rank^(1/2^(steps + 1)).
 _STEPS = 10
-# Matrices with no side longer than this are taken apart exactly.
+# For matrices with no side longer than this, singular values are computed.
 _SMALL = 1024
-# What float64 loses on the way, generously.
+# A generous factor for the rounding errors of float64.
 _ROUNDING = 1 + 1e-9
 
 
 def of_matrix(matrix: Tensor) -> float:
-    """Of one matrix, or the largest of several: exact (up to rounding, upwards) where they are small."""
+    """Upper bound on the spectral norm; the largest over a batch.
+
+    Small matrices are computed exactly, up to a relative 10⁻⁹ by which the result is rounded up. Large ones go through
+    ``gram``, whose bound is within 1 %.
+
+    Args:
+        matrix: a real or complex matrix, or a batch of them (…, rows, columns).
+
+    >>> print(f"{of_matrix(torch.diag(torch.tensor([3.0, 2.0]))):.4f}")
+    3.0000
+    """
     matrix = matrix.detach().to("cpu", torch.complex128 if matrix.is_complex() else torch.float64)
     if not torch.isfinite(matrix).all():
-        raise ModelError("the weights hold numbers that are not finite, so there is no Lipschitz bound")
+        raise ModelError("the weights hold NaN or infinity, so there is no Lipschitz bound; check the weights")
     if matrix.numel() == 0:
         return 0.0
     if max(matrix.shape[-2:]) <= _SMALL and matrix[..., 0, 0].numel() * min(matrix.shape[-2:]) ** 3 <= 1e10:
@@ -35,7 +45,10 @@ def of_matrix(matrix: Tensor) -> float:
 
 
 def gram(matrix: Tensor, steps: int = _STEPS) -> float:
-    """Gram iteration (Delattre et al. 2023): ‖W‖ ≤ ‖(WᴴW)^(2^t)‖^(1/2^(t+1)) in the Frobenius norm, for every t."""
+    """Upper bound on the spectral norm by Gram iteration (Delattre et al. 2023); the largest over a batch.
+
+    For every t, ‖W‖ ≤ ‖(WᴴW)^(2^t)‖^(1/2^(t+1)) with the Frobenius norm on the right; ``steps`` is t.
+    """
     unit = float(matrix.abs().max())
     if unit == 0:
         return 0.0
@@ -54,7 +67,7 @@ def gram(matrix: Tensor, steps: int = _STEPS) -> float:
 
 
 def _frobenius(matrices: Tensor) -> Tensor:
-    """Their norms, of zeros a number that has a logarithm."""
+    """The Frobenius norms; a norm of 0 is replaced by a tiny number, which has a logarithm."""
     norms: Tensor = torch.linalg.matrix_norm(matrices)
     return norms.clamp_min(1e-300)
 
@@ -69,11 +82,20 @@ def of_convolution(
     groups: int = 1,
     unrolled: int = _SMALL,
 ) -> float:
-    """Of a convolution with zeros around images of size ``grid``.
+    """Upper bound on the spectral norm of a convolution, with zeros around the image.
 
-    Where an input has at most ``unrolled`` numbers, the whole matrix is taken apart. Elsewhere: the convolution is part
-    of one that wraps around a grid with room for the zeros, so its norm is at most the largest among the frequencies of
-    that one. Where only every s-th pixel is kept, s frequencies fall on each other.
+    For inputs of at most ``unrolled`` numbers, the whole matrix is computed. For larger ones, the convolution is a part
+    of one that wraps around a grid with room for the zeros. So its norm is at most the largest norm over the
+    frequencies of that one. If only every s-th pixel is kept, groups of s frequencies become one.
+
+    Args:
+        weight: (channels out, channels in / groups, height, width).
+        grid: height and width of the images.
+        stride: as in torch.nn.Conv2d, like ``padding``, ``dilation`` and ``groups``.
+        padding: zeros on each side.
+        dilation: distance between the weights.
+        groups: number of groups of channels.
+        unrolled: largest number of inputs for which the whole matrix is computed.
     """
     weight = weight.detach().to("cpu", torch.float64)
     size = weight.shape[1] * groups * grid[0] * grid[1]
@@ -104,7 +126,7 @@ def _wrapped(kernel: Tensor, room: tuple[int, int], stride: tuple[int, int]) -> 
     if stride == (1, 1):
         return of_matrix(half.flatten(0, 1))
     whole = whole_spectrum(half, room[0])
-    # Frequencies that differ by a multiple of room/stride become one: their matrices stand side by side.
+    # Frequencies that differ by a multiple of room/stride become one, with their matrices side by side.
     height, width = room[0] // stride[0], room[1] // stride[1]
     folded = whole.view(stride[0], height, stride[1], width, *whole.shape[2:])
     side_by_side = folded.permute(1, 3, 4, 5, 0, 2).flatten(3).flatten(0, 1)

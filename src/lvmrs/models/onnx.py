@@ -1,4 +1,4 @@
-"""Models that come as a program in an ONNX file, run by onnxruntime."""
+"""Models that are programs, in ONNX files; onnxruntime runs them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class _Session(nn.Module):
         self.session, self.source, self.target, self.kind = session, source, target, kind
 
     def forward(self, x: Tensor) -> Tensor:
-        """The output for a batch, on the device of the batch."""
+        """The output for a batch, on the batch's device."""
         rows = x.detach().cpu().numpy().astype(self.kind, copy=False)
         (answer,) = self.session.run([self.target], {self.source: np.ascontiguousarray(rows)})
         return torch.from_numpy(np.asarray(answer)).to(x.device)
 
 
 def onnx(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """The model in an ONNX file, on the first provider that works here; its first output is the logits."""
+    """Load an ONNX file, for the first provider that works on this machine; its first output is the logits."""
     runtime = optional("onnxruntime", extra="onnx", error=ModelError)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     try:
         session = runtime.InferenceSession(rest, options, providers=runtime.get_available_providers())
     except Exception as error:  # onnxruntime's exceptions have no common base of their own
-        raise ModelError(f"{name}: not a model that onnxruntime can run: {first_line(error)}") from error
+        raise ModelError(f"{name}: onnxruntime cannot run it: {first_line(error)}") from error
     inputs, outputs = session.get_inputs(), session.get_outputs()
     if len(inputs) != 1:
         held = ", ".join(value.name for value in inputs)

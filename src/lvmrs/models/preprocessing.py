@@ -1,4 +1,4 @@
-"""What happens to pixels before a network sees them, made part of the model, so that sigma stays in pixel units."""
+"""Preprocessing as a part of the model, so that sigma is in units of pixels in [0, 1]."""
 
 from __future__ import annotations
 
@@ -16,9 +16,17 @@ __all__ = ["Preprocessed"]
 
 
 class Preprocessed(nn.Module):
-    """``model`` behind (x − mean)/std, and behind a bilinear resize where ``size`` is given and x has another.
+    """A model behind a normalisation, (x − mean)/std, and behind a bilinear resize if its size is given.
 
-    Its Lipschitz constant, where the model's own is known and nothing is resized, is divided by the smallest std.
+    Args:
+        model: a callable from normalised images to logits.
+        mean: one number for each channel, for pixels in [0, 1].
+        std: one positive number for each channel.
+        size: height and width that the model needs; images of another size are resized.
+
+    >>> model = Preprocessed(nn.Flatten(), mean=[0.5], std=[0.25])
+    >>> model(torch.tensor([[[[0.5, 1.0]]]]))
+    tensor([[0., 2.]])
     """
 
     def __init__(
@@ -30,7 +38,7 @@ class Preprocessed(nn.Module):
     ) -> None:
         super().__init__()
         if not mean or len(mean) != len(std):
-            raise InvalidArgumentError(f"mean and std must be of one length, a number a channel; got {mean} and {std}")
+            raise InvalidArgumentError(f"mean and std must have one number for each channel, got {mean} and {std}")
         if not all(map(math.isfinite, mean)) or not all(0 < value < math.inf for value in std):
             raise InvalidArgumentError(f"mean must be finite and std positive, got {mean} and {std}")
         self.model = model
@@ -42,18 +50,21 @@ class Preprocessed(nn.Module):
 
     @property
     def normalisation(self) -> dict[str, list[float]]:
-        """Its mean and std, a number a channel."""
+        """The mean and std, with one number for each channel."""
         return {"mean": self.mean.flatten().tolist(), "std": self.std.flatten().tolist()}
 
     @property
     def lipschitz(self) -> float | None:
-        """In pixel units; None where it is not known."""
+        """Lipschitz constant with respect to pixels: that of the model over the smallest std.
+
+        None if the model's is not known, or if images are resized.
+        """
         inner = _checks.known_lipschitz(self.model)
         return None if inner is None or self.size is not None else inner / float(self.std.min())
 
     def forward(self, x: Tensor) -> Tensor:
-        """The model's answer to pixels in [0, 1]."""
-        if x.shape[1:-2] != self.mean.shape[:1]:  # one channel would be copied to all without a word
+        """The logits for a batch of images (batch, channels, height, width) with pixels in [0, 1]."""
+        if x.shape[1:-2] != self.mean.shape[:1]:  # torch would silently copy one channel to all
             raise ModelError(
                 f"the inputs have {x.shape[1] if x.dim() > 3 else 1} channels and the model's normalisation has "
                 f"{len(self.mean)}; give inputs of that many channels"

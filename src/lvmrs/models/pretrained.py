@@ -1,4 +1,4 @@
-"""Networks with published weights: transformers, timm and torchvision. Each ships with its normalisation."""
+"""Networks with published weights: transformers, timm and torchvision. Each comes with its normalisation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["timm", "torchvision", "transformers"]
 
 
 class _Logits(nn.Module):
-    """A transformers classifier that answers with its logits alone."""
+    """A transformers classifier that returns only its logits."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class _Logits(nn.Module):
 
 
 def transformers(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """An image classifier, behind the rescaling, normalisation and size that its image processor asks for."""
+    """Load an image classifier, behind the rescaling, normalisation and resize of its image processor."""
     library = optional("transformers", extra="hf", error=ModelError)
     library.utils.logging.disable_progress_bar()
     try:
@@ -38,7 +38,7 @@ def transformers(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     except (OSError, ValueError) as error:
         raise ModelError(f"{name}: cannot be loaded: {first_line(error)}") from error
     if missing := sorted(loading["missing_keys"]):
-        raise ModelError(f"{name}: weights are missing ({missing[0]} and so on), it is no trained image classifier")
+        raise ModelError(f"{name}: weights are missing ({missing[0]} and so on); it is not a trained image classifier")
     return _behind_processor(name, _Logits(model), model.config, settings)
 
 
@@ -88,7 +88,7 @@ def _size(settings: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def timm(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """A pretrained network of timm, behind the normalisation of its data configuration."""
+    """Load a pretrained network of timm, behind the normalisation of its data configuration."""
     library = optional("timm", extra="timm", error=ModelError)
     try:
         model = library.create_model(rest, pretrained=True)
@@ -99,7 +99,7 @@ def timm(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
 
 
 def torchvision(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """A network of torchvision with its default weights, behind their normalisation."""
+    """Load a network of torchvision with its default weights, behind their normalisation."""
     library = optional("torchvision", extra="torchvision", error=ModelError)
     try:
         weights = library.models.get_model_weights(rest).DEFAULT

@@ -1,7 +1,8 @@
-"""A convolution that is given by its spectrum is run here, by products of real matrices.
+"""Running a convolution that is given by its spectrum, with products of real matrices.
 
-Images come and go as (height, width, channels, batch). For sides of up to some 64 pixels this beats the fast transform,
-which needs the batch elsewhere in memory. ``lvmrs.models.fourier`` says what a spectrum is.
+Images have the shape (height, width, channels, batch), on the way in and out. For sides of up to about 64 pixels this
+is faster than the fast Fourier transform, which needs another layout of the batch in memory. ``lvmrs.models.fourier``
+says what a spectrum is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Grid = tuple[int, int]
 
 
 class Workspace(threading.local):
-    """It has two pieces of memory for use in turn: fresh pages cost as much as the arithmetic. Threads share none."""
+    """Two pieces of memory that are used in turn, since new memory costs as much as the arithmetic; two per thread."""
 
     def __init__(self) -> None:
         self._last, self._other = torch.empty(0), torch.empty(0)
@@ -28,7 +29,7 @@ class Workspace(threading.local):
         return Workspace, ()
 
     def take(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """The result has that shape. What was taken last is kept, what was taken before that is lost."""
+        """Give memory of this shape. The last tensor that was taken stays valid; the one before it is overwritten."""
         size = math.prod(shape)
         held = self._other
         if len(held) < size or held.dtype != like.dtype:
@@ -39,23 +40,23 @@ class Workspace(threading.local):
 
 
 class RealProducts:
-    """It applies a convolution and adds a bias by products of matrices, without a copy in between.
+    """Applies a convolution and adds a bias, with products of matrices and no copies between them.
 
-    Down the height, the transform is one product with a matrix of cosines and sines; across the width, it is one for
-    each frequency of the height; then channels are mixed at each frequency; and the way back is alike. The spectrum
-    belongs to the ``grid`` of the results. If it takes squares of pixels as channels, then ``places`` is the side of
-    the squares that the inputs still hold as pixels.
+    The transform along the height is one product with a matrix of cosines and sines; the transform along the width is
+    one product for each frequency of the height. Then channels are mixed at each frequency, and the transforms are
+    undone in the same way. The spectrum belongs to the ``grid`` of the results. If it takes squares of pixels as
+    channels, then ``places`` is the side of the squares that are still pixels in the inputs.
     """
 
     def __init__(self, spectrum: Tensor, grid: Grid, bias: Tensor, places: int = 1) -> None:
         height, width = grid
-        # The pixels at each place of a square are transformed apart, by matrices that are zero between places: this is
-        # quicker than to gather them first. The mixing adds up over the rows of a square; its columns are channels.
+        # The pixels at each place of a square are transformed separately, by matrices that are zero between places.
+        # This is faster than gathering them first. The mixing sums over the rows of a square; its columns are channels.
         down, across = _transforms(grid, spectrum.real.detach())
         each = torch.eye(places).to(down)
         self.down = torch.einsum("kh,pq->pkhq", down, each).flatten(2).flatten(0, 1)
         self.across = torch.einsum("kfw,pq->kfpwq", across, each).flatten(3).flatten(1, 2).repeat(places, 1, 1)
-        # Every frequency but the self-conjugate ones, which are in row 0, stands for its conjugate too.
+        # Each frequency also stands for its conjugate, except for those that are their own conjugates, in row 0.
         twice = torch.full_like(down[:, :1], 2.0)
         twice[:2] = 1
         self.back_down = (down * twice / height).T
@@ -66,18 +67,21 @@ class RealProducts:
         after, before = spectrum.shape[2:]
         by_place = spectrum.reshape(*spectrum.shape[:3], places, before // places).transpose(2, 3)
         self.mixing = _packed(by_place, height).permute(2, 0, 1, 3, 4).flatten(1, 2)
-        # A bias is the real part at frequency 0.
+        # A bias adds to the real part at frequency 0.
         self.constant = bias[:, None] * height * width
         self.sizes = height, width, before // places**2, after
 
     def to(self, like: Tensor) -> Self:
-        """The matrices move to the device and the type of a tensor, and are made ready for use."""
+        """Move the matrices to the device and type of a tensor, and make them contiguous; returns itself."""
         for name in ("down", "across", "back_across", "back_down", "mixing", "constant"):
             setattr(self, name, getattr(self, name).to(like).contiguous())
         return self
 
     def __call__(self, x: Tensor, workspace: Workspace | None) -> Tensor:
-        """The results, with the bias, are in the workspace if there is one; x may be what was last taken from it."""
+        """Apply the convolution and add the bias.
+
+        The result is in the workspace if there is one; x may be the tensor that was last taken from it.
+        """
         height, width, before, after = self.sizes
         batch = x.shape[-1]
 
@@ -99,25 +103,29 @@ class RealProducts:
 
 
 def waves(frequencies: Tensor, places: Tensor, size: int, like: Tensor) -> Tensor:
-    """The result is e^{2πi k x/size} for each frequency k (rows) and place x (columns)."""
+    """The waves e^{2πi k x/size} for each frequency k (rows) and place x (columns)."""
     angle = (2 * math.pi / size) * (torch.outer(frequencies, places) % size).to(like)
     return torch.polar(torch.ones_like(angle), angle)
 
 
-# An image of even height has as many real numbers at its frequencies as it has pixels. Row k > 0 of what follows is
-# frequency k of the height, as (real, imaginary) at each frequency of the width. Row 0 holds the two frequencies of the
-# height that are their own conjugates, 0 and height/2 (if that is whole): up to the middle of the width the one, beyond
-# it the other; and where the frequency of the width is its own conjugate too, so that both are real, one as the real
-# part, the other as the imaginary part.
+# How the frequencies of an image are stored, as real numbers. An image of even height has as many of them as pixels.
+# Row k > 0 is frequency k of the height, as (real, imaginary) at each frequency of the width. Row 0 holds the two
+# frequencies of the height that are their own conjugates, 0 and height/2 (if that is whole): frequency 0 up to the
+# middle of the width, and height/2 beyond it. Where the frequency of the width is its own conjugate too, both are real:
+# frequency 0 is then stored as the real part, and height/2 as the imaginary part.
 
 
 def _self_conjugate(extent: int) -> list[int]:
-    """At these frequencies, real numbers have a real transform."""
+    """The frequencies at which real numbers have a real transform."""
     return [0] if extent % 2 else [0, extent // 2]
 
 
 def _transforms(grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Down, it is (frequency and part, place); across, for each row, (frequency and part, part and place)."""
+    """The matrices of the transforms along height and width.
+
+    Along the height the matrix is (frequency and part, place); along the width it is, for each row, (frequency and
+    part, part and place).
+    """
     height, width = grid
     rows, places = torch.arange((height + 1) // 2), torch.arange(width)
     wave = waves(rows, torch.arange(height), height, like)
@@ -135,7 +143,7 @@ def _transforms(grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _packed(spectrum: Tensor, height: int) -> Tensor:
-    """A spectrum becomes real matrices at (row, frequency of the width), of (part and channel) out and in."""
+    """Turn a spectrum into real matrices for each (row, frequency of the width), of (part and channel) out and in."""
     width = spectrum.shape[1]
     bottom = spectrum[-1] if height % 2 == 0 else torch.zeros_like(spectrum[0])
     middle, alone = width // 2 + 1, _self_conjugate(width)
@@ -148,7 +156,7 @@ def _packed(spectrum: Tensor, height: int) -> Tensor:
 
 
 def _parts(values: Tensor) -> Tensor:
-    """Complex numbers become real 2 × 2 matrices, (part out, part in) in the last two dimensions."""
+    """Turn complex numbers into real 2 × 2 matrices, (part out, part in) in the last two dimensions."""
     real = torch.stack([values.real, -values.imag], dim=-1)
     imaginary = torch.stack([values.imag, values.real], dim=-1)
     return torch.stack([real, imaginary], dim=-2)

@@ -1,4 +1,4 @@
-"""Models by the user's own Python code."""
+"""Models from the user's own Python code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["python"]
 
 
 def python(name: str, rest: str) -> tuple[Model, ModelFacts]:
-    """The module or callable that ``MODULE:NAME`` is, or that the function of that name returns."""
+    """Import the torch module ``MODULE:NAME``, or call the function of that name, which returns a model."""
     named = imported(name, rest, error=ModelError)
     made = called(name, named, error=ModelError) if callable(named) and not isinstance(named, nn.Module) else named
     if not callable(made):

@@ -19,12 +19,12 @@ __all__ = ["build", "fitted", "parsed", "ready", "settings_of", "written"]
 
 
 def ready(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """The network that ``NAME,setting=value,…`` names, with fresh weights."""
+    """Make the network ``NAME,setting=value,…`` with random weights."""
     return build(rest), ModelFacts(random_weights=True)
 
 
 def build(text: str) -> nn.Module:
-    """The network of that name and settings, with fresh weights.
+    """Make the network of a name and settings, with random weights.
 
     >>> type(build("resnet8,classes=100")).__name__
     'ResNet'
@@ -38,10 +38,14 @@ def build(text: str) -> nn.Module:
 
 
 def parsed(text: str) -> tuple[str, dict[str, int | float]]:
-    """``NAME,setting=value,…`` taken apart, with names that exist and values of the right kind."""
+    """Parse ``NAME,setting=value,…``; unknown names and values of the wrong kind are refused.
+
+    >>> parsed("resnet8,classes=100")
+    ('resnet8', {'classes': 100})
+    """
     name, *parts = text.split(",")
     if name not in NETWORKS:
-        raise ModelError(f"{name}: no such network; there are {NETWORKS.listed}")
+        raise ModelError(f"{name}: there is no network of that name; choose one of {NETWORKS.listed}")
     known = settings_of(name)
     settings: dict[str, int | float] = {}
     for part in parts:
@@ -59,19 +63,23 @@ def parsed(text: str) -> tuple[str, dict[str, int | float]]:
 
 
 def fitted(text: str, facts: Mapping[str, int]) -> str:
-    """The same network with what the data say (channels, side, classes) filled in where it was left open."""
+    """Add the settings that the data decide (channels, side, classes), where the text does not give them.
+
+    >>> fitted("small_cnn,width=8", {"channels": 1, "classes": 10})
+    'small_cnn,channels=1,classes=10,width=8'
+    """
     name, settings = parsed(text)
     known = settings_of(name)
     return written(name, {**{key: value for key, value in facts.items() if key in known}, **settings})
 
 
 def written(name: str, settings: Mapping[str, Any]) -> str:
-    """The text that ``parsed`` takes apart."""
+    """Write a name and settings as the text that ``parsed`` reads."""
     return ",".join([name, *(f"{key}={value}" for key, value in settings.items())])
 
 
 def settings_of(name: str) -> dict[str, int | float]:
-    """The numbers that a network can be made with, and their defaults.
+    """The settings of a network, and their defaults.
 
     >>> settings_of("sandwich_medium")
     {'channels': 3, 'side': 32, 'classes': 10, 'gamma': 1.0, 'width': 2}

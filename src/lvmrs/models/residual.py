@@ -1,4 +1,4 @@
-"""The residual networks for small images of He et al. (2016), with the shortcuts that published weights have."""
+"""The residual networks of He et al. (2016) for small images, with the shortcuts for which weights are published."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ Shortcut = Literal["padded", "convolved"]
 
 
 class ResNet(nn.Module):
-    """``depth`` = 6 k + 2 layers: a convolution, three groups of k blocks of 16, 32 and 64 channels, a linear layer.
+    """A residual network: a convolution, three groups of k blocks each, and a linear layer.
 
-    Where a group halves the image, a ``"padded"`` shortcut takes every second pixel and fills the new channels with
-    zeros (He et al.; resnet20 and its kin); a ``"convolved"`` one is a 1 × 1 convolution with normalisation
-    (cifar_resnet20 and cifar_resnet110 of Cohen et al. 2019, and of those who build on their code).
+    Args:
+        depth: number of layers, 6 k + 2.
+        channels: channels of the images.
+        classes: number of classes.
+        width: channels of the first group; the second and third have two and four times as many.
+        shortcut: what a group does where it halves the image. "padded" takes every second pixel and fills the new
+            channels with zeros (He et al.; resnet20 and the like); "convolved" is a 1 × 1 convolution with
+            normalisation (cifar_resnet20 and cifar_resnet110 of Cohen et al. 2019, and of code that builds on theirs).
     """
 
     def __init__(
@@ -55,7 +60,7 @@ class ResNet(nn.Module):
 
 
 class _Padded(nn.Module):
-    """Every second pixel, and channels of zeros on both sides of the old ones."""
+    """Takes every second pixel, and adds channels of zeros on both sides of the old channels."""
 
     def __init__(self, added: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Networks of the sandwich layers of Wang and Manchester (2023) have a Lipschitz constant that is chosen.
+"""Sandwich networks (Wang and Manchester 2023), whose Lipschitz constant is chosen when they are made.
 
-A network runs folded: from one activation to the next there is a single linear map. In training it is made in each
-step, for gradients to pass; in eval mode once, in float64.
+A network runs folded: the layers between two activations become a single linear map. In training mode the maps are made
+in each step, so that gradients pass through; in eval mode they are made once, in float64.
 """
 
 from __future__ import annotations
@@ -21,10 +21,17 @@ __all__ = ["NormPool", "SandwichConv", "SandwichDense", "SandwichLast", "Sandwic
 
 
 class SandwichNetwork(nn.Module):
-    """It has convolutions (and pooling), dense layers and a last one, and is ``gamma``-Lipschitz in all.
+    """A network of convolutions and pooling, dense layers and a last layer, with the Lipschitz constant ``gamma``.
 
-    Its inputs have this ``shape``; ``convolutions`` are (channels, kernel, stride), or a number for pooling by that
-    much; ``dense`` are widths.
+    Args:
+        shape: shape of an input; (channels, height, width) if there are convolutions.
+        convolutions: for each, (channels, kernel, stride), or one number for pooling over squares of that side.
+        dense: widths of the dense layers.
+        classes: number of classes.
+        gamma: the Lipschitz constant of the logits, in the Euclidean norm, for any weights.
+
+    >>> SandwichNetwork((2,), [], dense=[8], classes=3, gamma=0.5).lipschitz
+    0.5
     """
 
     def __init__(
@@ -66,17 +73,17 @@ class SandwichNetwork(nn.Module):
 
     @property
     def lipschitz(self) -> float:
-        """The logits have this constant, in the Euclidean norm."""
+        """The Lipschitz constant of the logits, in the Euclidean norm."""
         return self.gamma
 
     def train(self, mode: bool = True) -> SandwichNetwork:
-        """The network goes into training mode or out of it; what was folded is forgotten then."""
+        """Switch to training mode or eval mode; a change of mode discards the folded network."""
         if mode != self.training:
             self._kept = None
         return super().train(mode)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The result holds the logits of a batch."""
+        """The logits of a batch of inputs (batch, *shape)."""
         if x.shape[1:] != self.shape:
             raise ModelError(f"the inputs have shape {tuple(x.shape[1:])} and the network was made for {self.shape}")
         with torch.autocast(x.device.type, enabled=False):  # rounding to 16 bits would loosen the constant
@@ -84,18 +91,18 @@ class SandwichNetwork(nn.Module):
             return self._fold(x.dtype)(x) if self.training else self.folded()(x)
 
     def layer_by_layer(self, x: Tensor) -> Tensor:
-        """The logits are computed as the formula says, to compare with."""
+        """The logits, computed by the formula without folding, for comparison."""
         half = math.sqrt(self.gamma)
         hidden = self.convolutions(half * x)
         logits: Tensor = self.last(half * self.dense(torch.flatten(hidden, 1)))
         return logits
 
     def folded(self) -> Folded:
-        """The result has plain weights, which are made anew only when the parameters, or the mode, have changed.
+        """The folded network; it is made again only after the parameters or the mode have changed.
 
-        Changes of a parameter's ``.data`` are not counted by torch: switch to training mode and back after them.
+        Torch does not count changes of a parameter's ``.data``: switch to training mode and back after them.
         """
-        if any(parameter.is_inference() for parameter in self.parameters()):  # these do not count their changes
+        if any(parameter.is_inference() for parameter in self.parameters()):  # torch does not count their changes
             return self._fold(torch.float64).detached()
         state = [self.gamma, *((p.data_ptr(), p._version, p.dtype, p.device) for p in self.parameters())]
         if self._kept is None or self._kept[0] != state:
@@ -110,10 +117,19 @@ class SandwichNetwork(nn.Module):
 def sandwich(
     channels: int = 3, side: int = 32, classes: int = 10, gamma: float = 1.0, width: int = 1
 ) -> SandwichNetwork:
-    """It has four convolutions of 32 and 64 channels, two dense layers of 512 and a last one, ``width`` times as wide.
+    """Make the convolutional network of Wang and Manchester (2023, section 5.2).
 
-    It is the convolutional network of Wang and Manchester (2023, section 5.2), small, medium and large for a width of
-    1, 2 and 4.
+    It has four convolutions of 32 and 64 channels, two dense layers of 512 and a last layer.
+
+    Args:
+        channels: channels of the images.
+        side: height and width of the images, a multiple of 4.
+        classes: number of classes.
+        gamma: the Lipschitz constant of the logits, in the Euclidean norm, for any weights.
+        width: factor for all channels and widths: 1, 2 and 4 are small, medium and large.
+
+    >>> sandwich(channels=1, side=8, gamma=2.0).lipschitz
+    2.0
     """
     return SandwichNetwork(
         (channels, side, side),

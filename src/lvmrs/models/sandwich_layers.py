@@ -1,10 +1,10 @@
-"""The sandwich layers of Wang and Manchester (2023) have Lipschitz constant 1, whatever their parameters are.
+"""The sandwich layers of Wang and Manchester (2023), which have the Lipschitz constant 1 for any parameters.
 
 A layer computes h ↦ √2 Aᵀ Ψ relu(√2 Ψ⁻¹ B h + b), where the rows of [A B] are orthonormal and Ψ is diagonal. Its
-derivative is 2 Aᵀ S B with S diagonal in [0, 1]. This is an average of such matrices with S of zeros and ones, each of
-which is 2 A'ᵀ B' with A'A'ᵀ + B'B'ᵀ = S² ≤ 1, so ‖2 A'ᵀ B' v‖² ≤ 4 vᵀ B'ᵀ(1 − B'B'ᵀ) B' v ≤ ‖v‖², since 4 s(1 − s) ≤ 1:
-every layer has constant 1. Orthonormal rows come from free parameters by the Cayley transform; a convolution wraps
-around the image and has such a matrix at each frequency.
+derivative is 2 Aᵀ S B with S diagonal in [0, 1]. This is an average of matrices of the same form whose S has only zeros
+and ones. Each of these is 2 A'ᵀ B' with A'A'ᵀ + B'B'ᵀ = S² ≤ 1, so ‖2 A'ᵀ B' v‖² ≤ 4 vᵀ B'ᵀ(1 − B'B'ᵀ) B' v ≤ ‖v‖²,
+since 4 s(1 − s) ≤ 1. So every layer has the constant 1. The Cayley transform makes orthonormal rows from free
+parameters; a convolution wraps around the image and has a matrix with orthonormal rows at each frequency.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ __all__ = ["NormPool", "SandwichConv", "SandwichDense", "SandwichLast", "cayley"
 
 
 def cayley(free: Tensor) -> Tensor:
-    """Any matrices (real or complex), not taller than wide, become ones of the same shape with orthonormal rows."""
+    """Turn any matrices into matrices of the same shape with orthonormal rows.
+
+    Args:
+        free: real or complex matrices (…, rows, columns), with no more rows than columns.
+
+    >>> rows = cayley(torch.ones(2, 3, dtype=torch.float64))
+    >>> bool(torch.allclose(rows @ rows.T, torch.eye(2, dtype=torch.float64)))
+    True
+    """
     size = free.shape[-2]
     square, rest = free[..., :size], free[..., size:]
     skew = square - square.mH + rest @ rest.mH
@@ -31,7 +39,7 @@ def cayley(free: Tensor) -> Tensor:
 
 
 class _Sandwich(nn.Module):
-    """A layer has free parameters: weights of any size (``scale`` carries it), Ψ = exp(psi), and the bias."""
+    """The free parameters of a layer: weights, whose norm is ``scale``, Ψ = exp(psi), and the bias."""
 
     def __init__(self, before: int, after: int, *kernel: int) -> None:
         super().__init__()
@@ -48,44 +56,44 @@ class _Sandwich(nn.Module):
         return weight * (self.scale.to(weight) / size)
 
     def _split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The results are √2 Ψ⁻¹ B and √2 Aᴴ Ψ."""
+        """Give √2 Ψ⁻¹ B and √2 Aᴴ Ψ."""
         psi = self.psi.to(rows.real.dtype)
         into = math.sqrt(2) * torch.exp(-psi)[:, None] * rows[..., self.after :]
         return into, math.sqrt(2) * rows[..., : self.after].mH * torch.exp(psi)
 
 
 class SandwichDense(_Sandwich):
-    """It takes vectors."""
+    """A layer for vectors."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """The result is the layer's answer to a batch."""
+        """Apply the layer to a batch of vectors."""
         into, out_of = self.maps()
         return functional.relu(x @ into.T + self.bias) @ out_of.T
 
     def maps(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
-        """The matrices stand before and after the activation."""
+        """The matrices before and after the activation."""
         return self._split(cayley(self._free(dtype)))
 
 
 class SandwichLast(_Sandwich):
-    """The last layer is B h + b: it has no activation, and constant 1 as well."""
+    """The last layer, B h + b. It has no activation, and the constant 1 as well."""
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__(before, after)
         del self.psi
 
     def forward(self, x: Tensor) -> Tensor:
-        """The result is the layer's answer to a batch."""
+        """Apply the layer to a batch of vectors."""
         into, _ = self.maps()
         return x @ into.T + self.bias
 
     def maps(self, dtype: torch.dtype | None = None) -> tuple[Tensor, None]:
-        """There is B, and nothing after it."""
+        """The matrix B; there is no second one."""
         return cayley(self._free(dtype))[:, self.after :], None
 
 
 class SandwichConv(_Sandwich):
-    """It takes images, which wrap around. With a ``stride`` s, squares of s × s pixels become channels first."""
+    """A layer for images, which wrap around. With a ``stride`` s, squares of s × s pixels become channels first."""
 
     def __init__(self, before: int, after: int, kernel: int = 3, stride: int = 1) -> None:
         extent = max(1, kernel // stride)
@@ -93,24 +101,24 @@ class SandwichConv(_Sandwich):
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """The result is the layer's answer to a batch."""
+        """Apply the layer to a batch of images."""
         if self.stride > 1:
             x = functional.pixel_unshuffle(x, self.stride)
         into, out_of = self.maps((x.shape[-2], x.shape[-1]))
         return applied(out_of, functional.relu(applied(into, x) + self.bias[:, None, None]))
 
     def maps(self, grid: Grid, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
-        """The spectra stand before and after the activation."""
+        """The spectra before and after the activation."""
         return self._split(cayley(spectrum_of(self._free(dtype), grid)))
 
 
 class NormPool(nn.Module):
-    """It sums over squares of ``size`` × ``size`` pixels and divides by ``size``: an average that keeps the norm 1."""
+    """Sums over squares of ``size`` × ``size`` pixels and divides by ``size``, so that its Lipschitz constant is 1."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self.stride = size
 
     def forward(self, x: Tensor) -> Tensor:
-        """The results are smaller images."""
+        """Pool a batch of images."""
         return functional.avg_pool2d(x, self.stride) * self.stride

@@ -8,7 +8,7 @@ __all__ = ["fast_cnn", "small_cnn"]
 
 
 def small_cnn(channels: int = 1, side: int = 8, classes: int = 10, width: int = 16) -> nn.Sequential:
-    """Two convolutions and a linear layer, for images of ``side`` × ``side``."""
+    """Make a network of two convolutions and a linear layer, for images of ``side`` × ``side`` pixels."""
     half = (side + 1) // 2
     return nn.Sequential(
         nn.Conv2d(channels, width, 3, padding=1),
@@ -21,7 +21,7 @@ def small_cnn(channels: int = 1, side: int = 8, classes: int = 10, width: int = 
 
 
 def fast_cnn(channels: int = 3, classes: int = 10, width: int = 32) -> nn.Sequential:
-    """Five convolutions, the first of stride 2 so that the rest is cheap, for images of about 32 × 32."""
+    """Make a network of five convolutions, for images of about 32 × 32 pixels; strides of 2 make it fast."""
     return nn.Sequential(
         *_normalised(channels, width, kernel=4, stride=2),
         *_normalised(width, 2 * width),

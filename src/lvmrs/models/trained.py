@@ -1,4 +1,4 @@
-"""Files of weights that say which network they belong to, and how it was trained."""
+"""Files of weights that also say which network they belong to and how it was trained."""
 
 from __future__ import annotations
 
@@ -24,12 +24,19 @@ _KEY = "lvmrs"
 
 
 def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -> None:
-    """Write the weights of a model, the name it is made by, its normalisation, and how it was trained."""
+    """Write the weights of a model, with its normalisation and how it was trained.
+
+    Args:
+        path: the .safetensors file to write.
+        model: a torch module, which may be behind a normalisation (``Preprocessed``).
+        network: the name that makes the network, such as ``ready:small_cnn,classes=10``.
+        training: a record of the training, as values that JSON can hold.
+    """
     normalisation = None
     if isinstance(model, Preprocessed):
         normalisation = model.normalisation
         if not isinstance(model.model, nn.Module):
-            raise ModelError(f"{network}: it is not a torch module, and has no weights to save")
+            raise ModelError(f"{network}: it is not a torch module, so it has no weights to save")
         model = model.model
     text = json.dumps({"network": network, "normalisation": normalisation, "training": training})
     tensors = {key: value.detach().cpu().contiguous().clone() for key, value in model.state_dict().items()}
@@ -41,7 +48,7 @@ def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -
 
 
 def training_record(path: Path) -> dict[str, Any]:
-    """What a file says about its network and training."""
+    """Read what a file says about its network and training."""
     found = _written(path)
     if found is None:
         raise ModelError(
@@ -50,7 +57,7 @@ def training_record(path: Path) -> dict[str, Any]:
         )
     told = json.loads(found)
     if not isinstance(told, dict) or not isinstance(told.get("network"), str):
-        raise ModelError(f"{path} does not say which network it is for, as lvmrs train would have written it")
+        raise ModelError(f"{path} does not say which network it is for; lvmrs train did not write it")
     return told
 
 
@@ -64,7 +71,7 @@ def _written(path: Path) -> str | None:
 
 
 def normalisation_of(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """The mean and std that a file of ours was trained with, if it is one and was."""
+    """The mean and std that a network was trained with, if ``save`` wrote the file and there was a normalisation."""
     if path.suffix != ".safetensors" or not path.is_file() or _written(path) is None:
         return None
     found = training_record(path).get("normalisation")
@@ -72,7 +79,7 @@ def normalisation_of(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]] 
 
 
 def trained(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """The network of a file by ``save``, or of a checkpoint {arch, state_dict} whose arch is one of ours."""
+    """Load a network from a file that ``save`` wrote, or from a checkpoint {arch, state_dict} with an arch of lvmrs."""
     path = Path(rest)
     if path.suffix != ".safetensors":
         network = _arch(name, path)
@@ -81,8 +88,8 @@ def trained(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
         return model, ModelFacts(network, "checkpoint", normalisation_lost=behind)
     about = training_record(path)
     kind, _, network = about["network"].partition(":")
-    if kind != "ready":  # a file of weights must not choose what code is run
-        raise ModelError(f"{name}: it was trained as {about['network']}; load that with {path} as its weights")
+    if kind != "ready":  # a file of weights must not decide which code runs
+        raise ModelError(f"{name}: its network is {about['network']}; load that with {path} as its weights")
     model = ready.build(network)
     load_weights(model, path)
     aim = about.get("training", {}).get("objective")

@@ -1,4 +1,4 @@
-"""Weights from files, as data: nothing that could run code is unpickled."""
+"""Weights from files. They are read as data: nothing that could run code is unpickled."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from lvmrs.errors import ModelError, first_line
 __all__ = ["digest_of_file", "digest_of_module", "load_weights", "read_checkpoint", "read_weights"]
 
 _COUNT = "num_batches_tracked"
-# Under which keys checkpoints keep their weights, next to "arch", "epoch" and the like.
+# The keys under which checkpoints keep their weights, next to "arch", "epoch" and the like.
 _INSIDE = ("state_dict", "model_state_dict", "model", "net")
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a .safetensors file, or of a state dict or checkpoint saved by torch."""
+    """Read the tensors of a .safetensors file, or of a state dict or checkpoint that torch saved."""
     return _tensors(path, read_checkpoint(path))
 
 
 def read_checkpoint(path: Path) -> Any:
-    """All that a .safetensors file holds, or one saved by torch."""
+    """Read everything that a .safetensors file, or a file that torch saved, holds."""
     if not path.is_file():
         raise ModelError(f"weights: {path} does not exist; give a .safetensors file or a state dict")
     try:
@@ -49,7 +49,7 @@ def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
         if isinstance(stored, dict) and isinstance(stored.get(key), (dict, list)):
             stored = stored[key]
             break
-    if isinstance(stored, list) and len(stored) >= 1:  # several snapshots: the first
+    if isinstance(stored, list) and len(stored) >= 1:  # of several snapshots, take the first
         stored = stored[0]
     if not isinstance(stored, dict) or not stored or not all(isinstance(value, Tensor) for value in stored.values()):
         raise ModelError(f"weights: {path} is not a state dict (names and tensors), nor a checkpoint with one inside")
@@ -57,16 +57,17 @@ def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
 
 
 def load_weights(module: nn.Module, path: Path) -> bool:
-    """Put the weights of a file into a module, all of them, under whatever of the usual names they come.
+    """Put all weights of a file into a module. They may have any of the usual names for the same weights.
 
-    True if the names say that the network stood behind a normalisation, which is not in the file.
+    Returns:
+        True if the names show that the network was trained behind a normalisation, which is not in the file.
     """
     read = read_weights(path)
     wanted = module.state_dict()
     spellings = [{rename(key): value for key, value in read.items()} for rename in _SPELLINGS]
     fits = [len(set(spelling) & set(wanted)) for spelling in spellings]
     given = spellings[fits.index(max(fits))]
-    # Checkpoints from before torch 0.4.1 do not count batches, which nothing in eval mode depends on.
+    # Checkpoints from before torch 0.4.1 do not have counts of batches, which eval mode does not use.
     problems = [f"{key} is missing" for key in wanted if key not in given and not key.endswith(_COUNT)]
     problems += [f"{key} is not in the model" for key in given if key not in wanted]
     problems += [
@@ -82,22 +83,22 @@ def load_weights(module: nn.Module, path: Path) -> bool:
 
 
 def _plain(key: str) -> str:
-    """Without what DataParallel and torch.compile put into names."""
+    """The name without the parts that DataParallel and torch.compile add."""
     return ".".join(part for part in key.split(".") if part not in ("module", "_orig_mod"))
 
 
 def _behind_normalisation(key: str) -> str:
-    """Of a network that was second in a Sequential, after a normalisation without weights (Cohen et al. 2019)."""
+    """The name without the place in a Sequential after a normalisation without weights (Cohen et al. 2019)."""
     return _plain(key).removeprefix("1.")
 
 
 def _other_names(key: str) -> str:
-    """What other residual networks call the shortcut and the last layer."""
+    """The name with our words for the shortcut and the last layer, which other residual networks call otherwise."""
     names = {"linear": "fc", "shortcut": "downsample"}
     return ".".join(names.get(part, part) for part in _behind_normalisation(key).split("."))
 
 
-# Tried in this order; the first that fits best is taken.
+# The spellings are tried in this order; the first of those that fit best is taken.
 _SPELLINGS: tuple[Callable[[str], str], ...] = (str, _plain, _behind_normalisation, _other_names)
 
 

@@ -1,6 +1,6 @@
-"""Noise: which kind it is, one per file, and the streams that it is drawn from.
+"""Noise: the kinds of noise, one in each file, and the streams that noise is drawn from.
 
-To add a noise, derive from ``Noise`` and give it a form of the radius: ``Form.noises`` says which noise the theorem
+To add a kind, derive from ``Noise`` and write a form of the radius for it: ``Form.noises`` says which kinds the theorem
 of a form is about. CONTRIBUTING.md has the recipe.
 """
 

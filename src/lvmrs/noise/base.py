@@ -13,21 +13,22 @@ __all__ = ["Noise"]
 
 @dataclass(frozen=True)
 class Noise(ABC):
-    """A distribution of noise that is added to an input, scaled by σ.
+    """A distribution of noise, which is scaled by σ and added to an input.
 
-    Two noises of one class are the same noise. What is proved depends on it: a certificate is refused if the theorem of
-    its form of the radius is not about this noise (``Form.noises``).
+    Two objects of one class are the same noise. The proof refuses a plan whose form of the radius is not a theorem
+    about this noise (``Form.noises``).
     """
 
     name: ClassVar[str]
+    """The name in ``lvmrs.registry.NOISES``."""
     distance: ClassVar[str]
     """The distance in which radii are measured, in words that fit after "in"."""
     length: ClassVar[str]
-    """The same distance between x' and x, as a formula."""
+    """The distance between x' and x, as a formula."""
 
     @abstractmethod
     def fill(self, out: Tensor, generator: Generator) -> None:
-        """Overwrite ``out`` with independent draws at σ = 1, from this generator and nothing else."""
+        """Overwrite ``out`` with independent draws at σ = 1; all randomness must come from this generator."""
 
     @abstractmethod
     def words(self, sigma: float) -> str:

@@ -1,4 +1,4 @@
-"""Gaussian noise, the same in every direction: the noise of Cohen et al. (2019) and of LVM-RS."""
+"""Gaussian noise, equally strong in every direction, as Cohen et al. (2019) and LVM-RS use it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ __all__ = ["GAUSSIAN", "Gaussian"]
 
 @dataclass(frozen=True)
 class Gaussian(Noise):
-    """Independent normal numbers of standard deviation σ; radii are Euclidean."""
+    """Independent normal numbers of standard deviation σ; radii are Euclidean.
+
+    >>> Gaussian().words(0.5)
+    'Gaussian noise of σ = 0.5'
+    """
 
     name: ClassVar[str] = "gaussian"
     distance: ClassVar[str] = "the Euclidean distance"
     length: ClassVar[str] = "‖x' − x‖₂"
 
     def fill(self, out: Tensor, generator: Generator) -> None:
-        """Standard normal numbers."""
+        """Overwrite ``out`` with standard normal numbers."""
         out.normal_(generator=generator)
 
     def words(self, sigma: float) -> str:
-        """Its name and standard deviation."""
+        """The name and standard deviation, in words."""
         return f"Gaussian noise of σ = {sigma:g}"
 
 

@@ -1,9 +1,9 @@
-"""Streams of noise.
+"""Streams of noise, which are reproducible and independent of each other.
 
 **Noise is a pure function of (seed, index, stage, sample number)**, for a given shape of input and kind of device. It
-is drawn in blocks of a fixed number of samples, each from a generator of its own, so that neither the batch size, nor
-the order of inputs, nor the split over workers changes a bit of it. Stages are separate streams: what is chosen on the
-selection sample is independent of the certification sample.
+is drawn in blocks of a fixed number of samples, and each block has its own generator. So the batch size, the order of
+inputs and the number of workers do not change it. Stages are separate streams: what is chosen on the selection sample
+is independent of the certification sample.
 """
 
 from __future__ import annotations
@@ -25,24 +25,33 @@ from lvmrs.noise.base import Noise
 __all__ = ["Draws", "Stage", "Stream"]
 
 Stage = Literal["selection", "certification", "prediction", "calibration"]
+"""What the noise is used for."""
 
-# Numbers in a block of noise: enough to hide what a new generator costs, and few enough that threads share them evenly.
+# Numbers in a block of noise: so many that a new generator costs little beside them, and so few that threads share the
+# work evenly.
 _BLOCK, _BLOCK_ELSEWHERE = 1 << 15, 1 << 22
-# Numbers drawn at a time for small batches, which are then used where they lie: waking other threads pays.
+# Small batches are served from a store of this many numbers, which is drawn at once: then it pays to use other threads.
 _STORE = 1 << 20
-# Numbers below which handing work to other threads costs more than it saves.
+# For fewer numbers than this, handing work to other threads costs more than it saves.
 _WORTH_THREADS = 1 << 17
-# Each stage has this many blocks of its own among the 2³² seeds that the CPU generator tells apart.
+# Each stage has its own blocks, this many, among the 2³² seeds that the CPU generator distinguishes.
 _BLOCKS_PER_STAGE = 1 << 28
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Which noise: the run's seed, the index of the input in its data set, and the stage."""
+    """The name of a stream of noise.
+
+    >>> Stream(seed=0, index=3, stage="selection")
+    Stream(seed=0, index=3, stage='selection')
+    """
 
     seed: int
+    """Seed of the run, from 0 to 2⁶³ − 1."""
     index: int
+    """Index of the input in its data set, in the same range."""
     stage: Stage
+    """What the noise is used for; stages have independent noise."""
 
     def __post_init__(self) -> None:
         for name in ("seed", "index"):
@@ -55,15 +64,16 @@ class Stream:
 
     @property
     def first_seed(self) -> int:
-        """The seed of block 0; block b has b more: each block and stage of an input has a generator of its own."""
+        """The seed of block 0; that of block b is larger by b, so each block and stage of an input has its own."""
         digest = hashlib.blake2b(f"{self.seed},{self.index}".encode(), digest_size=4).digest()
         return int.from_bytes(digest, "little") + get_args(Stage).index(self.stage) * _BLOCKS_PER_STAGE
 
 
 class Draws:
-    """Noise of one stream at σ = 1, for inputs of one shape: any range of samples, best asked for in order.
+    """Draws the noise of one stream at σ = 1, for inputs of one shape. Any samples can be drawn; in order is fastest.
 
-    Blocks are drawn in place and, on the CPU, by as many threads as torch uses: they do not depend on each other.
+    Blocks do not depend on each other: they are drawn in place and, on the CPU, by as many threads as torch uses. Use
+    it in a ``with`` block, which ends the threads.
     """
 
     def __init__(
@@ -76,7 +86,16 @@ class Draws:
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        """Prepare for about so many samples; noise beyond them is the same, and no slower by much."""
+        """Prepare to draw.
+
+        Args:
+            noise: the kind of noise.
+            stream: the stream to draw from.
+            shape: the shape of one sample.
+            samples: about how many will be drawn; it changes the speed only, not the noise.
+            device: where the noise is drawn.
+            dtype: its precision.
+        """
         self.noise, self.first_seed = noise, stream.first_seed
         room = (_BLOCK if device.type == "cpu" else _BLOCK_ELSEWHERE) // max(1, shape.numel())
         self.samples_per_block = 1 << max(0, room.bit_length() - 1)
@@ -85,20 +104,20 @@ class Draws:
         self.blocks_in_store = max(1, min(enough, 1 << max(0, most.bit_length() - 1)))
         self.samples_in_store = self.samples_per_block * self.blocks_in_store
         self.store = torch.empty(self.samples_in_store, *shape, device=device, dtype=dtype)
-        self.stored = -1  # which of the stream's storefuls is there
+        self.stored = -1  # number of the storeful that is in the store
         self.threads = torch.get_num_threads() if device.type == "cpu" else 1
-        self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # starts no thread before there is work for it
+        self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # it starts threads when there is work for them
 
     def __enter__(self) -> Draws:
-        """Draws that give their threads back at the end."""
+        """Begin a block at whose end the threads end."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the threads back."""
+        """End the threads."""
         self.pool.shutdown()
 
     def of(self, first: int, out: Tensor) -> Tensor:
-        """Noise of as many samples as ``out`` has room for, from ``first`` on: there, or a view where it lies ready."""
+        """Give the noise of the ``len(out)`` samples from ``first`` on: in ``out``, or as a view of what is drawn."""
         storeful, within = divmod(first, self.samples_in_store)
         if within + len(out) <= self.samples_in_store:
             self._draw_all(self._storeful(storeful))
@@ -106,9 +125,9 @@ class Draws:
         return self.fill(out, first)
 
     def fill(self, out: Tensor, first: int) -> Tensor:
-        """Overwrite ``out`` with the noise of as many samples as it has room for, from ``first`` on."""
+        """Overwrite ``out`` with the noise of the ``len(out)`` samples from ``first`` on."""
         room = self.samples_in_store
-        head = min(-first % room, len(out))  # what remains of a storeful that was begun
+        head = min(-first % room, len(out))  # the rest of a storeful that was begun
         if head:
             self._draw_all(self._storeful(first // room))
             self._copy(self.store[first % room : first % room + head], out[:head])
@@ -123,7 +142,7 @@ class Draws:
         return out
 
     def _copy(self, source: Tensor, out: Tensor) -> None:
-        # In parts too small for torch to wake threads of its own, which would go on spinning in the way of ours.
+        # The parts are too small for torch to use its own threads, which would keep spinning and slow down ours.
         for part, into in zip(
             torch.split(source, self.samples_per_block), torch.split(out, self.samples_per_block), strict=True
         ):
@@ -133,14 +152,14 @@ class Draws:
         return list(enumerate(torch.split(out, self.samples_per_block), first)) if len(out) else []
 
     def _storeful(self, wanted: int) -> list[tuple[int, Tensor]]:
-        """The blocks to draw so that the store holds the one that is wanted."""
+        """The blocks that must be drawn for the store to hold the storeful of this number."""
         if self.stored == wanted:
             return []
         self.stored = wanted
         return self._blocks(wanted * self.blocks_in_store, self.store)
 
     def _draw_all(self, blocks: list[tuple[int, Tensor]]) -> None:
-        """Each thread takes the next block when it is free; one that has not woken up by the end is not waited for."""
+        """Draw blocks; each thread takes the next one when it is free. A thread that never began is not waited for."""
         helpers = self.threads - 1 if sum(out.numel() for _, out in blocks) >= _WORTH_THREADS else 0
         left = iter(blocks)
         others = [self.pool.submit(self._draw_from, left) for _ in range(helpers)]
@@ -154,6 +173,6 @@ class Draws:
             self._draw(block, out)
 
     def _draw(self, block: int, out: Tensor) -> None:
-        # The CPU generator looks at 32 bits of its seed.
+        # The CPU generator uses 32 bits of its seed.
         seed = (self.first_seed + block) % (1 << 32)
         self.noise.fill(out, torch.Generator(device=out.device).manual_seed(seed))

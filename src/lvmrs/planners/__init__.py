@@ -1,8 +1,8 @@
 """Planners: heuristics that choose, on the selection sample, how an input is to be certified.
 
-A planner sees logits of noisy copies of the input and the terms of the certificate, and answers with a ``Choice``. It
-can make certificates small, never false: the proof works on other samples. To write one, derive from ``Planner`` and
-write ``choose``; ``lvmrs.testing.check_planner`` tests it.
+A planner sees logits of noisy copies of the input and the terms of the certificate, and answers with a ``Choice``. A
+bad one makes certificates small, but never false, since the proof works on other samples. To write one, derive from
+``Planner`` and write ``choose``; ``lvmrs.testing.check_planner`` tests it.
 """
 
 from lvmrs.planners.base import Planner

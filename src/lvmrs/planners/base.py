@@ -1,4 +1,4 @@
-"""The interface of all planners: one method that authors write, and one that is final."""
+"""The interface of all planners: ``choose``, which authors write, and ``plan``, which is final."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from lvmrs.errors import InvalidArgumentError, LvmrsError, first_line
 from lvmrs.method import Method
 from lvmrs.plan import Choice, Plan, Terms
 from lvmrs.registry import BOUNDS
-from lvmrs.scores import Scores
+from lvmrs.scores import Scores, check_scores
 from lvmrs.simplex import simplex_map
 
 __all__ = ["Planner", "check_search"]
 
 
 class Planner(Method):
-    """Chooses how to certify an input, from logits of noisy copies that the certificate will not be made from.
+    """Chooses how to certify an input, from logits of noisy copies on which nothing will be proved.
 
-    Authors write ``choose``. ``plan`` is final: it stamps the stream of the scores on every plan, so that no plan can
-    be proved on the scores that it was made on.
+    Authors write ``choose``. ``plan`` is final: it writes the stream of the scores into every plan, and the proof
+    refuses scores of that stream.
     """
 
     def __init_subclass__(cls, **settings: Any) -> None:
-        """Refuse a class that has a ``plan`` of its own."""
+        """Refuse a class that overrides ``plan``."""
         super().__init_subclass__(**settings)
         if cls.plan is not Planner.plan:
             raise TypeError(
@@ -37,9 +37,22 @@ class Planner(Method):
 
     @final
     def plan(self, scores: Scores, terms: Terms) -> Plan:
-        """The plan that ``choose`` makes of the selection scores, with their stream on it."""
-        if not isinstance(scores, Scores):
-            raise InvalidArgumentError(f"scores must be Scores, which know their stream, got {type(scores).__name__}")
+        """Plan how to certify an input.
+
+        Args:
+            scores: the selection scores of the input.
+            terms: σ, risk, number of samples of the proof and Lipschitz constant.
+
+        Returns:
+            What ``choose`` chose, with the stream of the scores.
+
+        >>> import torch, lvmrs
+        >>> smoothed = lvmrs.SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=100)
+        >>> scores = smoothed.scores(torch.tensor([1.0, 0.0, 0.0]), 100, stage="selection")
+        >>> lvmrs.Duels().plan(scores, Terms(sigma=0.5, alpha=0.001, n=1000))
+        <Plan by Duels: class 0, duel, clopper_pearson, r3, 2 rivals>
+        """
+        check_scores(scores, error=InvalidArgumentError)
         if not isinstance(terms, Terms):
             raise InvalidArgumentError(f"terms must be Terms, got {type(terms).__name__}")
         of_the_model: list[Exception] = []
@@ -60,11 +73,19 @@ class Planner(Method):
 
     @abstractmethod
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """How to certify the input, judged from selection logits in batches (samples, classes)."""
+        """Choose how to certify an input.
+
+        Args:
+            logits: the selection logits, in batches (samples, classes). They can be read once.
+            terms: σ, risk, number of samples of the proof and Lipschitz constant.
+
+        Returns:
+            The class, its map, bound and form of the radius, and how the risk is shared.
+        """
 
 
 def _noted(logits: Iterator[Tensor], failures: list[Exception]) -> Iterator[Tensor]:
-    """The same logits; what fails while they are made is noted."""
+    """Pass the logits on, and note what fails while they are made."""
     try:
         yield from logits
     except Exception as error:
@@ -73,7 +94,7 @@ def _noted(logits: Iterator[Tensor], failures: list[Exception]) -> Iterator[Tens
 
 
 def check_search(maps: tuple[str, ...], temperatures: tuple[float, ...], mass: float, bounds: tuple[str, ...]) -> None:
-    """Refuse a search over nothing, or over what does not exist, before anything is sampled for it."""
+    """Refuse a search over nothing, or over names that do not exist, before anything is sampled for it."""
     for name, names in (("maps", maps), ("bounds", bounds)):
         if not isinstance(names, tuple) or not names:
             raise InvalidArgumentError(f"{name} must be a tuple of at least one name, got {names!r}")
@@ -82,7 +103,7 @@ def check_search(maps: tuple[str, ...], temperatures: tuple[float, ...], mass: f
             raise InvalidArgumentError(f"temperatures must be a tuple of numbers, got {temperatures!r}")
         if all(BOUNDS.find(name, argument="bounds").votes_only for name in bounds):
             known = ", ".join(name for name in BOUNDS if not BOUNDS.find(name).votes_only)
-            raise InvalidArgumentError(f"bounds must have one for soft maps, such as {known}")
+            raise InvalidArgumentError(f"bounds must hold one that works for soft maps, such as {known}")
     for name in bounds:
         BOUNDS.find(name, argument="bounds")
     _checks.single("mass", _checks.mass(mass))

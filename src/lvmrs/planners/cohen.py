@@ -1,4 +1,4 @@
-"""Cohen, Rosenfeld and Kolter (2019): the class that wins most often, Clopper–Pearson at the full risk, R3."""
+"""The method of Cohen, Rosenfeld and Kolter (2019): votes, Clopper–Pearson at the full risk, and R3."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Cohen"]
 
 @dataclass(frozen=True)
 class Cohen(Planner):
-    """As published: the n0 samples pick the class, and nothing else is chosen."""
+    """The method as published: the n0 samples decide the class, and nothing else is chosen."""
 
     scope: ClassVar[Scope] = "all inputs"
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """Votes, Clopper–Pearson and R3 for the class with most votes; ties go to the lowest index."""
+        """Choose the class with most votes, the lowest index among equals; with Clopper–Pearson and R3."""
         votes = Survey.of(logits, maps=("hardmax",)).mean[0]
         return Choice(
             top=int(votes.argmax()),

@@ -1,16 +1,17 @@
-"""Duels: the top class against each rival, one classifier for all inputs, no search.
+"""Duels: the top class against each rival, with one classifier for all inputs and no search.
 
-For each rival k, q_k is how often the top class beats k; with every q_k bounded at the full risk, the certified radius
-is min_k σ Φ⁻¹(q_k). For logits that are linear in the input this is the distance to the decision boundary itself.
+For each rival k, q_k is the probability that the top class beats k under noise. Each q_k is bounded at the full risk,
+and the certified radius is min_k σ Φ⁻¹(q_k). For logits that are linear in the input this is the distance to the
+decision boundary itself.
 
 **Hard or soft.** Hard duels (``width=None``) need no choice and had the largest average radius wherever no Lipschitz
-constant was known (docs/planners.md). Soft duels can pay in two cases:
+constant was known (docs/planners.md). Soft duels can be better in two cases:
 
-- A Lipschitz constant of the network is known: the ramp radius uses it. Take ``width="chosen"`` for the largest radius,
-  or one number for all inputs if the classifier is to be deployed.
-- Many inputs are close to a tie and what counts is how many are certified at all: one number for all inputs, about half
-  the typical standard deviation of the margin, as ``calibrated_width`` and ``lvmrs calibrate`` find it. This costs
-  radius.
+- A Lipschitz constant of the network is known, and the ramp radius uses it. Take ``width="chosen"`` for the largest
+  radius, or one number for all inputs if the classifier is to be deployed.
+- Many inputs are close to a tie, and it matters most how many are certified at all. Take one number for all inputs,
+  about half the typical standard deviation of the margin, as ``calibrated_width`` and ``lvmrs calibrate`` find it. The
+  radii become smaller.
 """
 
 from __future__ import annotations
@@ -38,25 +39,29 @@ from lvmrs.scores import in_portions
 
 __all__ = ["Duels", "calibrated_width"]
 
-# Classes among which the winner is looked for: those with most votes.
+# Number of classes among which the winner is sought.
 _CANDIDATES = 16
-# Samples compared at a time; the widths are tried on the first of these portions.
+# Number of samples that are compared at a time; widths are tried on the first portion.
 _PORTION = 1024
-# Widths that are tried, in standard deviations of the margin to the nearest rival.
+# These widths are tried, in standard deviations of the margin to the nearest rival.
 _WIDTHS = tuple(np.geomspace(0.05, 20, 24).tolist())
-# Rivals that the widths are tried on.
+# Number of nearest rivals on which widths are tried.
 _NEAREST = 8
 
 
 @dataclass(frozen=True)
 class Duels(Planner):
-    """The class with the best worst duel, each duel at the full risk.
+    """Certifies the class whose hardest duel is best, with each duel at the full risk.
 
-    ``width`` is that of the duels: None for hard ones, a number for soft ones, or "chosen" for each input (hard ones
-    where no Lipschitz constant is known).
+    >>> Duels().scope, Duels("chosen").scope
+    ('all inputs', 'this input')
     """
 
     width: float | Literal["chosen"] | None = None
+    """None for hard duels, a positive number for soft ones, or "chosen" to choose it for each input.
+
+    "chosen" gives hard duels where no Lipschitz constant is known.
+    """
 
     def __post_init__(self) -> None:
         if isinstance(self.width, str):
@@ -67,17 +72,17 @@ class Duels(Planner):
 
     @property
     def scope(self) -> Scope:
-        """One classifier for all inputs, unless the width is chosen for each."""
+        """All inputs, unless the width is chosen for each input."""
         return "this input" if self.width == "chosen" else "all inputs"
 
     def classifier(self, noise: str) -> str:
-        """The duel classifier."""
+        """The classifier that takes the winner of all duels, in words."""
         widths = {"None": "duels", "chosen": "duels, hard or soft with a width chosen for each input,"}
         duels = widths.get(str(self.width), f"soft duels of width {self.width}")
         return f"the classifier that takes the winner of all {duels} under {noise}"
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """The class with the best worst duel; of its rivals the nearest are bounded each alone."""
+        """Choose the class whose hardest duel is best, and the width of the duels."""
         wins = _Wins.of(logits)
         top, order = wins.winner()
         fight: Map = Duel()
@@ -86,7 +91,6 @@ class Duels(Planner):
         elif isinstance(self.width, float):
             fight = SoftDuel(self.width)
         bound, form = _proved_by(fight, terms)
-        most = bound.at_ease
         return Choice(
             top=top,
             classes=wins.classes,
@@ -95,15 +99,24 @@ class Duels(Planner):
             form=form,
             risk_top=0.0,
             risk_rival=terms.alpha,
-            alone=None if most is None or len(order) <= most else tuple(order[: most - 1]),
+            alone=bound.alone(order, others=0),
         )
 
 
 def calibrated_width(samples: Iterable[Iterable[Tensor]]) -> float:
-    """One width for all inputs: half the median, over held-out inputs, of the standard deviation of the margin.
+    """Find one width of soft duels for all inputs, on held-out inputs.
 
-    ``samples`` has the logits of noisy copies of each input, in batches. The margin is that of the input's top class
-    to its nearest rival.
+    It is half the median over the inputs of the standard deviation of the margin under noise, which is the margin of
+    the input's top class over its nearest rival.
+
+    Args:
+        samples: for each held-out input, the logits of noisy copies in batches (samples, classes).
+
+    Returns:
+        The width, in units of the logits.
+
+    >>> calibrated_width([[torch.tensor([[3.0, 0.0], [1.0, 0.0]])]])
+    0.5
     """
     found = []
     for logits in samples:
@@ -120,7 +133,7 @@ def calibrated_width(samples: Iterable[Iterable[Tensor]]) -> float:
 
 @dataclass
 class _Wins:
-    """How often each candidate beat each class, and the first samples."""
+    """How often each candidate beat each class, and the logits of the first samples."""
 
     classes: int
     candidates: Tensor
@@ -151,7 +164,7 @@ class _Wins:
         return cls(classes, torch.tensor(candidates), counts, portion.clone())
 
     def winner(self) -> tuple[int, list[int]]:
-        """The candidate with the best worst duel, and its rivals with the hardest first."""
+        """The candidate whose hardest duel is best, and its rivals, the hardest first."""
         counts = self.counts.clone()
         counts[torch.arange(len(self.candidates)), self.candidates] = torch.iinfo(torch.long).max
         row = int(counts.min(dim=1).values.argmax())
@@ -169,7 +182,7 @@ def _margins(logits: Tensor, top: int, rivals: list[int]) -> Floats:
 
 
 def _best_width(logits: Tensor, top: int, order: list[int], terms: Terms) -> Map:
-    """The width, or the step, with the largest radius that n samples should certify against the nearest rivals."""
+    """The soft or hard duel with the largest forecast: the radius that n samples should certify."""
     nearest = order[:_NEAREST]
     spread = float(_margins(logits, top, nearest[:1]).std())
     tried: list[Map] = [Duel()]

@@ -1,8 +1,8 @@
-"""One map and temperature for all inputs, so that the certificates speak of one smoothed classifier.
+"""One map and temperature for all inputs, so that the certificates are about one smoothed classifier.
 
-With a map chosen per input, a certificate is about the classifier smoothed with the map chosen at x; whoever runs the
-whole procedure at x' may choose another. Here the classifier is fixed beforehand, on inputs that are held out, and only
-how to prove its answer (class, bound, form) is left to the selection sample.
+If the map is chosen for each input, a certificate is about the classifier smoothed with the map that was chosen at x;
+at x' the same procedure may choose another map. Here the classifier is fixed beforehand, on held-out inputs, and the
+selection sample decides only how its answer is proved (class, bound, form).
 """
 
 from __future__ import annotations
@@ -28,17 +28,21 @@ __all__ = ["Fixed", "calibrated"]
 
 @dataclass(frozen=True)
 class Fixed(Planner):
-    """The given map, temperature and mass for every input.
+    """Uses the given map, temperature and mass for every input.
 
-    ``form`` is the form of the radius by name; without it, the better of R2 and, with a Lipschitz constant, the ramp
-    radius. Votes are bounded by Clopper–Pearson, which is exact, whatever the ``bounds``.
+    >>> Fixed("softmax", temperature=0.5).scope
+    'all inputs'
     """
 
     map: str
+    """Name of a simplex map."""
     temperature: float = 1.0
     mass: float = 1.0
+    """What the scores of the map sum to."""
     form: str | None = None
+    """Name of the form of the radius; None for the better of R2 and, if a Lipschitz constant is known, ramp."""
     bounds: tuple[str, ...] = ("betting",)
+    """Names of the bounds to choose from for soft maps; votes are always bounded by Clopper–Pearson, which is exact."""
 
     scope: ClassVar[Scope] = "all inputs"
 
@@ -53,7 +57,7 @@ class Fixed(Planner):
         return self.form is not None and bool(FORMS.find(self.form).needs_constant)
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """The class with the largest mean score, proved in the way with the largest forecast."""
+        """Choose the class with the largest mean score, and the bound and form with the largest forecast."""
         survey = Survey.of(logits, maps=(self.map,), temperatures=(self.temperature,), mass=self.mass)
         forms = forms_for(terms) if self.form is None else (FORMS.find(self.form)(),)
         row, forecast = best(forecasts(survey, terms, bounds=self.bounds, forms=forms))
@@ -71,10 +75,21 @@ def calibrated(
     temperatures: tuple[float, ...] = TEMPERATURES,
     mass: float = 1.0,
 ) -> Fixed:
-    """The map, temperature and form of the radius that are best on average over held-out inputs.
+    """Find the map, temperature and form of the radius that are best on average over held-out inputs.
 
-    ``samples`` has the logits of noisy copies of each, in batches. The objective is the expected certified radius, or
-    the share of inputs certified beyond ``epsilon``; with ``labels``, a wrong class counts as nothing certified.
+    Args:
+        samples: for each held-out input, the logits of noisy copies in batches (samples, classes).
+        terms: the terms of the certificates to come.
+        labels: the class of each input; if given, an input with a wrong answer counts as not certified.
+        objective: the average certified radius, or the share of inputs with a radius larger than ``epsilon``. Both are
+            forecasts for ``terms.n`` samples.
+        epsilon: a radius, for the objective "accuracy".
+        maps: names of the maps to try.
+        temperatures: temperatures to try for soft maps.
+        mass: what the scores of the maps sum to.
+
+    Returns:
+        The planner with the best choice.
     """
     _checks.one_of("objective", objective, ("average radius", "accuracy"))
     _checks.single("epsilon", _checks.real("epsilon", epsilon))

@@ -1,7 +1,7 @@
-"""The radius that n samples should certify, guessed from the moments of n0 samples, for many candidate plans at once.
+"""Forecasts of the radius that n samples should certify, from the moments of n0 samples, for many candidates at once.
 
-Nothing here needs to be right: a bad forecast costs radius, never soundness. The widths are those of n, not of n0: a
-candidate with more variance loses only what it will really lose.
+Nothing here needs to be right: a bad forecast makes a radius smaller, never false. Bounds are forecast with their
+widths at n samples, not at n0, so that a candidate with more variance is judged by what this will really cost.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from lvmrs.registry import BOUNDS
 __all__ = ["Forecast", "Way", "best", "bounds_of", "forecasts", "forms_for", "signed_radius"]
 
 
-# Less than any radius, and more than that of a way which is not meant for a candidate.
+# It is less than any radius, and more than the −∞ of a bound that cannot be used for a candidate.
 _HOPELESS = -1e300
 
 
 @dataclass(frozen=True)
 class Way:
-    """A bound, and whether the rivals get bounds of their own: half of the risk goes to them, or nothing."""
+    """A way of bounding: which bound, and whether rivals have bounds too, for which half of the risk is spent."""
 
     bound: Bound
     two_sided: bool
@@ -41,26 +41,19 @@ class Way:
         """The share of the risk that the top class gets."""
         return 0.5 if self.two_sided else 1.0
 
-    def alone(self, order: Sequence[int]) -> tuple[int, ...] | None:
-        """The rivals to bound each alone, given the classes with the strongest first; None for all of them.
-
-        Where a bound costs work for each column, the weakest rivals are pooled. That costs no risk.
-        """
-        most = self.bound.at_ease
-        return None if most is None or len(order) <= most else tuple(int(k) for k in order[1 : most - 1])
-
 
 @dataclass(frozen=True)
 class Forecast:
-    """What one form of the radius should give each candidate of a survey, proved in the way that suits it best."""
+    """The radius that one form should give for each candidate of a survey, with the best way of bounding."""
 
     form: Form
     expected: Floats
-    """The radius; where the bounds are in the wrong order, minus the radius of the right order."""
+    """The radius of each candidate; if p_a < p_b, minus the radius that the two would give in the other order."""
     ways: list[Way]
+    """The best way of bounding for each candidate."""
 
     def choice(self, survey: Survey, row: int, terms: Terms) -> Choice:
-        """The choice that the forecast of one candidate speaks of."""
+        """The choice of one candidate, with the way of bounding that was forecast for it."""
         way, order = self.ways[row], survey.order[row].tolist()
         return Choice(
             top=order[0],
@@ -70,17 +63,24 @@ class Forecast:
             form=self.form if way.two_sided else self.form.one_sided,
             risk_top=terms.alpha * way.share,
             risk_rival=terms.alpha * (1 - way.share),
-            alone=way.alone(order) if way.two_sided else None,
+            alone=way.bound.alone(order[1:], others=1) if way.two_sided else None,
         )
 
 
 def forms_for(terms: Terms) -> tuple[Form, ...]:
-    """The forms worth trying: the ramp radius uses a Lipschitz constant, if there is one."""
+    """The forms that are worth trying: R2, and the ramp radius if a Lipschitz constant is known."""
     return (R2(),) if math.isinf(terms.lipschitz) else (R2(), Ramp())
 
 
 def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Sequence[Form]) -> list[Forecast]:
-    """For each form, the best way of each candidate. Votes are bounded by Clopper–Pearson, soft maps by ``bounds``."""
+    """Forecast the radius of each candidate, for each form, with the best way of bounding.
+
+    Args:
+        survey: the candidates and their moments.
+        terms: the terms of the certificate.
+        bounds: names of the bounds for soft maps; votes are bounded by Clopper–Pearson.
+        forms: the forms of the radius.
+    """
     soft = [BOUNDS.find(name)() for name in bounds]
     votes = np.array([each.binary for each in survey.maps])
     ways = [Way(bound, two) for bound in (ClopperPearson(), *soft) for two in (False, True)]
@@ -112,32 +112,39 @@ def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Seq
 
 
 def signed_radius(form: Form, low: Floats, high: Floats, *, sigma: float, slopes: Slopes) -> Floats:
-    """The radius where low ≥ high, else minus what it would be with the two swapped: how much is missing."""
+    """The radius where low ≥ high; else minus the radius of the two swapped, which says how far low is behind."""
     size = form.radius(np.maximum(low, high), np.minimum(low, high), sigma=sigma, slopes=slopes)
     signed: Floats = np.where(low >= high, size, -size)
     return signed
 
 
 def best(found: list[Forecast]) -> tuple[int, Forecast]:
-    """The candidate and the form with the largest expected radius; the first of equals."""
+    """The row of the candidate with the largest expected radius, and the forecast of its form; the first of equals."""
     top = max(found, key=lambda forecast: float(forecast.expected.max()))
     return int(top.expected.argmax()), top
 
 
 def bounds_of(way: Way, means: Floats, variances: Floats, terms: Terms) -> tuple[Floats, Floats]:
-    """Bounds that n samples should give on the top class and its strongest rival, for candidates (rows, classes)."""
+    """Forecast the bounds that n samples give on the top class and on its strongest rival.
+
+    Args:
+        way: the way of bounding.
+        means: mean score of each class for each candidate (candidates, classes), the largest first.
+        variances: the variances of these scores.
+        terms: the terms of the certificate.
+    """
     risk_top = terms.alpha * way.share
     low = way.bound.forecast(means[:, 0], variances[:, 0], terms.n, risk_top)
     if not way.two_sided:
         return low, 1 - low
-    alone = way.alone(range(means.shape[1]))
+    alone = way.bound.alone(range(1, means.shape[1]), others=1)
     mean, variance = _pooled(means[:, 1:], variances[:, 1:], None if alone is None else len(alone))
     upper = 1 - way.bound.forecast(1 - mean, variance, terms.n, terms.alpha - risk_top)
     return low, np.minimum(upper.max(axis=1), 1 - low)
 
 
 def _pooled(means: Floats, variances: Floats, alone: int | None) -> tuple[Floats, Floats]:
-    """Moments of the rivals alone and of the rest together: of a sum, the largest variance that it can have."""
+    """Moments of the first ``alone`` rivals and of the sum of the others, which gets its largest possible variance."""
     if alone is None:
         return means, variances
     mean = np.clip(means[:, alone:].sum(axis=1, keepdims=True), 0.0, 1.0)
@@ -146,6 +153,6 @@ def _pooled(means: Floats, variances: Floats, alone: int | None) -> tuple[Floats
 
 
 def _slopes(maps: Sequence[SimplexMap], lipschitz: float) -> Slopes:
-    """The slopes of all candidates, as arrays."""
+    """The Lipschitz constants of all candidates, as arrays."""
     each = [one.slopes(lipschitz) for one in maps]
     return Slopes(np.array([slopes.vector for slopes in each]), np.array([slopes.one for slopes in each]))

@@ -1,12 +1,12 @@
-"""Procedures of the paper's first table that use samples, for a known Lipschitz constant, and the ramp radius.
+"""Procedures for a known Lipschitz constant: those of the paper's first table that use samples, and the ramp radius.
 
 ===================  ==============================================================================================
-``"noise"``          R1 of the smoothed scores with what noise alone does for their constant, r/(σ√π)
-``"both"``           R1 with the bound that uses noise and constant, L erf(r/(2Lσ))
+``"noise"``          R1 with the constant that noise alone gives the smoothed scores, r/(σ√π)
+``"both"``           R1 with the constant that noise and network give them together, L erf(r/(2Lσ))
 ``"ramp"``           the ramp radius
 ===================  ==============================================================================================
 
-The table's first procedure, without noise, is ``lvmrs.deterministic``.
+The first procedure of that table, without noise, is ``lvmrs.deterministic``.
 """
 
 from __future__ import annotations
@@ -35,13 +35,17 @@ _FORMS: dict[str, Form] = {"noise": R1Noise(), "both": R1(), "ramp": Ramp()}
 
 @dataclass(frozen=True)
 class Lipschitz(Planner):
-    """One of the three procedures, with a fixed map, temperature and mass: sparsemax, as the paper takes it."""
+    """Certifies by one of three procedures, with the same map, temperature and mass for all inputs."""
 
     procedure: Procedure = "ramp"
+    """Which radius; the top of this module lists them."""
     map: str = "sparsemax"
+    """Name of a simplex map that keeps Lipschitz constants; the paper takes sparsemax."""
     temperature: float = 1.0
     mass: float = 1.0
+    """What the scores of the map sum to."""
     bounds: tuple[str, ...] = ("betting",)
+    """Names of the bounds to choose from."""
 
     scope: ClassVar[Scope] = "all inputs"
     needs_constant: ClassVar[bool] = True
@@ -50,10 +54,10 @@ class Lipschitz(Planner):
         _checks.one_of("procedure", self.procedure, _FORMS)
         check_search((self.map,), (self.temperature,), self.mass, self.bounds)
         if math.isinf(float(simplex_map(self.map)().slopes(1.0).vector)):
-            raise InvalidArgumentError(f"map must be another one: {self.map} keeps no Lipschitz constant")
+            raise InvalidArgumentError(f"map must keep a Lipschitz constant, and {self.map} does not; take another")
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """The class with the largest mean score, proved in the way with the largest forecast."""
+        """Choose the class with the largest mean score, and the bound with the largest forecast."""
         survey = Survey.of(logits, maps=(self.map,), temperatures=(self.temperature,), mass=self.mass)
         row, forecast = best(forecasts(survey, terms, bounds=self.bounds, forms=(_FORMS[self.procedure],)))
         return forecast.choice(survey, row, terms)

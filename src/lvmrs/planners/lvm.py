@@ -1,15 +1,15 @@
-"""LVM-RS (Delattre et al. 2024), choosing by the radius that n samples should certify.
+"""LVM-RS (Delattre et al. 2024): a map and temperature are chosen for each input.
 
-The paper searches maps and temperatures by the radius that n0 samples would certify, with empirical Bernstein bounds
-and R2. Here the search goes over more (bounds, one or two sides, forms of the radius) and is judged by the widths of n,
-which does not over-penalise variance.
+The paper compares maps and temperatures by the radius that n0 samples would certify, with empirical Bernstein bounds
+and R2. Here they are compared by the radius that n samples should certify, which does not over-penalise variance, and
+the search also goes over bounds, one or two sides, and forms of the radius.
 
-**When soft maps pay.** With a Lipschitz constant of the network, nearly always: hardmax has none. Without one, rarely:
-on the networks of docs/planners.md the best map for infinitely many samples was hardmax or within .0001 of it, and soft
-maps help inputs that are close to a tie, where their smaller variance certifies a little more. The best of a hundred
-forecasts is then mostly the luckiest one. So without a constant votes are left only where the gain exceeds what the
-selection sample can tell from noise: four standard errors of the difference, measured on the same samples (the best
-of a hundred candidates is often two or three ahead by chance).
+**When soft maps help.** If a Lipschitz constant of the network is known, they help nearly always, since hardmax has no
+constant. Otherwise they rarely help: on the networks of docs/planners.md the best map for infinitely many samples was
+hardmax or within .0001 of it, and soft maps help only inputs close to a tie, where their smaller variance certifies a
+little more. The best of a hundred forecasts is then mostly the luckiest one. So without a constant, a soft map is taken
+only if its forecast is larger than that of votes by more than four standard errors of the difference, which are
+measured on the same samples (the best of a hundred candidates is often two or three ahead by chance).
 """
 
 from __future__ import annotations
@@ -30,32 +30,36 @@ from lvmrs.planners.survey import TEMPERATURES, Survey
 
 __all__ = ["LVM"]
 
-# Standard errors by which a soft map must promise more than votes.
+# The forecast of a soft map must be larger than that of votes by this many standard errors.
 _BEYOND_NOISE = 4.0
-# Radii beyond so many σ are not told apart: no number of samples certifies them without a Lipschitz constant.
+# Radii beyond this many σ count as equal: no number of samples certifies them without a Lipschitz constant.
 _FAR = 40.0
-# Selection samples on which two candidates are compared.
+# Two candidates are compared on at most this many selection samples.
 _COMPARED = 4096
 
 
 @dataclass(frozen=True)
 class LVM(Planner):
-    """The map, temperature, bound and form of the radius with the largest forecast for this input.
+    """Chooses the map, temperature, bound and form of the radius with the largest forecast for this input.
 
-    With hardmax among the maps and no Lipschitz constant, votes are left only for a gain beyond the noise of the
-    forecast. Votes are bounded by Clopper–Pearson, which is exact, soft maps by the best of the ``bounds``.
+    If hardmax is among the maps and no Lipschitz constant is known, a soft map is taken only if it is better by more
+    than the noise of the forecast.
     """
 
     maps: tuple[str, ...] = ("hardmax", "softmax", "sparsemax")
+    """Names of the simplex maps to try."""
     temperatures: tuple[float, ...] = TEMPERATURES
+    """Temperatures to try for each soft map."""
     mass: float = 1.0
+    """What the scores of the maps sum to."""
     bounds: tuple[str, ...] = ("betting", "bernstein", "hoeffding")
+    """Names of the bounds to try for soft maps; votes are bounded by Clopper–Pearson, which is exact."""
 
     def __post_init__(self) -> None:
         check_search(self.maps, self.temperatures, self.mass, self.bounds)
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """The candidate with the largest forecast, or votes where that is not sure to be more."""
+        """Choose the candidate with the largest forecast, or votes if its lead may be chance."""
         compared: list[Tensor] = []
         survey = Survey.of(
             _remembered(logits, compared), maps=self.maps, temperatures=self.temperatures, mass=self.mass
@@ -75,7 +79,7 @@ class LVM(Planner):
 
 
 def _remembered(batches: Iterable[Tensor], into: list[Tensor]) -> Iterator[Tensor]:
-    """The batches as they pass; the first samples are kept."""
+    """Pass the batches on, and keep a copy of the first samples in ``into``."""
     for batch in batches:
         room = _COMPARED - sum(map(len, into))
         if room > 0:
@@ -84,7 +88,7 @@ def _remembered(batches: Iterable[Tensor], into: list[Tensor]) -> Iterator[Tenso
 
 
 def _effects(survey: Survey, row: int, forecast: Forecast, terms: Terms, compared: list[Tensor]) -> Floats:
-    """What each selection sample adds to the forecast of a candidate, to first order (the delta method)."""
+    """The effect of each selection sample on the forecast of a candidate, to first order (the delta method)."""
     top, rival = survey.order[row][:2]
     way, at = forecast.ways[row], [[top, rival]]
     mean, variance = np.repeat(survey.mean[row][at], 5, axis=0), np.repeat(survey.variance[row][at], 5, axis=0)

@@ -1,8 +1,8 @@
-"""LVM-RS as its paper writes it, made sound: for comparison.
+"""LVM-RS as its paper describes it, but sound; it is here for comparison.
 
-Maps and temperatures are judged by R2 from empirical Bernstein bounds with the width of n0. The paper's bound is per
-class; the union over all classes that its statement would need is kept here, though no certificate needs it
-(``lvmrs.prove`` says why): each of the c classes is bounded at the risk α/c.
+Maps and temperatures are compared by R2 from empirical Bernstein bounds with their width at n0 samples. The paper
+states its bound for one class; a statement about all c classes at once needs a union over them, so each class is
+bounded at the risk α/c. No certificate needs this union (``lvmrs.prove`` says why), but it is kept here.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ __all__ = ["Paper"]
 
 @dataclass(frozen=True)
 class Paper(Planner):
-    """Softmax, sparsemax and hardmax; Bernstein with the width of n0; a union over the classes; R2."""
+    """Chooses a map and temperature for each input as the paper does; bounds by Bernstein with a union, and R2."""
 
     maps: tuple[str, ...] = ("hardmax", "softmax", "sparsemax")
+    """Names of the simplex maps to try."""
     temperatures: tuple[float, ...] = TEMPERATURES
+    """Temperatures to try for each soft map."""
     mass: float = 1.0
+    """What the scores of the maps sum to."""
 
     def __post_init__(self) -> None:
         check_search(self.maps, self.temperatures, self.mass, ("bernstein",))
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """The map and temperature with the largest R2 at the width of n0."""
+        """Choose the map and temperature with the largest R2 that n0 samples certify."""
         survey = Survey.of(logits, maps=self.maps, temperatures=self.temperatures, mass=self.mass)
         risk = terms.alpha / survey.classes
         log, n0 = np.log(2 / risk), max(survey.n0, 2)

@@ -1,4 +1,4 @@
-"""What the selection sample says of every candidate map: means and variances of all classes."""
+"""Means and variances of the scores of all classes on the selection sample, for every candidate map."""
 
 from __future__ import annotations
 
@@ -21,18 +21,27 @@ __all__ = ["TEMPERATURES", "Survey"]
 
 # The paper's grid: 50 temperatures from 0.01 to 50.
 TEMPERATURES: tuple[float, ...] = tuple(np.geomspace(0.01, 50, 50).tolist())
-# Samples swept at a time: each sweep has a cost of its own.
+# Number of samples that are swept at a time: each sweep has a fixed cost.
 _PORTION = 2048
 
 
 @dataclass(frozen=True)
 class Survey:
-    """One row per candidate: mean and variance of the score of each class on ``n0`` samples, as shares of the mass."""
+    """Mean and variance of the score of each class, one row for each candidate, as shares of the mass.
+
+    >>> found = Survey.of([torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]])], maps=["hardmax"])
+    >>> found.mean.round(4).tolist()
+    [[0.6667, 0.3333]]
+    """
 
     n0: int
+    """Number of samples."""
     maps: tuple[SimplexMap, ...]
+    """The candidates."""
     mean: Floats
+    """Shape (candidates, classes)."""
     variance: Floats
+    """Shape (candidates, classes)."""
 
     @property
     def classes(self) -> int:
@@ -48,7 +57,14 @@ class Survey:
     def of(
         cls, logits: Iterable[Tensor], *, maps: Sequence[str], temperatures: Sequence[float] = (), mass: float = 1.0
     ) -> Survey:
-        """From logits in batches: one candidate for each temperature of a map that has one."""
+        """Survey logits.
+
+        Args:
+            logits: logits in batches (samples, classes).
+            maps: names of simplex maps.
+            temperatures: each soft map is a candidate at each of these; hardmax is one candidate.
+            mass: what the scores of the maps sum to.
+        """
         kinds = [simplex_map(name) for name in maps]
         families = [kind.family(temperatures, mass) for kind in kinds]
         if not all(families):

@@ -1,8 +1,8 @@
-"""Votes with a bound for each rival: the plain alternative that every other method is to be compared with.
+"""Votes with a bound for each rival: the simple method that other methods should be compared with.
 
-Cohen et al. (2019) state the radius R2 and then use R3, which takes all that the top class leaves for one rival. With a
-bound of its own for each rival, which costs the risk only once, R2 is within reach: on the networks measured in
-docs/planners.md this is nearly all that LVM-RS gains over Cohen.
+Cohen et al. (2019) state the radius R2 and then use R3, which supposes that one rival has all votes that the top class
+does not have. Here each rival has its own bound, which costs the risk only once, so that R2 can be used. On the
+networks of docs/planners.md, this is nearly all that LVM-RS gains over Cohen.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["Votes"]
 
 @dataclass(frozen=True)
 class Votes(Planner):
-    """The class with most votes; R2 with a bound for each rival, or R3 where that promises more."""
+    """Certifies the class with most votes by R2 with a bound for each rival, or by R3 where its forecast is larger."""
 
     scope: ClassVar[Scope] = "all inputs"
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """R2 or R3, whichever has the larger forecast."""
+        """Choose the class with most votes, and R2 or R3, whichever has the larger forecast."""
         survey = Survey.of(logits, maps=("hardmax",))
         row, forecast = best(forecasts(survey, terms, bounds=(), forms=(R2(),)))
         return forecast.choice(survey, row, terms)

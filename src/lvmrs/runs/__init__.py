@@ -1,6 +1,6 @@
-"""Certified data sets on disk: a directory that a crash does not harm, and that can be resumed.
+"""Runs: certified data sets on disk. A run is a directory that survives a crash and can be resumed.
 
-Reading a run needs no torch, so that what only reads runs starts at once; ``lvmrs.jobs`` fills them.
+Reading a run needs no torch, so that commands that only read start quickly. ``lvmrs.jobs`` writes runs.
 """
 
 from lvmrs.runs.directory import Run

@@ -1,4 +1,4 @@
-"""A run directory to read: ``manifest.json`` and ``certificates.tsv``."""
+"""Reading of a run directory, which holds ``manifest.json`` and ``certificates.tsv``."""
 
 from __future__ import annotations
 
@@ -23,14 +23,20 @@ MANIFEST, ROWS = "manifest.json", "certificates.tsv"
 
 
 class Run:
-    """A run on disk, to read."""
+    """A run on disk, for reading. ``lvmrs.jobs`` makes runs.
+
+    Args:
+        directory: the directory of the run. It is refused if it holds no run.
+
+    ``manifest`` says how the run was made, and ``rows()`` has the certificates.
+    """
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory).expanduser()
         if self.directory.is_file():
             raise RunError(f"{self.directory} is a file, not a run; make a run of it with lvmrs import")
         if not self.directory.is_dir():
-            raise RunError(f"{self.directory} is not a run: there is no such directory")
+            raise RunError(f"{self.directory} is not a run: the directory does not exist")
         self.manifest = Manifest.read(self.directory / MANIFEST)
 
     def __repr__(self) -> str:
@@ -53,14 +59,14 @@ class Run:
 
     @property
     def file(self) -> Path:
-        """Where the rows are."""
+        """The file that holds the rows."""
         return self.directory / ROWS
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of its file, in their order; those of this version where there is no file yet.
+        """The columns of the file, in order; those of this version if there is no file yet.
 
-        Files of earlier versions have fewer columns, and keep them when the run is resumed.
+        Files of earlier versions have fewer columns, and keep these when the run is resumed.
         """
         found = result_file.header(self.file, ours=True) or COLUMNS
         if unknown := [name for name in found if name not in COLUMNS]:
@@ -70,19 +76,24 @@ class Run:
         return found
 
     def read(self, *names: str) -> Columns:
-        """Columns of these names over all whole rows, as arrays, in the order in which the rows were written.
+        """Read columns of all complete rows.
 
-        ``idx`` and ``radius`` must be among the names. Columns that an earlier version did not write are left out.
+        Args:
+            names: names of fields of ``Row``; ``idx`` and ``radius`` must be among them.
+
+        Returns:
+            An array for each name, in the order in which the rows were written. Columns that an earlier version did not
+            write are left out.
         """
         needed = {name: KINDS[name] for name in names if name not in ADDED}
         added = {name: KINDS[name] for name in names if name in ADDED and name in self.columns}
         return result_file.read(self.file, needed, added, inputs=self.manifest.selection.indices)
 
     def rows(self) -> list[Row]:
-        """All whole rows, in the order in which they were written."""
+        """Read all complete rows, in the order in which they were written."""
         return rows_of(self.read(*COLUMNS))
 
     @property
     def complete(self) -> bool:
-        """Whether every expected input has its row."""
+        """Whether every input of the selection has its row."""
         return len(self.rows()) == len(self.manifest.selection.indices)

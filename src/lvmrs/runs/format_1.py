@@ -1,4 +1,4 @@
-"""Manifests of format 1, which versions 0.1 and 0.2 wrote, as the fields of the present format."""
+"""Conversion of manifests of format 1, which versions 0.1 and 0.2 wrote, to the present format."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["FORMAT", "migrated"]
 FORMAT = 1
 
 _NEEDED = ("model", "method", "sigma", "alpha", "n0", "n", "split")
-# Methods whose rows by version 0.1.0 are those of later versions, so that their runs can be resumed.
+# Methods whose rows are the same in version 0.1.0 and in later versions, so that their runs can be resumed.
 _SAME_SINCE_0_1 = ({"planner": "Cohen"}, {"planner": "Deterministic"})
-# Whether the map was the same for all inputs: version 0.1.0 did not write it down.
+# The scope of each method, which version 0.1.0 did not write.
 _SCOPES = {
     "LVM": "this input",
     "Paper": "this input",
@@ -23,15 +23,18 @@ _SCOPES = {
     "Deterministic": "all inputs",
     "Votes": "all inputs",
 }
-# What stood in the place of a hash.
+# The text that was written in place of a hash that is not known.
 _NOT_SEEN = " unknown: not a torch module"
 _CHOSEN = {"this input": "chosen for each input", "all inputs": "the same for all inputs"}
 
 
 def migrated(stored: dict[str, Any], where: str, rows_of: str) -> dict[str, Any]:
-    """The fields of the present format; their types are checked when the record is made of them.
+    """Convert a manifest to the fields of the present format, whose types ``read_record`` then checks.
 
-    ``rows_of`` is the version that defines the rows of today.
+    Args:
+        stored: the JSON object of format 1.
+        where: what is being read, for errors.
+        rows_of: the version that defines the rows of the present version.
     """
     settings, about = (_object(name, stored.get(name), where) for name in ("settings", "about"))
     if lacking := [name for name in _NEEDED if name not in settings]:
@@ -85,12 +88,12 @@ def _object(name: str, value: object, where: str) -> dict[str, Any]:
 
 
 def _known(name: object) -> object:
-    """Hashes that could not be computed were written as words."""
+    """The hash, or None for the text that was written if it could not be computed."""
     return None if isinstance(name, str) and name.startswith("unknown") else name
 
 
 def _denoiser(text: object) -> object:
-    """Name and hash stood in one text, with a space between them."""
+    """Split the text of a denoiser, which holds its name, a space and its hash."""
     if not isinstance(text, str):
         return text
     if text.endswith(_NOT_SEEN):

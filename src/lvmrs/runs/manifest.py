@@ -1,6 +1,7 @@
-"""What a run is: everything that decides its rows, and where it came from. A typed record, checked field by field.
+"""The manifest of a run: a typed record of everything that decides its rows, and of how the run was made.
 
-``lvmrs.jobs`` derives it from what is run. A field is compared when a run is resumed, unless it is a note for readers.
+``lvmrs.jobs`` derives it from the job that runs. When a run is resumed, each field is compared with the new job, unless
+the field is only a note for readers.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ __all__ = [
 
 FORMAT = 2
 ROWS_OF = "0.2.0"
-"""The last version that changed what stands in a row. Whoever changes rows raises it: no run may mix two kinds."""
+"""The last version that changed the content of rows. Whoever changes it raises this, so that no run mixes two."""
 
-# A field that readers want to know and that decides nothing.
+# A field that is only for readers and decides no row.
 _NOTE: dict[str, str] = {"compared": "never"}
 # A field that runs of format 1 do not have.
 _NEW: dict[str, str] = {"compared": "where both know it"}
@@ -34,7 +35,7 @@ _NEW: dict[str, str] = {"compared": "where both know it"}
 
 @dataclass(frozen=True)
 class DenoiserRecord:
-    """A denoiser before the classifier."""
+    """The denoiser before the classifier."""
 
     name: str
     weights_hash: str | None = None
@@ -48,13 +49,14 @@ class ModelRecord:
     weights_hash: str | None = None
     """A hash of its weights; None if they are not known."""
     code_hash: str | None = None
-    """A hash of the file of the user's code that makes it, if there is one."""
+    """A hash of the user's file of Python code that makes it, if there is one."""
     normalisation: dict[str, list[float]] | None = None
-    """Mean and std of each channel, where it stands behind a normalisation."""
+    """Mean and std of each channel, if it is behind a normalisation."""
     denoiser: DenoiserRecord | None = None
     facts: dict[str, Any] | None = field(default=None, metadata=_NEW)
-    """What its source said or left to be assumed; see ``lvmrs.models.facts``."""
+    """What its source states, or what was assumed; see ``lvmrs.models.facts``."""
     compiled: bool | None = None
+    """Whether it runs through torch.compile."""
     device: str | None = None
     """The kind of device, such as cpu: noise is the same on devices of one kind."""
     precision: str | None = None
@@ -67,14 +69,15 @@ class DataRecord:
 
     split: str
     name: str | None = field(default=None, metadata=_NOTE)
-    """Where it was: data may move."""
+    """The name that it was loaded by. It is a note, since data may be moved; the hash is compared."""
     hash: str | None = None
     """A hash of inputs and labels; None if it is not known."""
     image_size: int | None = None
+    """The size that images are scaled and cropped to, if any."""
     facts: dict[str, Any] | None = field(default=None, metadata=_NEW)
-    """What its source said or left to be assumed; see ``lvmrs.data.facts``."""
+    """What its source states, or what was assumed; see ``lvmrs.data.facts``."""
     classes: list[str] | None = field(default=None, metadata=_NOTE)
-    """What the labels are called."""
+    """The names of the classes."""
 
 
 @dataclass(frozen=True)
@@ -82,28 +85,35 @@ class MethodRecord:
     """The method of certifying, with all its settings."""
 
     name: str
-    """The name of its class; of imported results, what they are said to be made with."""
+    """The name of its class; for imported results, the name that was given for them."""
     settings: dict[str, Any] = field(default_factory=dict)
     own_code: dict[str, str] = field(default_factory=dict)
-    """Hashes of the files of the user's own classes that take part."""
+    """Hashes of the files of the user's own classes, by the names of the classes."""
     scope: Literal["this input", "all inputs"] | None = field(default=None, metadata=_NOTE)
-    """Whether what is smoothed is chosen for each input; the rows say it too. None if it is not known."""
+    """Whether the map is chosen for each input or is the same for all; the rows say it too. None if it is not known."""
     classifier: str | None = field(default=None, metadata=_NOTE)
     """The classifier that the certificates are about, in words."""
 
 
 @dataclass(frozen=True)
 class TermsRecord:
-    """Noise, risk and samples. Without samples alpha, n0 and n are 0; of imported results they may be unknown."""
+    """Noise, risk and samples.
+
+    For a method that takes no samples, alpha, n0 and n are 0. For imported results they may be None: not known.
+    """
 
     sigma: float
     alpha: float | None
+    """The risk of each certificate."""
     n0: int | None
+    """Samples to plan on."""
     n: int | None
+    """Samples to prove on."""
     seed: int | None = None
     lipschitz: float | None = None
-    """A Lipschitz constant of the logits, if one is relied on."""
+    """The Lipschitz constant of the logits that certificates may rely on; None if there is none."""
     noise: str = "gaussian"
+    """The name of the noise in ``lvmrs.registry.NOISES``."""
     distance: str = field(default="the Euclidean distance", metadata=_NOTE)
     """The distance in which radii are measured, in words."""
     noise_words: str | None = field(default=None, metadata=_NOTE)
@@ -123,24 +133,28 @@ class TermsRecord:
 
     @property
     def samples(self) -> bool:
-        """Whether anything was sampled."""
+        """Whether the method takes samples."""
         return self.n != 0
 
 
 @dataclass(frozen=True)
 class Origin:
-    """When, how and of what a run was made. It decides nothing."""
+    """When, how and from what a run was made. It decides no row."""
 
     command: str = ""
+    """What the user typed."""
     begun: str | None = None
+    """When the run was begun."""
     versions: dict[str, str] = field(default_factory=dict)
+    """Versions of the software."""
     threads: int | None = None
+    """How many threads torch used."""
     scores_of: str | None = None
     """The run whose kept scores it was made from."""
     shards: list[str] | None = None
     """The runs that it was merged from."""
     imported: str | None = None
-    """The file of another project that it was made from."""
+    """The file of another project that it was imported from."""
 
 
 @dataclass(frozen=True)
@@ -153,11 +167,13 @@ class Manifest:
     terms: TermsRecord
     selection: Selection
     batch: int | None = field(default=None, metadata=_NOTE)
-    """Samples in a forward pass, on which the last digits of a network may depend; a resumed run keeps it."""
+    """Samples in a forward pass. The last digits of logits may depend on it, so a resumed run keeps it."""
     keeps_scores: bool = False
+    """Whether the logits of all samples are kept on disk."""
     rows_of: str | None = None
-    """The version of lvmrs that defines the rows: another may choose or bound in another way."""
+    """The version of lvmrs that defines the rows; other versions may choose or bound differently."""
     torch: str | None = None
+    """The version of torch."""
     origin: Origin = field(default_factory=Origin, metadata=_NOTE)
 
     def __post_init__(self) -> None:
@@ -165,12 +181,12 @@ class Manifest:
             _refuse("batch", "at least 1", self.batch)
 
     def to_json(self) -> str:
-        """One object, indented for readers."""
+        """The manifest as JSON, indented for readers."""
         return json.dumps({"format": FORMAT, **plain(self)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
     def read(cls, file: Path) -> Manifest:
-        """The manifest in a file; one sentence says what is wrong with it."""
+        """Read a manifest from a file; each field is checked, and format 1 is converted."""
         try:
             stored = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -190,7 +206,7 @@ class Manifest:
         return read_record(cls, stored, str(file))
 
     def difference(self, other: Manifest) -> list[str]:
-        """What decides the rows and is not the same, in words: first as it is here, then as it is there."""
+        """The fields that decide rows and that differ, in words: first the value here, then that of ``other``."""
         return [
             f"{name}: {_text(mine)}, now {_text(theirs)}"
             for name, mine, theirs in _compared(self, other)
@@ -199,7 +215,7 @@ class Manifest:
 
 
 def _compared(one: Any, other: Any, of: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The fields of two records that decide rows, by name."""
+    """The fields that decide rows: their names, and the values in both records."""
     for entry in dataclasses.fields(one):
         mine, theirs = getattr(one, entry.name), getattr(other, entry.name)
         rule = entry.metadata.get("compared", "always")

@@ -1,4 +1,4 @@
-"""Typed records from JSON: every field is checked against its type, and what does not fit is named."""
+"""Reading of typed records from JSON. Each field is checked against its type, and errors name the field."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ Record = TypeVar("Record")
 
 
 def read_record(kind: type[Record], stored: object, where: str) -> Record:
-    """The record of a JSON object.
+    """Make a record from a JSON object.
 
     Args:
-        kind: a dataclass whose fields are plain values, lists, dicts with words as keys, or such dataclasses.
-        stored: what was read from JSON.
-        where: what is being read, for the sentence in which it is refused.
+        kind: a dataclass whose fields are plain values, lists, dicts with texts as keys, or dataclasses of this kind.
+        stored: the JSON object.
+        where: what is being read, for errors.
 
     Returns:
-        An object of that class. A field without a default must be there, and a field that is not known is refused.
+        An object of that class. A field without a default must be there, and an unknown field is refused.
 
+    >>> from lvmrs.runs import Selection
+    >>> read_record(Selection, {"size": 10, "skip": 2}, "selection").skip
+    2
     """
     if not isinstance(stored, dict):
         raise RunError(f"{where} is damaged: expected an object, got {stored!r:.40}")
@@ -43,12 +46,12 @@ def read_record(kind: type[Record], stored: object, where: str) -> Record:
 
 
 def plain(record: object) -> dict[str, Any]:
-    """The JSON object that ``read_record`` takes."""
+    """The JSON object that ``read_record`` reads."""
     return dataclasses.asdict(record)  # type: ignore[call-overload, no-any-return]
 
 
 def _value(hint: Any, value: object, where: str) -> Any:
-    """The value as its type wants it: records are made, whole numbers become floats where a float is meant."""
+    """Convert a value to its type: objects become records, and whole numbers become floats if the type is float."""
     for choice in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
         if dataclasses.is_dataclass(choice) and isinstance(value, dict):
             return read_record(choice, value, where.rstrip(","))  # type: ignore[arg-type]

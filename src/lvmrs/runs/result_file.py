@@ -1,7 +1,7 @@
-"""Files of results: a line with the names of the columns, then a line for each input, with tabs between the fields.
+"""Reading of result files: a line with the names of the columns, then a line for each input, with tabs between fields.
 
-Runs are read with this, and the files of other projects. Every check of such a file is here, and so is every sentence
-about what is wrong with it. It needs no torch, and reads a million rows in less time than importing torch takes.
+Files of runs and of other projects are read here, and all their checks and error messages are here. It needs no torch,
+and reads a million rows in less time than importing torch takes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lvmrs.errors import RunError
 __all__ = ["UNKNOWN", "Columns", "Kind", "header", "read"]
 
 UNKNOWN = "-"
-"""What a field holds that is not known."""
+"""The text of a field whose value is not known."""
 
 
 class Kind(Enum):
@@ -32,7 +32,7 @@ class Kind(Enum):
     WHOLE = "a whole number"
     NUMBER = "a number"
     MEASURED = "a whole number, or - where it was not measured"
-    """It is read as a number, NaN where it was not measured."""
+    """It is read as a float, which is NaN where it was not measured."""
     TEXT = "text"
 
 
@@ -40,12 +40,14 @@ Columns = dict[str, NDArray[Any]]
 
 
 def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
-    """The names of the columns.
+    """Read the names of the columns.
 
     Args:
-        path: The file.
-        ours: Whether it is the file of a run, which another process may be writing. It has no columns yet where it does
-            not exist, and where its first line has no end.
+        path: the file.
+        ours: whether it is the file of a run, which another process may be writing.
+
+    Returns:
+        The names. There are none if the file of a run does not exist yet, or if its first line is not complete.
     """
     if ours and not path.exists():
         return ()
@@ -61,14 +63,17 @@ def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
 def read(
     path: Path, needed: Mapping[str, Kind], optional: Mapping[str, Kind], *, inputs: Sequence[int] | None = None
 ) -> Columns:
-    """The columns of these names, checked: each is an array with one value for each line.
+    """Read and check columns.
 
     Args:
-        path: The file.
-        needed: The columns that it must have; ``idx`` and ``radius`` are among them.
-        optional: The columns that are read if it has them.
-        inputs: The inputs that it may have rows for, if it is the file of a run. Its last line is then left out if it
-            has no end: it is being written, or was when the process ended.
+        path: the file.
+        needed: the columns that it must have; ``idx`` and ``radius`` are among them.
+        optional: the columns that are read if it has them.
+        inputs: for the file of a run, the inputs that it may have rows for. Its last line is then left out if it is not
+            complete: a process is writing it, or ended while it did.
+
+    Returns:
+        For each column, an array with one value for each line.
     """
     names = header(path, ours=inputs is not None)
     if not names:
@@ -84,7 +89,7 @@ def read(
     return columns
 
 
-# How loadtxt keeps a field at first: whole numbers may be written 3.0 by other projects.
+# The types with which loadtxt reads fields. Whole numbers are read as floats, since other projects may write 3.0.
 _TYPES: dict[Kind, type] = {Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.TEXT: object}
 
 
@@ -116,7 +121,7 @@ def _parsed(path: Path, names: tuple[str, ...], wanted: Mapping[str, Kind], *, o
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """What keeps a file from being read as text, in one sentence."""
+    """Turn the errors of reading a text file into one sentence."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -126,7 +131,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _lines(path: Path, fields: int, *, ours: bool) -> Iterator[str]:
-    """The lines after the header. Of a run, those that are whole, each with all its fields."""
+    """Give the lines after the header; for the file of a run only complete lines, each with all its fields."""
     with path.open(encoding="utf-8-sig") as file:
         next(file)
         for number, line in enumerate(file, start=2):
@@ -144,7 +149,7 @@ def _measured(field: str) -> float:
 
 
 def _damage(path: Path, names: tuple[str, ...], wanted: Mapping[str, Kind]) -> str | None:
-    """The first line that cannot be read, and why; None if each can be."""
+    """A sentence about the first line that cannot be read; None if all lines can be read."""
     parsers: dict[Kind, Callable[[str], object]] = {
         Kind.WHOLE: float,
         Kind.NUMBER: float,
@@ -177,7 +182,7 @@ def _whole(path: Path, column: str, values: NDArray[np.float64]) -> NDArray[np.i
 
 
 def _check(path: Path, columns: Columns, inputs: Sequence[int] | None) -> None:
-    """Each input once, from those of the run, with a radius that is a number; one noise in a file."""
+    """Check that each input has one row and belongs to the run, that radii are finite, and that σ is the same."""
     idx, radius = columns["idx"], columns["radius"]
     if len(bad := np.flatnonzero(~((radius >= 0) & np.isfinite(radius)))):
         raise RunError(
@@ -187,7 +192,7 @@ def _check(path: Path, columns: Columns, inputs: Sequence[int] | None) -> None:
     if (idx < 0).any():
         raise RunError(f"{path}: index {idx.min()} is below 0; inputs are numbered from 0")
     if inputs is not None and len(strangers := idx[~np.isin(idx, np.asarray(inputs))]):
-        raise RunError(f"{path}: input {strangers[0]} does not belong to this run; it is from another")
+        raise RunError(f"{path}: input {strangers[0]} does not belong to this run; remove its row")
     order = np.sort(idx)
     if len(twice := order[:-1][np.diff(order) == 0]):
         raise RunError(f"{path}: input {twice[0]} has two rows; remove one of them")

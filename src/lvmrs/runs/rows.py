@@ -1,6 +1,7 @@
 """The rows of a run: one line of a TSV file for each certified input.
 
-The first six columns are those that the field's scripts read; radii are written in full, not rounded.
+The first six columns are those of Cohen et al. (2019), which other projects read too. Radii are written in full, not
+rounded.
 """
 
 from __future__ import annotations
@@ -21,42 +22,56 @@ __all__ = ["ADDED", "COLUMNS", "KINDS", "Row", "rows_of"]
 
 @dataclass(frozen=True)
 class Row:
-    """One certificate, with the label of its input and the seconds that it took."""
+    """One certificate, with the label of its input and the time that it took."""
 
     idx: int
+    """Index of the input in its data set."""
     label: int
+    """Its class in the data set."""
     predict: int
+    """The certified class, or −1 if nothing is certified."""
     radius: float
+    """The certified radius; 0 if nothing is certified."""
     correct: int
+    """1 if the certified class is the label, else 0."""
     time: float
+    """Seconds that the certificate took."""
     p_lower: float
+    """Lower bound on the mean score of the top class; see ``Certificate.p_lower``."""
     p_upper: float
+    """Upper bound on the mean score of every other class; see ``Certificate.p_upper``."""
     top: int
+    """The class that the proof tried to certify."""
     map: str
+    """Name of the map that is smoothed."""
     temperature: float
     mass: float
+    """What the scores of the map sum to."""
     bound: str
+    """Name of the bound."""
     form: str
+    """Name of the form of the radius."""
     risk_top: float
+    """The risk of the bound on the top class."""
     groups: str
-    """Which rivals have bounds of their own: - none, each all, 3;1;* 3 and 1 alone and the others together."""
+    """Which rivals have their own bounds: "-" for none, "each" for all, "3;1;*" for 3, 1 and the others together."""
     risk_groups: str
-    """The risk of the bound on each rival, or -."""
+    """The risk of the bound on each rival, or "-" if there is none."""
     scope: str = UNKNOWN
-    """Whether the map was chosen for ``this input`` or is the same for ``all inputs``; - where that is not known."""
+    """Whether the map was chosen for "this input" or is the same for "all inputs"; "-" if that is not known."""
     clean: int | None = None
-    """The answer of the classifier itself, without noise; None where it was not measured (- in a file)."""
+    """The answer of the classifier itself, without noise; None if it was not measured ("-" in a file)."""
 
     @classmethod
     def of(cls, index: int, label: int, certificate: Certificate, seconds: float, clean: int | None = None) -> Row:
-        """The row of a certificate.
+        """Make the row of a certificate.
 
         Args:
-            index: Index of the input in its data set.
-            label: Its class in the data set.
-            certificate: What was proved for it.
-            seconds: The time that this took.
-            clean: The answer of the classifier itself, without noise, if it was measured.
+            index: index of the input in its data set.
+            label: its class in the data set.
+            certificate: what was proved for it.
+            seconds: the time that this took.
+            clean: the answer of the classifier itself, without noise, if it was measured.
         """
         return cls(
             idx=index,
@@ -73,21 +88,21 @@ class Row:
         )
 
     def text(self, columns: Sequence[str] | None = None) -> str:
-        """The line with these columns, or with all of them, without its end."""
+        """The line of a file with these columns, by default all of them, without the end of the line."""
         values = (getattr(self, name) for name in (COLUMNS if columns is None else columns))
         return "\t".join(UNKNOWN if value is None else str(value) for value in values)
 
 
 _KINDS = {"int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "int | None": Kind.MEASURED}
 KINDS = {column.name: _KINDS[str(column.type)] for column in dataclasses.fields(Row)}
-"""What each column holds."""
+"""The kind of each column."""
 COLUMNS = tuple(KINDS)
 ADDED = frozenset(column.name for column in dataclasses.fields(Row) if column.default is not dataclasses.MISSING)
 """Columns that files of earlier versions do not have."""
 
 
 def rows_of(columns: Columns) -> list[Row]:
-    """The rows whose fields are in these columns."""
+    """Make rows from the columns that ``Run.read`` gave."""
     values = {
         name: _measured(column.tolist()) if KINDS[name] is Kind.MEASURED else column.tolist()
         for name, column in columns.items()

@@ -1,4 +1,4 @@
-"""Margin and variance of kept scores: what the tradeoff of LVM-RS is about."""
+"""Margin and variance of kept scores; LVM-RS is about the tradeoff between them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ __all__ = ["score_statistics"]
 
 
 def score_statistics(run: Run) -> Iterator[tuple[str, float, float]]:
-    """For each row of a run with kept scores: its map, the margin of the mean scores, the variance of the top one.
+    """Compute margin and variance of the scores of each row, for a run that keeps its scores.
 
-    For duels these are the margin and the variance of the hardest one.
+    Returns:
+        For each row the name of its map, the margin of the top class over the next in mean score, and the variance of
+        the score of the top class. For duels, margin and variance are those of the hardest duel.
     """
     indices = run.manifest.selection.indices
     kept = read_scores(run.directory, "certification")

@@ -1,7 +1,7 @@
-"""Scores kept on disk, so that an input that was sampled once can be certified in many ways.
+"""Scores that are kept on disk, so that an input that was sampled once can be certified in many ways.
 
-One NumPy file for each stage, of shape (inputs, samples, classes), read through a memory map. They are written with
-plain writes: a full disk is then an error that can be handled, and not a signal that kills the process.
+There is one NumPy file for each stage, of shape (inputs, samples, classes). Files are read through a memory map, and
+written with plain writes: so a full disk is an error that can be handled, and not a signal that kills the process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lvmrs.scores import Scores, scores_of
 
 __all__ = ["ScoresWriter", "kept_scores", "read_scores"]
 
-# Rows given out at a time.
+# Number of samples in a batch that is read.
 _ROWS = 4096
 
 
@@ -33,7 +33,13 @@ def _path(directory: Path, stage: Stage) -> Path:
 
 
 class ScoresWriter:
-    """Writes the scores of one input after the other, each at its own place."""
+    """Writes the scores of the inputs of a run, each at its place in the files.
+
+    Args:
+        directory: the directory of the run.
+        inputs: how many inputs the run has.
+        samples: how many samples each stage has.
+    """
 
     def __init__(self, directory: Path, inputs: int, samples: dict[Stage, int]) -> None:
         self.directory, self.inputs, self.samples = directory, inputs, samples
@@ -42,11 +48,11 @@ class ScoresWriter:
         self.position, self.written = 0, dict.fromkeys(samples, 0)
 
     def begin(self, position: int) -> None:
-        """Go to the place of the input at this position of the run."""
+        """Begin the input at this position in the selection of the run."""
         self.position, self.written = position, dict.fromkeys(self.samples, 0)
 
     def add(self, stage: Stage, logits: Tensor) -> None:
-        """Write one batch of logits, in the precision of the model but in single at least."""
+        """Write the next batch of logits of the present input, in the model's precision and at least in float32."""
         rows = logits.detach().cpu()
         rows = rows if rows.dtype == torch.float64 else rows.to(torch.float32)
         array = np.ascontiguousarray(rows.numpy())
@@ -58,14 +64,14 @@ class ScoresWriter:
         self.written[stage] += len(array)
 
     def flush(self) -> None:
-        """Bring what was written to the disk."""
+        """Wait until everything that was written is on the disk."""
         with disk_errors(self.directory):
             for file in self.files.values():
                 file.flush()
                 os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close the files."""
         with disk_errors(self.directory):
             for file in self.files.values():
                 file.close()
@@ -79,13 +85,13 @@ class ScoresWriter:
                 file, {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
             )
             self.offset[stage] = file.tell()
-            file.truncate(file.tell() + int(np.prod(shape)) * array.itemsize)  # a hole, filled as the run goes on
+            file.truncate(file.tell() + int(np.prod(shape)) * array.itemsize)  # sparse, until the run fills it
             self.files[stage] = file
         return self.files[stage]
 
 
 def read_scores(directory: Path, stage: Stage) -> NDArray[Any]:
-    """All scores of one stage, memory-mapped: (inputs, samples, classes)."""
+    """Open all scores of one stage as a memory map of shape (inputs, samples, classes)."""
     path = _path(directory, stage)
     if not path.exists():
         raise RunError(f"{directory} has no {path.name}; its scores were not kept")
@@ -96,7 +102,16 @@ def read_scores(directory: Path, stage: Stage) -> NDArray[Any]:
 
 
 def kept_scores(directory: Path, position: int, stream: Stream, noise: Noise, sigma: float, count: int) -> Scores:
-    """The first ``count`` scores of the input at this position of a run: the input of that stream, noise of that σ."""
+    """Make Scores of one input from those that a run kept.
+
+    Args:
+        directory: the directory of the run.
+        position: position of the input in the selection of the run.
+        stream: the stream that the run sampled this input with.
+        noise: the noise of the run.
+        sigma: the σ of the run.
+        count: how many samples to take, from the first on.
+    """
     return scores_of(stream, noise, sigma, count, _batches(read_scores(directory, stream.stage)[position, :count]))
 
 

@@ -1,4 +1,4 @@
-"""Which inputs of a data set a run is about."""
+"""The selection of inputs of a data set that a run certifies."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ __all__ = ["Selection"]
 
 @dataclass(frozen=True)
 class Selection:
-    """Every ``skip``-th input below index ``max``, and of these the share of one shard.
+    """Every ``skip``-th input below index ``max``; of these, the inputs of one shard.
 
+    >>> list(Selection(size=10, skip=2).indices)
+    [0, 2, 4, 6, 8]
     >>> list(Selection(size=10, skip=2, shard=2, shards=2).indices)
     [2, 6]
     """
@@ -21,11 +23,15 @@ class Selection:
     size: int
     """How many inputs the data set has."""
     skip: int = 1
+    """Take every ``skip``-th input."""
     max: int | None = None
+    """Take inputs below this index only; None for all."""
     shard: int = 1
+    """The number of this shard, from 1 to ``shards``."""
     shards: int = 1
+    """Into how many shards the inputs are divided in turn."""
     only: list[int] | None = None
-    """If given, just these: for results of other projects."""
+    """If given, take exactly these indices; results of other projects need this."""
 
     def __post_init__(self) -> None:
         for name in ("skip", "shards", "shard", "max"):

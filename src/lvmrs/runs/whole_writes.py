@@ -1,4 +1,4 @@
-"""Writing so that it is all there, or not at all; and what the disk says, in one sentence."""
+"""Writing files and lines completely or not at all, with one sentence for errors of the disk."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ __all__ = ["append_line", "disk_errors", "write_whole"]
 
 @contextmanager
 def disk_errors(directory: Path) -> Iterator[None]:
-    """Turn what the disk says into one sentence."""
+    """Turn the errors of writing to the disk into one sentence."""
     try:
         yield
     except OSError as error:
@@ -24,7 +24,7 @@ def disk_errors(directory: Path) -> Iterator[None]:
 
 
 def append_line(file: int, line: str) -> None:
-    """Add one line to an open file and bring it to the disk; leave nothing of it behind where that fails."""
+    """Add one line to an open file and wait until it is on the disk; if that fails, remove what was written of it."""
     data = f"{line}\n".encode()
     size = os.fstat(file).st_size
     try:
@@ -35,12 +35,12 @@ def append_line(file: int, line: str) -> None:
 
 
 def _write(file: int, data: bytes) -> None:
-    if os.write(file, data) != len(data):  # the disk took a part
+    if os.write(file, data) != len(data):  # the disk took only a part
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.fsync(file)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """All of a file or none of it."""
+    """Write a file completely or not at all."""
     with replacing(path) as file:
         file.write(text.encode())

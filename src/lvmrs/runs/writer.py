@@ -1,8 +1,8 @@
-"""Writing a run: alone, row by row, so that a crash loses the row in hand at most.
+"""Writing of a run, row by row, so that a crash loses at most the row that is being written.
 
-A row is one write of one whole line, brought to the disk before the next input is begun. What a crash can leave behind
-is a line without its end, which is dropped when the run is resumed. A lock that ends with its process keeps a second
-writer out.
+A row is one write of one complete line, and is on the disk before the next input is begun. A crash can leave a line
+without its end, which is removed when the run is resumed. A lock, which ends with its process, keeps a second writer
+out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _LOCK = ".lock"
 
 
 class RunWriter:
-    """A run on disk, to write: alone, and row by row. Use it in a ``with`` block."""
+    """Writes a run to disk, row by row; only one process at a time can. Use it in a ``with`` block.
+
+    ``begin`` makes one.
+    """
 
     def __init__(self, run: Run, lock: int) -> None:
         self.run, self._lock = run, lock
@@ -39,9 +42,16 @@ class RunWriter:
 
     @classmethod
     def begin(cls, directory: str | Path, manifest: Manifest, *, resume: bool = False) -> RunWriter:
-        """A new run; or with ``resume`` the one that is there, if it was made with the same settings.
+        """Begin a new run, or resume the one in the directory.
 
-        A resumed run keeps its batch size, and so its manifest as it is.
+        Args:
+            directory: the directory of the run; it is made if it does not exist.
+            manifest: how the run is made. A resumed run must have been begun with the same settings, and keeps its own
+                manifest and batch size.
+            resume: whether a run in the directory is resumed; otherwise it is refused.
+
+        Returns:
+            The writer, which holds the lock of the run.
         """
         path = Path(directory).expanduser()
         cls.begun(path, resume=resume)
@@ -61,14 +71,15 @@ class RunWriter:
 
     @staticmethod
     def begun(directory: str | Path, *, resume: bool, batch: int | None = None) -> Manifest | None:
-        """Look at a directory before anything is loaded: the manifest of the run that is in it, if there is one.
+        """Check a directory before anything is loaded. A place that cannot hold a run is refused.
 
         Args:
-            directory: where a run is to be.
-            resume: whether the run that is there is to be resumed; else it is refused.
-            batch: the batch size that is asked for, if any; a run that is resumed keeps its own.
+            directory: the directory for a run.
+            resume: whether a run in it is to be resumed; otherwise it is refused.
+            batch: the batch size that was asked for, if any; it must be that of the run that is resumed.
 
-        A place where no run can be is refused too.
+        Returns:
+            The manifest of the run in the directory; None if there is no run yet.
         """
         path = Path(directory).expanduser()
         if path == Path():
@@ -87,7 +98,7 @@ class RunWriter:
         found = Manifest.read(path / MANIFEST)
         if batch is not None and found.batch not in (None, batch):
             raise RunError(
-                f"{path} was begun in batches of {found.batch}, and is not resumed in batches of {batch}; leave the "
+                f"{path} was begun in batches of {found.batch}, and cannot be resumed in batches of {batch}; leave the "
                 "batch size out"
             )
         return found
@@ -100,30 +111,30 @@ class RunWriter:
                 write_whole(path / MANIFEST, manifest.to_json())
             return
         if changed := begun.difference(manifest):
-            raise RunError(f"{path} was begun with other settings, and is not resumed with these: {'; '.join(changed)}")
+            raise RunError(f"{path} was begun with other settings, and cannot be resumed: {'; '.join(changed)}")
 
     def __enter__(self) -> RunWriter:
-        """Write in a ``with`` block."""
+        """Begin a ``with`` block."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let others write."""
+        """Close the file and give up the lock."""
         os.close(self._file)
         os.close(self._lock)
 
     @property
     def pending(self) -> list[int]:
-        """The indices that have no row yet."""
+        """The indices of the inputs that have no row yet."""
         return [index for index in self.run.manifest.selection.indices if index not in self.done]
 
     def position(self, index: int) -> int:
-        """The place of an input among those of the run."""
+        """The position of an input in the selection of the run."""
         return self.run.manifest.selection.indices.index(index)
 
     def append(self, row: Row) -> None:
-        """Write a row and bring it to the disk."""
+        """Write a row, and wait until it is on the disk."""
         self._write_line(row.text(self._columns))
         self.done.add(row.idx)
 
