@@ -16,7 +16,7 @@ from lvmrs import LVM, Certificate, Fixed, Run, SmoothedClassifier, Terms, regis
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.maps import SimplexMap
 from lvmrs.prove import prove
-from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES
+from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES, PARTS
 from lvmrs.testing import check_planner
 from tests.cli.helpers import run as command
 from tests.oracles import random_logits
@@ -168,7 +168,7 @@ def test_what_cannot_be_added() -> None:
 
 def test_tables_say_what_the_parts_are() -> None:
     """Names, facts and homes in the tables, which need no torch, are those of the classes."""
-    for names in (MAPS, BOUNDS, FORMS):
+    for names in PARTS:
         for name in names:
             assert names.find(name).name == name
     for fact in ("simplex", "tempered"):
@@ -176,14 +176,14 @@ def test_tables_say_what_the_parts_are() -> None:
     for name in METHODS:
         assert METHODS.words(name)
         assert METHODS.find(name)
-    for table in (MAPS, BOUNDS, FORMS, METHODS):
+    for table in (*PARTS, METHODS):
         with pytest.raises(InvalidArgumentError, match=f"{table.kind} must be one of .*, got 'unheard-of'"):
             table.find("unheard-of")
 
 
 def test_no_part_is_asked_for_by_its_name() -> None:
     """Names of maps, bounds and forms are compared in the tables alone."""
-    words = "|".join(name for table in (MAPS, BOUNDS, FORMS) for name in table)
+    words = "|".join(name for table in PARTS for name in table)
     source = Path(registry.__file__).parent
     for file in source.rglob("*.py"):
         text = file.read_text(encoding="utf-8")

@@ -140,7 +140,7 @@ def test_portions_are_of_one_size_whatever_comes(sizes: list[int]) -> None:
 
 def test_tuning_measures_batches_and_keeps_one() -> None:
     model = RowByRow()
-    best, _ = tuned_batch(lambda size: Sampler(model, 0.1, size), torch.rand(12), most=64, seconds=0.01)
+    best = tuned_batch(lambda size: Sampler(model, 0.1, size), torch.rand(12), most=64, seconds=0.01)
     assert best.batch in (1, 2, 4, 8, 16, 32, 64)
     assert best.batch > 1  # one row at a time cannot be fastest
     assert len(set(model.sizes)) > 3
@@ -151,5 +151,5 @@ def test_a_hiccup_at_small_batches_does_not_end_the_search() -> None:
         time.sleep(0.004 if 1 < len(x) <= 16 else 0.0002)  # as when another process takes a core for a while
         return torch.zeros(len(x), 2)
 
-    best, _ = tuned_batch(lambda size: Sampler(model, 0.1, size), torch.rand(3), most=256, seconds=0.04)
+    best = tuned_batch(lambda size: Sampler(model, 0.1, size), torch.rand(3), most=256, seconds=0.04)
     assert best.batch >= 64

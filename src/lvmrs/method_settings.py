@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import pickle
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from lvmrs._settings import attributes, recorded
 from lvmrs._user_code import code_hash
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
@@ -59,43 +58,50 @@ def settings(chosen: Method) -> dict[str, Any]:
     >>> settings(method("fixed", map="softmax"))["temperature"]
     1.0
     """
-    fields = dataclasses.asdict(chosen) if dataclasses.is_dataclass(chosen) else dict(vars(chosen))
-    return {name: _plain(f"{type(chosen).__name__}.{name}", value) for name, value in fields.items()}
-
-
-def _plain(name: str, value: object) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [_plain(name, part) for part in value]
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: _plain(name, part) for key, part in value.items()}
-    try:
-        digest = hashlib.sha256(pickle.dumps(value)).hexdigest()
-    except Exception as error:
-        kind = type(value).__name__
-        raise InvalidArgumentError(
-            f"{name} is a {kind}, which a manifest cannot hold; make it a number, a text or a list of them"
-        ) from error
-    return {"type": type(value).__qualname__, "sha256 of its pickle": digest}
+    return {name: recorded(f"{type(chosen).__name__}.{name}", value) for name, value in attributes(chosen).items()}
 
 
 def own_code(chosen: Method, *parts: object) -> dict[str, str]:
-    """Hashes of the files of the user's own classes: of the method, of ``parts``, and of all registered parts."""
-    registered = (part for names in PARTS for part in names.added)
-    found = {part.__name__: code_hash(part) for part in (type(chosen), *map(type, parts), *registered)}
+    """Hashes of the files of the user's own classes that take part, by the names of the classes.
+
+    These are the method, the ``parts`` and their base classes; and the registered parts that the settings of the
+    method name, or all of them if the method is the user's own and may use any.
+    """
+    named = set(_words(settings(chosen)))
+    registered = [
+        part for names in PARTS for part in names.added if code_hash(type(chosen)) or getattr(part, "name", "") in named
+    ]
+    given = [base for part in (chosen, *parts) for base in type(part).__mro__]
+    found = {f"{part.__module__}.{part.__qualname__}": _hash(part) for part in (*given, *registered)}
     return {name: known for name, known in found.items() if known is not None}
 
 
-def made_again(name: str, stored: Mapping[str, Any]) -> Method:
+def _hash(part: type) -> str | None:
+    """None for classes of lvmrs and of Python itself."""
+    return None if part.__module__ in ("abc", "builtins", "typing") else code_hash(part)
+
+
+def _words(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _words(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _words(part)
+
+
+def made_again(name: str, stored: Mapping[str, Any], own_code: Iterable[str] = ()) -> Method:
     """Make the method of lvmrs that a manifest describes.
 
     Args:
         name: the name of its class.
         stored: its settings, as ``settings`` gave them.
+        own_code: the user's own classes that took part, which a manifest must not name to be run.
     """
     maker = next((maker for maker in map(METHODS.find, METHODS) if maker.__name__ == name), None)
-    if maker is None:
+    if maker is None or any(own.rpartition(".")[2] == name for own in own_code):
         raise InvalidArgumentError(f"method {name} does not come with lvmrs; choose a method")
     known = {field.name for field in dataclasses.fields(maker)}
     if odd := sorted(set(stored) - known):

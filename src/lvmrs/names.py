@@ -110,6 +110,8 @@ class Names:
         name = getattr(part, "name", None)
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):  # it stands in rows and manifests
             raise InvalidArgumentError(f"{part.__name__} has no name; give the class an attribute name = 'word'")
+        if lacking := [word for word in getattr(base, "__annotations__", {}) if not hasattr(part, word)]:
+            raise InvalidArgumentError(f"{part.__name__} has no {lacking[0]}; write it: see {base.__module__}")
         if missing := sorted(getattr(part, "__abstractmethods__", ())):
             raise InvalidArgumentError(f"{part.__name__} has no method {missing[0]}; write it: see {base.__module__}")
         known = self._added.get(name)

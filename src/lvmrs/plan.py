@@ -14,14 +14,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from lvmrs import _checks
 from lvmrs.confidence.base import Bound
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.forms.base import Form
 from lvmrs.maps.base import Map
-from lvmrs.noise import GAUSSIAN, Noise, Stream
+from lvmrs.noise import GAUSSIAN, Noise, Stream, check_noise
 from lvmrs.registry import BOUNDS, FORMS, MAPS
 
 __all__ = ["Choice", "Plan", "Scope", "Terms", "check_fields", "fields_of", "fields_of_json"]
@@ -49,8 +49,7 @@ class Terms:
     """The kind of noise."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.noise, Noise):
-            raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {self.noise!r:.60}")
+        check_noise(self.noise)
         plain = {
             "sigma": _checks.positive_number("sigma", self.sigma),
             "alpha": _checks.alpha(self.alpha),
@@ -121,6 +120,10 @@ class Plan(Choice):
     """The stream of the scores that it was made on; the proof refuses scores of this stream."""
     n0: int
     """How many samples it was made on."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _checks.one_of("scope", self.scope, get_args(Scope))
 
     def __repr__(self) -> str:
         """One line with the choices, without the list of rivals."""

@@ -33,11 +33,13 @@ BOUNDS = Names("bound", "lvmrs.confidence.base:Bound", {
     "clopper_pearson": Entry("lvmrs.confidence.clopper_pearson:ClopperPearson", "exact, for 0/1 scores only"),
 })
 FORMS = Names("form", "lvmrs.forms.base:Form", {
-    "r1": Entry("lvmrs.forms.r1:R1", "margin over the constant that noise and network give together"),
+    "r1": Entry("lvmrs.forms.r1:R1", "margin over the constant that noise and network give together",
+                facts=("needs_constant", "uses_constant")),
     "r1-noise": Entry("lvmrs.forms.r1:R1Noise", "margin over the constant that noise gives alone"),
     "r2": Entry("lvmrs.forms.r2:R2", "Gaussian quantiles of both bounds"),
     "r3": Entry("lvmrs.forms.r3:R3", "Gaussian quantile of the top class alone"),
-    "ramp": Entry("lvmrs.forms.ramp:Ramp", "noise and Lipschitz constant of the network together"),
+    "ramp": Entry("lvmrs.forms.ramp:Ramp", "noise and Lipschitz constant of the network together",
+                  facts=("uses_constant",)),
 })
 NOISES = Names("noise", "lvmrs.noise.base:Noise", {
     "gaussian": Entry("lvmrs.noise.gaussian:Gaussian", "normal numbers, the same in every direction"),

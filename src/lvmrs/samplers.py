@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +10,8 @@ import torch
 from torch import Tensor
 
 from lvmrs.errors import LvmrsError, ModelError, first_line
-from lvmrs.sampling import Sampler, check_logits, rate_of, tuned_batch
+from lvmrs.noise import Stream
+from lvmrs.sampling import Sampler, check_logits, tuned_batch
 
 __all__ = ["Pace", "Samplers"]
 
@@ -44,9 +46,7 @@ class Samplers:
         if kind not in self._samplers:
             self._classes[kind] = _check_model(self.pattern, x)
             if self.batch is None:
-                self._samplers[kind], self._rates[kind] = tuned_batch(
-                    lambda size: self._of_size(x, size), x, most=_LARGEST_BATCH
-                )
+                self._samplers[kind] = tuned_batch(lambda size: self._of_size(x, size), x, most=_LARGEST_BATCH)
             else:
                 self._samplers[kind] = self._of_size(x, self.batch)
         return self._samplers[kind]
@@ -56,13 +56,23 @@ class Samplers:
         sampler, kind = self.of(x), _kind(x)
         self.batch = sampler.batch
         if kind not in self._rates:
-            self._rates[kind] = rate_of(sampler, x)
+            self._rates[kind] = _rate(sampler, x)
         return Pace(sampler.batch, self._rates[kind], self._classes[kind])
 
     def _of_size(self, x: Tensor, batch: int) -> Sampler:
         channels_last = x.dim() == 3 and x.device.type == "cuda"
         layout = torch.channels_last if channels_last else torch.contiguous_format
         return replace(self.pattern, batch=batch, memory_format=layout)
+
+
+def _rate(sampler: Sampler, x: Tensor, seconds: float = 0.3) -> float:
+    """Samples per second, with all that a certificate needs: noise, forward passes and the checks of logits."""
+    stream, done, start = Stream(0, 0, "prediction"), 0, time.perf_counter()
+    while True:
+        for logits in sampler.logits(x, stream, sampler.batch):
+            done += len(logits)
+        if (elapsed := time.perf_counter() - start) > seconds:
+            return done / elapsed
 
 
 def _kind(x: Tensor) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from lvmrs.errors import ModelError
 from lvmrs.noise import GAUSSIAN, Draws, Noise, Stage, Stream
 from lvmrs.scores import Scores, scores_of
 
-__all__ = ["Model", "Sampler", "Watch", "check_logits", "evaluating", "rate_of", "tuned_batch"]
+__all__ = ["Model", "Sampler", "Watch", "check_logits", "evaluating", "tuned_batch"]
 
 Model = Callable[[Tensor], Tensor]
 """From a batch of inputs to logits (batch, classes)."""
@@ -130,9 +130,7 @@ def check_logits(logits: object, count: int, classes: int) -> None:
         )
 
 
-def tuned_batch(
-    sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seconds: float = 0.3
-) -> tuple[Sampler, float]:
+def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seconds: float = 0.3) -> Sampler:
     """Find the batch size at which a model is fastest on this machine.
 
     The size is doubled while that may help. On a busy machine small batches can be slow for a while, so larger ones are
@@ -151,7 +149,7 @@ def tuned_batch(
     best, best_rate, size = sampler(1), 0.0, 1
     while size <= most:
         candidate = sampler(size)
-        rate = rate_of(candidate, x, seconds)
+        rate = _rate(candidate, x, seconds)
         if rate > best_rate:
             best, best_rate = candidate, rate
         elif size >= max(4 * best.batch, _LARGE):
@@ -159,10 +157,10 @@ def tuned_batch(
         if size / rate > 4 * seconds:  # one batch already takes long: larger ones would not be measured in time
             break
         size *= 2
-    return best, best_rate
+    return best
 
 
-def rate_of(sampler: Sampler, x: Tensor, seconds: float = 0.3) -> float:
+def _rate(sampler: Sampler, x: Tensor, seconds: float = 0.3) -> float:
     """Measure samples per second, after one batch to warm up; on a device that queues work, the queue is waited for."""
     inputs = x.expand(sampler.batch, *x.shape).contiguous(memory_format=sampler.memory_format)
     sampler.forward(inputs)

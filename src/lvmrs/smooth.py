@@ -15,7 +15,7 @@ from lvmrs.certificate import ABSTAIN, Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
-from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream
+from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.duels import Duels, calibrated_width
@@ -74,8 +74,7 @@ class SmoothedClassifier:
         if autocast is not None and not isinstance(autocast, torch.dtype):
             raise InvalidArgumentError(f"autocast must be a torch.dtype such as torch.bfloat16, got {autocast!r}")
         self.autocast = autocast
-        if not isinstance(noise, Noise):
-            raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {noise!r:.60}")
+        check_noise(noise)
         self.noise = noise
         self.compiled = bool(compile)
         run: Model = torch.compile(model) if compile else model

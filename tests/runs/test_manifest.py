@@ -63,8 +63,15 @@ def test_every_field_is_checked(tmp_path: Path, path: tuple[str, ...]) -> None:
         assert path[-1] in str(caught.value)
         assert "is damaged" in str(caught.value)
         assert "\n" not in str(caught.value)
-    place[path[-1] + "s"] = 1
-    with pytest.raises(RunError, match=r"is not known to this version of lvmrs|is damaged"):
+    stored = json.loads(MANIFEST.to_json())
+    place = stored
+    for key in path[:-1]:
+        place = place[key]
+    place[f"{path[-1]}_too"] = 1
+    with pytest.raises(RunError, match=f"{path[-1]}_too is not known to this version of lvmrs"):
+        Manifest.read(written(tmp_path, stored))
+    del place[f"{path[-1]}_too"], place[path[-1]]
+    with pytest.raises(RunError, match=f"is damaged: {path[-1]} is missing"):
         Manifest.read(written(tmp_path, stored))
 
 
@@ -85,7 +92,11 @@ def test_a_field_that_is_missing_is_named(tmp_path: Path, path: tuple[str, ...])
         ("sigma", -1.0, "sigma must be positive, got -1.0"),
         ("sigma", 0, "sigma must be positive"),
         ("alpha", 1.5, "alpha must be from 0 to less than 1"),
-        ("n", -3, "n must be at least 0"),
+        ("n", -3, "n must be from 0 to 2⁶³ − 1"),
+        ("seed", 2**70, "seed must be from 0 to 2⁶³ − 1"),
+        ("sigma", 10**400, "sigma, is damaged: expected a finite number"),
+        ("alpha", 0, "alpha must be 0 if nothing was sampled"),
+        ("alpha", None, "alpha, n0, n and seed must be known"),
         ("seed", True, "seed, is damaged: expected a whole number or null, got True"),
         ("lipschitz", 0.0, "lipschitz must be positive"),
     ],

@@ -1,6 +1,6 @@
 """Measures of runs: certified accuracy, average certified radius, summaries, comparisons, tables. Needs no torch."""
 
-from lvmrs.analysis.compare import Comparison, compare, differences
+from lvmrs.analysis.compare import Comparison, compare, differences, unfinished
 from lvmrs.analysis.curve import Curve, curve
 from lvmrs.analysis.imported import import_results
 from lvmrs.analysis.metrics import (
@@ -33,4 +33,5 @@ __all__ = [
     "read",
     "results_of",
     "summarise",
+    "unfinished",
 ]

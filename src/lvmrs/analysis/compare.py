@@ -15,7 +15,7 @@ from lvmrs.analysis.results import Results
 from lvmrs.errors import RunError
 from lvmrs.runs import Manifest
 
-__all__ = ["Comparison", "Pair", "compare", "differences"]
+__all__ = ["Comparison", "Pair", "compare", "differences", "unfinished"]
 
 _Read = Callable[[Manifest], object]
 
@@ -96,7 +96,7 @@ def compare(first: Results, second: Results, radii: Sequence[float], *, confiden
         average_certified_radius(one, confidence=confidence),
         average_certified_radius(other, confidence=confidence),
         mean_interval(np.where(other.correct, other.radius, 0.0) - np.where(one.correct, one.radius, 0.0), confidence),
-        differences(first, second),
+        differences(first, second) + unfinished(first, second),
         bool(first.missing or second.missing),
         confidence,
     )
@@ -128,8 +128,12 @@ def differences(first: Results, second: Results) -> list[str]:
     for title, read in _TERMS.items():
         if (values := _known_to_differ(first, second, read)) is not None:
             found.append("the {} differ: {} and {}".format(title, *values))
-    found += [f"{run.name} is not finished: {run.missing} inputs are missing" for run in (first, second) if run.missing]
     return found
+
+
+def unfinished(*runs: Results) -> list[str]:
+    """Which of these are not finished, in words."""
+    return [f"{run.name} is not finished: {run.missing} inputs are missing" for run in runs if run.missing]
 
 
 def _known_to_differ(first: Results, second: Results, read: _Read) -> tuple[object, object] | None:

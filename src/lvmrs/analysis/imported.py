@@ -56,6 +56,8 @@ def import_results(
         n=None if n is None else _checks.count("n", n, least=1),
     )
     found = read(file)
+    if found.sigma not in (None, terms.sigma):
+        raise InvalidArgumentError(f"sigma is {terms.sigma:g}, and the column sigma of {file} says {found.sigma:g}")
     manifest = Manifest(
         ModelRecord(method),
         DataRecord(split, data),

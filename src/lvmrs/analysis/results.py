@@ -38,6 +38,8 @@ class Results:
     """How they were made, if that is known."""
     clean: NDArray[np.int64] | None = None
     """The answers of the classifier itself, without noise; None unless they were measured for every input."""
+    sigma: float | None = None
+    """The noise that a file of another project names, if it names one."""
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -94,4 +96,6 @@ def _results(name: str, columns: Columns, missing: int = 0, manifest: Manifest |
     idx, label, predict, radius = (columns[column] for column in _NEEDED)
     clean = columns.get("clean")
     measured = None if clean is None or np.isnan(clean).any() else clean.astype(np.int64)
-    return Results(name, idx, label, predict, radius, missing, manifest, measured)
+    noise = columns.get("sigma")
+    sigma = None if noise is None or not len(noise) else float(noise[0])
+    return Results(name, idx, label, predict, radius, missing, manifest, measured, sigma)

@@ -41,7 +41,7 @@ def chosen_method(method: str | None, **choices: Any) -> Method | None:
     if isinstance(named, type):
         whole = whole_class(method, named, Method, "Planner", "lvmrs.planners")
         named = partial(method_settings.method, whole, **choices)
-    elif given and callable(named):
+    elif given:
         raise InvalidArgumentError(f"{given[0]} cannot be chosen with method {method}; choose it in that function")
     made = called(method, named, error=InvalidArgumentError) if callable(named) else named
     if not isinstance(made, Method):

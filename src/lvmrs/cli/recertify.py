@@ -34,6 +34,10 @@ def recertify(
     temperature: options.Temperature = None,
     mass: options.Mass = None,
     form: options.Form = None,
+    noise: Annotated[
+        Optional[str],
+        typer.Option("--noise", help="The noise of RUN, if it is your own: python:MODULE:NOISE."),
+    ] = None,
     width: options.Width = None,
     alpha: Annotated[Optional[float], typer.Option("--alpha", help="Another risk.")] = None,
     n0: Annotated[Optional[int], typer.Option("--n0", "--N0", help="Fewer samples to plan on.")] = None,
@@ -52,18 +56,22 @@ def recertify(
     """
     from lvmrs import jobs, method_settings
     from lvmrs.cli.chosen_method import chosen_method
+    from lvmrs.cli.own_parts import known_name
+    from lvmrs.registry import NOISES
 
+    known_name(NOISES, noise)
     source = Run(run)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     made_with = source.manifest.method
-    planner = method_settings.made_again(made_with.name, made_with.settings) if chosen is None else chosen
+    if chosen is None:
+        chosen = method_settings.made_again(made_with.name, made_with.settings, made_with.own_code)
     inputs, terms = len(source.rows()), source.manifest.terms
     with watching() as watcher:
         watcher.begin(inputs, (terms.n0 or 0) + (terms.n or 0))
         made = jobs.recertify(
             source,
             out,
-            planner,
+            chosen,
             alpha=alpha,
             n0=n0,
             n=n,

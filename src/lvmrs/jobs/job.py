@@ -88,6 +88,11 @@ class Job:
         if self.smoothed.model is not self.model.model:
             raise InvalidArgumentError(f"the smoothed classifier is not made of {self.model.name}; make it of that")
         self.smoothed.check_method(self.method)
+        source, known = self.model.source, self.model.facts.denoiser
+        if known is not None and source is not None and source.sigma != self.smoothed.sigma:
+            raise InvalidArgumentError(
+                f"the denoiser {known.name} was loaded for sigma {source.sigma:g}, and not for {self.smoothed.sigma:g}"
+            )
         if self.keeps_scores and not self.method.samples:
             kind = type(self.method).__name__
             raise InvalidArgumentError(f"scores cannot be kept, since {kind} takes no samples; do not keep scores")
@@ -131,6 +136,7 @@ class Job:
             batch: samples in a forward pass.
             command: what the user typed, for readers of the run.
         """
+        self.model.check_unchanged()
         return Manifest(
             model=_model_record(self.model, self.smoothed),
             data=_data_record(self.data),
@@ -158,7 +164,9 @@ class Job:
             distance=smoothed.noise.distance,
             noise_words=smoothed.noise.words(smoothed.sigma),
         )
-        return record if self.method.samples else replace(record, alpha=0.0, n0=0, n=0)
+        if self.method.samples:
+            return record
+        return TermsRecord(record.sigma, 0.0, 0, 0, record.seed, record.lipschitz)
 
 
 def _made_again(given: Packed) -> Job:
@@ -222,7 +230,7 @@ def _data_record(data: Dataset) -> DataRecord:
         split=data.split,
         name=data.name,
         hash=data.fingerprint(),
-        image_size=getattr(data, "size", None),
+        image_size=None if data.data_source is None else data.data_source.size,
         facts=_facts(data.facts),
         classes=None if data.classes is None else list(data.classes),
     )

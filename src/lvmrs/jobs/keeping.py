@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-import torch
-
 from lvmrs.noise import Stage
 from lvmrs.runs import Run
-from lvmrs.runs.scores import ScoresWriter, read_scores
+from lvmrs.runs.scores import ScoresWriter, kept_logits
 
 __all__ = ["copy_scores", "keeping"]
 
@@ -34,4 +31,5 @@ def copy_scores(run: Run, index: int, keeper: ScoresWriter) -> None:
     """Copy the kept scores of one input of a run to the present input of the writer."""
     position = run.manifest.selection.indices.index(index)
     for stage, count in keeper.samples.items():
-        keeper.add(stage, torch.from_numpy(np.array(read_scores(run.directory, stage)[position, :count])))
+        for batch in kept_logits(run.directory, position, stage, count):
+            keeper.add(stage, batch)

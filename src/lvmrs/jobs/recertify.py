@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from lvmrs import _checks
+from lvmrs._user_code import code_hash
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.jobs.certify import OnRow
 from lvmrs.jobs.job import method_record
@@ -70,6 +71,7 @@ def recertify(
         read_scores(source.directory, stage)  # a run without scores is refused before a directory is made
     record = _fewer(old.terms, alpha, n0, n)
     terms = _terms(record)
+    _check_code(old.method.own_code, type(terms.noise))
     manifest = replace(
         old,
         method=method_record(planner, terms.noise, terms.sigma),
@@ -112,6 +114,13 @@ def _fewer(kept: TermsRecord, alpha: float | None, n0: int | None, n: int | None
     wanted_n0 = kept.n0 if n0 is None else _checks.count("n0", n0, least=1)
     terms = Terms(kept.sigma, kept.alpha if alpha is None else alpha, kept.n if n is None else n)  # type: ignore[arg-type]
     return replace(kept, alpha=terms.alpha, n0=wanted_n0, n=terms.n)
+
+
+def _check_code(recorded: Mapping[str, str], noise: type) -> None:
+    """Refuse a noise of the user's own whose code is not what the scores were sampled with."""
+    known = recorded.get(f"{noise.__module__}.{noise.__qualname__}")
+    if code_hash(noise) != known:
+        raise InvalidArgumentError(f"the noise {noise.__name__} is not the code that the scores were sampled with")
 
 
 def _terms(record: TermsRecord) -> Terms:

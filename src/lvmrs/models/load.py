@@ -106,6 +106,7 @@ class Loaded:
     """A hash of the weights of its denoiser, if it has one; the name of the denoiser is among the facts."""
     source: ModelSource | None = None
     """The arguments that it was loaded with; None for a model that was not loaded by name."""
+    _digest: str | None = field(init=False, repr=False, compare=False, default=None)
 
     @classmethod
     def of(cls, model: Model, name: str) -> Loaded:
@@ -119,6 +120,14 @@ class Loaded:
         ('it takes pixels in [0, 1] as they are',)
         """
         return cls(model, name, hash_of(model), None, ModelFacts(takes_pixels=not isinstance(model, Preprocessed)))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_digest", hash_of(self.model))
+
+    def check_unchanged(self) -> None:
+        """Refuse a model whose weights are no longer those that it was loaded with: its hash would be of others."""
+        if hash_of(self.model) != self._digest:
+            raise ModelError(f"{self.name}: its weights were changed after it was loaded; name it anew with Loaded.of")
 
     @property
     def assumed(self) -> tuple[str, ...]:

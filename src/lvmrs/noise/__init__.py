@@ -4,8 +4,8 @@ To add a kind, derive from ``Noise`` and write a form of the radius for it: ``Fo
 of a form is about. CONTRIBUTING.md has the recipe.
 """
 
-from lvmrs.noise.base import Noise
+from lvmrs.noise.base import Noise, check_noise
 from lvmrs.noise.gaussian import GAUSSIAN, Gaussian
 from lvmrs.noise.stream import Draws, Stage, Stream
 
-__all__ = ["GAUSSIAN", "Draws", "Gaussian", "Noise", "Stage", "Stream"]
+__all__ = ["GAUSSIAN", "Draws", "Gaussian", "Noise", "Stage", "Stream", "check_noise"]

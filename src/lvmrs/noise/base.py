@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Generator, Tensor
 
-__all__ = ["Noise"]
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.registry import NOISES
+
+__all__ = ["Noise", "check_noise"]
 
 
 @dataclass(frozen=True)
 class Noise(ABC):
     """A distribution of noise, which is scaled by σ and added to an input.
 
-    Two objects of one class are the same noise. The proof refuses a plan whose form of the radius is not a theorem
-    about this noise (``Form.noises``).
+    A noise has no settings, and its name stands for its class: two objects of one class are the same noise. The proof
+    refuses a plan whose form of the radius is not a theorem about this noise (``Form.noises``).
     """
 
     name: ClassVar[str]
@@ -33,3 +37,17 @@ class Noise(ABC):
     @abstractmethod
     def words(self, sigma: float) -> str:
         """The noise at this σ, in words that fit after "smoothed with"."""
+
+
+def check_noise(noise: object) -> None:
+    """Refuse what is no noise, or does not stand for its name alone: certificates and runs record the name."""
+    if not isinstance(noise, Noise):
+        raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {noise!r:.60}")
+    kind = type(noise)
+    if dataclasses.fields(noise) or vars(noise):
+        raise InvalidArgumentError(f"{kind.__name__} has settings, and a noise must have none: its scale is sigma")
+    if noise.name not in NOISES or NOISES.find(noise.name) is not kind:
+        raise InvalidArgumentError(
+            f"{kind.__name__} is not the noise {noise.name!r} of the registry; give it a name of its own and add it "
+            "with lvmrs.registry.NOISES.add"
+        )

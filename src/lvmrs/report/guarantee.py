@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lvmrs.registry import MAPS
+from lvmrs.registry import FORMS, MAPS
 from lvmrs.runs import Manifest, Row
 from lvmrs.runs.result_file import UNKNOWN
 
@@ -28,7 +28,8 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
             f"If {constant:g} is a Lipschitz constant of the logits for pixels in [0, 1], each certificate is certain: "
             f"no point closer than the radius changes the answer of {classifier}."
         )
-    known = "" if constant is None else f" That relies on {constant:g} being a Lipschitz constant of the logits."
+    relies = constant is not None and any(_uses_constant(row) for row in rows)
+    known = f" That relies on {constant:g} being a Lipschitz constant of the logits." if relies else ""
     return (
         f"Each certificate is right with probability at least 1 − {terms.alpha:g} over its sampling: no point closer "
         f"than the radius (in {terms.distance} of pixels in [0, 1]) changes the answer of "
@@ -38,17 +39,17 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
 
 
 def _classifier(manifest: Manifest, rows: Sequence[Row]) -> str:
+    """The words of the method, if the rows say the same scope; else what the rows say alone."""
+    method, scopes = manifest.method, {row.scope for row in rows}
+    if method.classifier is not None and (UNKNOWN in scopes or scopes == {method.scope}):
+        one = "one classifier for all inputs: " if scopes == {"all inputs"} else ""
+        return f"{one}{method.classifier}"
     smoothed = f"the classifier smoothed with {manifest.terms.noise_words or 'noise'}"
-    scopes = {row.scope for row in rows}
-    if UNKNOWN in scopes:  # written by an earlier version
-        return manifest.method.classifier or smoothed
-    if scopes != {"all inputs"}:
-        return f"{smoothed}, with its map chosen for each input"
-    maps = {_map(row) for row in rows}
-    return f"one classifier for all inputs: {smoothed}{f' and {maps.pop()}' if len(maps) == 1 else ''}"
+    return (
+        f"{smoothed}, with its map {'the same for all inputs' if scopes == {'all inputs'} else 'chosen for each input'}"
+    )
 
 
-def _map(row: Row) -> str:
-    at = f" at temperature {row.temperature:.4g}" if row.map in MAPS.having("tempered") else ""
-    means = f" ({MAPS.words(row.map)})" if row.map in MAPS else ""
-    return f"the map {row.map}{at}{means}"
+def _uses_constant(row: Row) -> bool:
+    """Whether the radius used a Lipschitz constant: such a form, with scores that have one."""
+    return row.form in FORMS.having("uses_constant") and row.map in MAPS.having("tempered")

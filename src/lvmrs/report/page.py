@@ -82,14 +82,9 @@ def _page(content: dict[str, Any]) -> str:
 
 
 def _cautions(results: Sequence[Results]) -> list[str]:
-    found = [
-        f"{result.name} is not finished: {result.missing} inputs are missing" for result in results if result.missing
-    ]
-    for one, other in itertools.combinations(results, 2):
-        for reason in analysis.differences(one, other):
-            if "is not finished" not in reason:
-                found.append(f"{one.name} and {other.name}: {reason}")
-    return found
+    pairs = itertools.combinations(results, 2)
+    doubts = [f"{one.name} and {other.name}: {why}" for one, other in pairs for why in analysis.differences(one, other)]
+    return analysis.unfinished(*results) + doubts
 
 
 def _measures(result: Results, radii: Sequence[float], confidence: float) -> dict[str, Any]:

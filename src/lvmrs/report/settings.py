@@ -12,6 +12,7 @@ __all__ = ["settings_shown"]
 
 # Hashes are shown by their beginning.
 _SHOWN_DIGITS = 12
+_NOTHING: tuple[object, ...] = (None, "", [], {})
 
 
 def settings_shown(manifest: Manifest) -> dict[str, str]:
@@ -21,13 +22,17 @@ def settings_shown(manifest: Manifest) -> dict[str, str]:
     shown = {
         "model": model.name,
         "hash of the weights": (model.weights_hash or "")[:_SHOWN_DIGITS],
+        "hash of its code": (model.code_hash or "")[:_SHOWN_DIGITS],
+        "known about the model": _facts(model.facts),
         "normalisation": model.normalisation,
         "denoiser": None if model.denoiser is None else model.denoiser.name,
         "data": data.name,
         "split": data.split,
         "hash of the data": (data.hash or "")[:_SHOWN_DIGITS],
+        "known about the data": _facts(data.facts),
         "image size": data.image_size,
         **_method(manifest.method),
+        "own code": {name: known[:_SHOWN_DIGITS] for name, known in manifest.method.own_code.items()},
         **({**noise, "seed": terms.seed} if terms.samples else {}),
         "lipschitz": terms.lipschitz,
         "batch": manifest.batch,
@@ -37,7 +42,16 @@ def settings_shown(manifest: Manifest) -> dict[str, str]:
         "lvmrs": manifest.origin.versions.get("lvmrs"),
         "torch": manifest.torch,
     }
-    return {name: _words(value) for name, value in shown.items() if value not in (None, "", [], False)}
+    return {
+        name: _words(value) for name, value in shown.items() if value is not False and value not in (None, "", [], {})
+    }
+
+
+def _facts(facts: dict[str, Any] | None) -> dict[str, Any]:
+    """What is known or was assumed, without what says nothing."""
+    return {
+        name.replace("_", " "): value for name, value in (facts or {}).items() if value not in (None, False, "given")
+    }
 
 
 def _method(method: MethodRecord) -> dict[str, Any]:

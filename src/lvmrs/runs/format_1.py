@@ -11,6 +11,10 @@ __all__ = ["FORMAT", "migrated"]
 FORMAT = 1
 
 _NEEDED = ("model", "method", "sigma", "alpha", "n0", "n", "split")
+_KNOWN = {
+    *_NEEDED, "weights", "code", "model assumed", "denoiser", "normalisation", "compiled", "lipschitz", "data",
+    "image size", "data assumed", "seed", "device", "autocast", "lvmrs", "torch",
+}  # fmt: skip
 # Methods whose rows are the same in version 0.1.0 and in later versions, so that their runs can be resumed.
 _SAME_SINCE_0_1 = ({"planner": "Cohen"}, {"planner": "Deterministic"})
 # The scope of each method, which version 0.1.0 did not write.
@@ -22,6 +26,7 @@ _SCOPES = {
     "Lipschitz": "all inputs",
     "Deterministic": "all inputs",
     "Votes": "all inputs",
+    "Duels": "all inputs",
 }
 # The text that was written in place of a hash that is not known.
 _NOT_SEEN = " unknown: not a torch module"
@@ -37,6 +42,8 @@ def migrated(stored: dict[str, Any], where: str, rows_of: str) -> dict[str, Any]
         rows_of: the version that defines the rows of the present version.
     """
     settings, about = (_object(name, stored.get(name), where) for name in ("settings", "about"))
+    if odd := sorted(set(settings) - _KNOWN):
+        raise RunError(f"{where} is damaged: its setting {odd[0]} is not known")
     if lacking := [name for name in _NEEDED if name not in settings]:
         raise RunError(f"{where} is damaged: its settings have no {lacking[0]}")
     method = _object("method", settings["method"], where)
@@ -112,10 +119,11 @@ def _method(method: dict[str, Any], about: dict[str, Any], sigma: object, *, imp
     if name == "Fixed" and "radius" in method:
         method["form"] = method.pop("radius")
     words = about.get("classifier")
-    scope = _SCOPES.get(str(name)) if not imported else None
-    if isinstance(words, str) and scope is None:
+    scope = None
+    if isinstance(words, str):
         scope = next((scope for scope, told in _CHOSEN.items() if told in words), None)
-        scope = "all inputs" if scope is None and name == "Duels" else scope
+    if scope is None and not own and not imported:
+        scope = _SCOPES.get(str(name))
     if words is None and scope is not None:
         words = f"the classifier smoothed with {_noise(sigma)}, with its map {_CHOSEN[scope]}"
     return {"name": name, "settings": method, "own_code": own, "scope": scope, "classifier": words}

@@ -31,6 +31,8 @@ ROWS_OF = "0.2.0"
 _NOTE: dict[str, str] = {"compared": "never"}
 # A field that runs of format 1 do not have.
 _NEW: dict[str, str] = {"compared": "where both know it"}
+# A field whose values are compared, and not the names that they have.
+_VALUES: dict[str, str] = {"compared": "values"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class MethodRecord:
     name: str
     """The name of its class; for imported results, the name that was given for them."""
     settings: dict[str, Any] = field(default_factory=dict)
-    own_code: dict[str, str] = field(default_factory=dict)
+    own_code: dict[str, str] = field(default_factory=dict, metadata=_VALUES)
     """Hashes of the files of the user's own classes, by the names of the classes."""
     scope: Literal["this input", "all inputs"] | None = field(default=None, metadata=_NOTE)
     """Whether the map is chosen for each input or is the same for all; the rows say it too. None if it is not known."""
@@ -128,8 +130,10 @@ class TermsRecord:
             _refuse("lipschitz", "positive", self.lipschitz)
         for name in ("n0", "n", "seed"):
             value = getattr(self, name)
-            if value is not None and value < 0:
-                _refuse(name, "at least 0", value)
+            if value is not None and not 0 <= value < 1 << 63:
+                _refuse(name, "from 0 to 2⁶³ − 1", value)
+        if (self.alpha == 0) != (self.n == 0):
+            _refuse("alpha", "0 if nothing was sampled, and positive else", self.alpha)
 
     @property
     def samples(self) -> bool:
@@ -179,6 +183,11 @@ class Manifest:
     def __post_init__(self) -> None:
         if self.batch is not None and self.batch < 1:
             _refuse("batch", "at least 1", self.batch)
+        terms = self.terms
+        if self.origin.imported is None and None in (terms.alpha, terms.n0, terms.n, terms.seed):
+            raise InvalidArgumentError("alpha, n0, n and seed must be known, but of imported results")
+        if terms.n == 0 and terms.lipschitz is None:
+            raise InvalidArgumentError("a run without samples needs a Lipschitz constant")
 
     def to_json(self) -> str:
         """The manifest as JSON, indented for readers."""
@@ -186,24 +195,33 @@ class Manifest:
 
     @classmethod
     def read(cls, file: Path) -> Manifest:
-        """Read a manifest from a file; each field is checked, and format 1 is converted."""
+        """Read the manifest in a file; a RunError says in one sentence what is wrong with it."""
         try:
-            stored = json.loads(file.read_text(encoding="utf-8"))
+            text = file.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise RunError(f"{file.parent} is not a run: it has no {file.name}") from None
-        except (ValueError, RecursionError) as error:  # not JSON, or not text
+        except UnicodeDecodeError as error:
             raise RunError(f"{file} is damaged ({error}); the run cannot be read without it") from error
         except OSError as error:
             raise RunError(f"{file} cannot be read: {error.strerror}") from error
+        return cls.parse(text, str(file))
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> Manifest:
+        """The manifest in a text; ``where`` names it in the sentence that says what is wrong with it."""
+        try:
+            stored = json.loads(text, parse_constant=_no_number, object_pairs_hook=_each_once)
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
         found = stored.pop("format", None) if isinstance(stored, dict) else None
-        if found == format_1.FORMAT:
-            stored = format_1.migrated(stored, str(file), ROWS_OF)
-        elif found != FORMAT:
+        if type(found) is int and found == format_1.FORMAT:
+            return read_record(cls, format_1.migrated(stored, where, ROWS_OF), where)
+        if type(found) is not int or found != FORMAT:
             raise RunError(
-                f"{file} has format {found!r:.20}, and this version of lvmrs reads formats {format_1.FORMAT} and "
+                f"{where} has format {found!r:.20}, and this version of lvmrs reads formats {format_1.FORMAT} and "
                 f"{FORMAT}; read it with the version that wrote it"
             )
-        return read_record(cls, stored, str(file))
+        return read_record(cls, stored, where, whole=True)
 
     def difference(self, other: Manifest) -> list[str]:
         """The fields that decide rows and that differ, in words: first the value here, then that of ``other``."""
@@ -221,6 +239,8 @@ def _compared(one: Any, other: Any, of: str = "") -> Iterator[tuple[str, Any, An
         rule = entry.metadata.get("compared", "always")
         if rule == "never" or (rule == "where both know it" and None in (mine, theirs)):
             continue
+        if rule == "values":
+            mine, theirs = sorted(set(mine.values())), sorted(set(theirs.values()))
         if dataclasses.is_dataclass(mine) and dataclasses.is_dataclass(theirs):
             yield from _compared(mine, theirs, "" if entry.name in ("terms", "selection") else f"{of}{entry.name} ")
         else:
@@ -231,6 +251,18 @@ def _text(value: object) -> str:
     shown = plain(value) if dataclasses.is_dataclass(value) else value
     text = json.dumps(shown, ensure_ascii=False)
     return text if len(text) <= 70 else f"{text[:67]}…"
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} stands there twice")
+    return found
 
 
 def _refuse(name: str, rule: str, value: object) -> NoReturn:

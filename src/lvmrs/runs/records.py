@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import sys
 import types
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -14,13 +14,14 @@ __all__ = ["plain", "read_record"]
 Record = TypeVar("Record")
 
 
-def read_record(kind: type[Record], stored: object, where: str) -> Record:
+def read_record(kind: type[Record], stored: object, where: str, *, whole: bool = False) -> Record:
     """Make a record from a JSON object.
 
     Args:
         kind: a dataclass whose fields are plain values, lists, dicts with texts as keys, or dataclasses of this kind.
         stored: the JSON object.
         where: what is being read, for errors.
+        whole: whether every field must be there; else a field that has a default may be missing.
 
     Returns:
         An object of that class. A field without a default must be there, and an unknown field is refused.
@@ -35,10 +36,10 @@ def read_record(kind: type[Record], stored: object, where: str) -> Record:
     if odd := sorted(map(str, set(stored) - set(fields))):
         raise RunError(f"{where} is damaged: {odd[0]} is not known to this version of lvmrs")
     for name, field in fields.items():
-        if name not in stored and field.default is field.default_factory is dataclasses.MISSING:
+        if name not in stored and (whole or field.default is field.default_factory is dataclasses.MISSING):
             raise RunError(f"{where} is damaged: {name} is missing")
     hints = get_type_hints(kind)
-    values = {name: _value(hints[name], value, f"{where}, {name},") for name, value in stored.items()}
+    values = {name: _value(hints[name], value, f"{where}, {name},", whole=whole) for name, value in stored.items()}
     try:
         return kind(**values)
     except LvmrsError as error:
@@ -50,11 +51,11 @@ def plain(record: object) -> dict[str, Any]:
     return dataclasses.asdict(record)  # type: ignore[call-overload, no-any-return]
 
 
-def _value(hint: Any, value: object, where: str) -> Any:
+def _value(hint: Any, value: object, where: str, *, whole: bool) -> Any:
     """Convert a value to its type: objects become records, and whole numbers become floats if the type is float."""
     for choice in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
         if dataclasses.is_dataclass(choice) and isinstance(value, dict):
-            return read_record(choice, value, where.rstrip(","))  # type: ignore[arg-type]
+            return read_record(choice, value, where.rstrip(","), whole=whole)  # type: ignore[arg-type]
         if _fits(choice, value):
             return float(value) if choice is float else value  # type: ignore[arg-type]
     raise RunError(f"{where} is damaged: expected {_words(hint)}, got {value!r:.40}")
@@ -67,7 +68,7 @@ def _fits(hint: Any, value: object) -> bool:
     if hint is type(None):
         return value is None
     if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     if hint in (int, str, bool):
         return type(value) is hint
     if origin is Literal:

@@ -18,12 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lvmrs.answers import ABSTAIN
 from lvmrs.errors import RunError
 
-__all__ = ["UNKNOWN", "Columns", "Kind", "header", "read"]
+__all__ = ["SCOPES", "UNKNOWN", "Columns", "Kind", "header", "read"]
 
 UNKNOWN = "-"
 """The text of a field whose value is not known."""
+SCOPES = {UNKNOWN, "this input", "all inputs"}
+"""What the column scope may hold."""
 
 
 class Kind(Enum):
@@ -57,7 +60,10 @@ def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
         return ()
     if not first.strip():
         raise RunError(f"{path} is empty; expected a line with the names of the columns, then a line for each input")
-    return tuple(name.strip() for name in first.rstrip("\n").split("\t"))
+    names = tuple(name.strip() for name in first.rstrip("\n").split("\t"))
+    if len(set(names)) < len(names):
+        raise RunError(f"{path}: two columns have one name; the first line must name each column once")
+    return names
 
 
 def read(
@@ -176,8 +182,8 @@ def _short(path: Path, line: int, found: int, expected: int) -> str:
 
 
 def _whole(path: Path, column: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
-    if not np.isfinite(values).all() or not np.array_equal(values, np.round(values)):
-        raise RunError(f"{path}: column {column} must hold whole numbers")
+    if not (np.abs(values) < 2**53).all() or not np.array_equal(values, np.round(values)):  # also where it is NaN
+        raise RunError(f"{path}: column {column} must hold whole numbers below 2⁵³")
     return values.astype(np.int64)
 
 
@@ -193,6 +199,14 @@ def _check(path: Path, columns: Columns, inputs: Sequence[int] | None) -> None:
         raise RunError(f"{path}: index {idx.min()} is below 0; inputs are numbered from 0")
     if inputs is not None and len(strangers := idx[~np.isin(idx, np.asarray(inputs))]):
         raise RunError(f"{path}: input {strangers[0]} does not belong to this run; remove its row")
+    for column, least in (("label", 0), ("predict", ABSTAIN), ("clean", 0), ("top", ABSTAIN)):
+        values = columns.get(column, idx)
+        if len(low := np.flatnonzero(values < least)):
+            raise RunError(
+                f"{path}: {column} of input {idx[low[0]]} is {values[low[0]]:g}, and must be at least {least}"
+            )
+    if odd := set(columns.get("scope", ())) - SCOPES:
+        raise RunError(f"{path}: scope is {min(odd)!r:.40}, and must be one of {', '.join(sorted(SCOPES))}")
     order = np.sort(idx)
     if len(twice := order[:-1][np.diff(order) == 0]):
         raise RunError(f"{path}: input {twice[0]} has two rows; remove one of them")

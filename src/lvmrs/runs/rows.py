@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lvmrs.errors import RunError
 from lvmrs.runs.result_file import UNKNOWN, Columns, Kind
 
 if TYPE_CHECKING:
@@ -89,8 +90,13 @@ class Row:
 
     def text(self, columns: Sequence[str] | None = None) -> str:
         """The line of a file with these columns, by default all of them, without the end of the line."""
-        values = (getattr(self, name) for name in (COLUMNS if columns is None else columns))
-        return "\t".join(UNKNOWN if value is None else str(value) for value in values)
+        values = [getattr(self, name) for name in (COLUMNS if columns is None else columns)]
+        texts = [UNKNOWN if value is None else str(value) for value in values]
+        if not math.isfinite(self.radius) or any(set(text) & set("\t\r\n") for text in texts):
+            raise RunError(
+                f"the row of input {self.idx} cannot be written: a radius must be finite, and a name one plain word"
+            )
+        return "\t".join(texts)
 
 
 _KINDS = {"int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "int | None": Kind.MEASURED}

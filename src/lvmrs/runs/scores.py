@@ -22,7 +22,7 @@ from lvmrs.noise import Noise, Stage, Stream
 from lvmrs.runs.whole_writes import disk_errors
 from lvmrs.scores import Scores, scores_of
 
-__all__ = ["ScoresWriter", "kept_scores", "read_scores"]
+__all__ = ["ScoresWriter", "kept_logits", "kept_scores", "read_scores"]
 
 # Number of samples in a batch that is read.
 _ROWS = 4096
@@ -112,9 +112,16 @@ def kept_scores(directory: Path, position: int, stream: Stream, noise: Noise, si
         sigma: the σ of the run.
         count: how many samples to take, from the first on.
     """
-    return scores_of(stream, noise, sigma, count, _batches(read_scores(directory, stream.stage)[position, :count]))
+    return scores_of(stream, noise, sigma, count, kept_logits(directory, position, stream.stage, count))
 
 
-def _batches(scores: NDArray[Any]) -> Iterator[Tensor]:
-    for start in range(0, len(scores), _ROWS):
-        yield torch.from_numpy(np.array(scores[start : start + _ROWS]))
+def kept_logits(directory: Path, position: int, stage: Stage, count: int) -> Iterator[Tensor]:
+    """The first ``count`` kept logits of one input, in batches; a file that holds fewer is refused."""
+    scores = read_scores(directory, stage)
+    if scores.ndim != 3 or position >= len(scores) or scores.shape[1] < count:
+        raise RunError(
+            f"{_path(directory, stage)} is damaged: it holds scores of shape {scores.shape}, and needs {count} samples "
+            f"for input number {position}"
+        )
+    for start in range(0, count, _ROWS):
+        yield torch.from_numpy(np.array(scores[position, start : min(start + _ROWS, count)]))

@@ -39,6 +39,12 @@ class Selection:
             whole = isinstance(value, int) and not isinstance(value, bool)
             if not (whole and value >= 1) and not (name == "max" and value is None):
                 raise InvalidArgumentError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not isinstance(self.size, int) or self.size < 0:
+            raise InvalidArgumentError(f"size must be a whole number of at least 0, got {self.size!r}")
+        if self.only is not None and (
+            self.shards > 1 or sorted(set(self.only)) != self.only or not all(0 <= k < self.size for k in self.only)
+        ):
+            raise InvalidArgumentError("only must list indices of the data set in order, each once, without shards")
         if self.shard > self.shards:
             raise InvalidArgumentError(f"shard {self.shard} of {self.shards} does not exist; they are numbered from 1")
 

@@ -54,7 +54,6 @@ class RunWriter:
             The writer, which holds the lock of the run.
         """
         path = Path(directory).expanduser()
-        cls.begun(path, resume=resume)
         with _writable(path):
             path.mkdir(parents=True, exist_ok=True)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -108,7 +107,7 @@ class RunWriter:
         begun = cls.begun(path, resume=resume)
         if begun is None:
             with disk_errors(path):
-                write_whole(path / MANIFEST, manifest.to_json())
+                write_whole(path / MANIFEST, _checked_text(manifest))
             return
         if changed := begun.difference(manifest):
             raise RunError(f"{path} was begun with other settings, and cannot be resumed: {'; '.join(changed)}")
@@ -148,6 +147,16 @@ class RunWriter:
             whole = text.rfind(b"\n") + 1
             if whole < len(text):
                 os.truncate(self.run.file, whole)
+
+
+def _checked_text(manifest: Manifest) -> str:
+    """The manifest as JSON; refused before it is written if it could not be read again."""
+    text = manifest.to_json()
+    if Manifest.parse(text, "the manifest of this run") != manifest:
+        raise RunError(
+            "the manifest of this run would be read in another way than it is meant; use plain numbers and texts"
+        )
+    return text
 
 
 @contextmanager

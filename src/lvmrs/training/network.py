@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +77,7 @@ def network_for(
         raise InvalidArgumentError(f"model: {name} has no parameters to train; give a ready: or python: module")
     origin = {
         "model": name,
-        "assumed": "; ".join(loaded.assumed),
+        "facts": json.dumps(dataclasses.asdict(loaded.facts)),
         "first weights": str(loaded.fingerprint),
         "code": str(loaded.code),
     }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import re
 from typing import Any
 
+from lvmrs._settings import attributes
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.registry import OBJECTIVES
 from lvmrs.training.objectives import Objective
@@ -55,11 +55,9 @@ def record(chosen: Objective) -> dict[str, Any]:
 
 
 def _settings(chosen: Objective) -> dict[str, Any]:
-    """The fields of a dataclass; the attributes of other objects, without those that begin with an underscore."""
-    fields: list[str] = [field.name for field in dataclasses.fields(chosen)] if dataclasses.is_dataclass(chosen) else []
-    is_itself_one = "__dataclass_params__" in vars(type(chosen))  # not merely derived from one
-    others = [] if is_itself_one else [name for name in vars(chosen) if not name.startswith("_")]
-    return {name: getattr(chosen, name) for name in dict.fromkeys([*fields, "sigma", *others])}
+    """Sigma and all other settings, without attributes that begin with an underscore."""
+    found = {"sigma": chosen.sigma, **attributes(chosen)}
+    return {name: value for name, value in found.items() if not name.startswith("_")}
 
 
 def _plain(value: object) -> Any:
