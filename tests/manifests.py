@@ -14,6 +14,7 @@ def manifest(
     method: str = "Duels",
     settings: dict[str, Any] | None = None,
     classifier: str | None = "what an earlier version said",
+    scope: Any = None,
     data: str | None = "digits",
     data_hash: str | None = "0123456789abcdef",
     classes: list[str] | None = None,
@@ -23,8 +24,8 @@ def manifest(
     return Manifest(
         ModelRecord("m"),
         DataRecord("test", data, data_hash, classes=classes),
-        MethodRecord(method, settings or {}, classifier=classifier),
-        TermsRecord(**{"sigma": 0.5, "alpha": 0.001, "n0": 100, "n": 1000, **terms}),
+        MethodRecord(method, settings or {}, scope=scope, classifier=classifier),
+        TermsRecord(**{"sigma": 0.5, "alpha": 0.001, "n0": 100, "n": 1000, "seed": 0, **terms}),
         Selection(size),
         origin=Origin(imported=imported),
     )

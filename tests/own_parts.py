@@ -99,3 +99,6 @@ class UniformForm(Form):
 
     def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
         return np.maximum(sigma * (p_a - p_b), 0.0)
+
+
+MINE = LargestMean(0.3)

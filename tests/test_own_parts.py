@@ -5,7 +5,9 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from torch import Tensor
 from lvmrs import LVM, Certificate, Fixed, Run, SmoothedClassifier, Terms, registry, simplex
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.maps import SimplexMap
+from lvmrs.noise import Gaussian, Noise
 from lvmrs.prove import prove
 from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES, PARTS
 from lvmrs.testing import check_planner
@@ -75,6 +78,41 @@ def test_a_noise_and_its_form_through_the_library() -> None:
         SmoothedClassifier(first_number, 1.0).certify(x, Fixed("hardmax", form="uniform-l1"), n0=100, n=1000)
 
 
+class Quiet(Gaussian):
+    """It says that it is Gaussian, and is nothing at all."""
+
+    def fill(self, out: Tensor, generator: torch.Generator) -> None:
+        out.zero_()
+
+
+@dataclass(frozen=True)
+class Scaled(Uniform):
+    """A noise with a setting, which its name does not tell."""
+
+    name: ClassVar[str] = "scaled"
+    factor: float = 1.0
+
+
+@pytest.mark.usefixtures("added")
+def test_a_name_stands_for_one_noise() -> None:
+    with pytest.raises(InvalidArgumentError, match="Quiet is not the noise 'gaussian' of the registry"):
+        SmoothedClassifier(first_number, 1.0, noise=Quiet())
+    with pytest.raises(InvalidArgumentError, match="Quiet is not the noise 'gaussian' of the registry"):
+        Terms(1.0, 0.01, 100, noise=Quiet())
+    NOISES.add(Scaled)
+    with pytest.raises(InvalidArgumentError, match="Scaled has settings, and a noise must have none"):
+        SmoothedClassifier(first_number, 1.0, noise=Scaled(0.1))
+    with pytest.raises(InvalidArgumentError, match=r"Wordless has no distance; write it: see lvmrs\.noise\.base"):
+        NOISES.add(type("Wordless", (Noise,), {"name": "wordless", "length": "", "fill": None, "words": None}))
+
+
+def test_a_scope_that_is_none_is_refused() -> None:
+    scores = SmoothedClassifier(first_number, 1.0).scores(X, 100, stage="selection")
+    loose = type("Loose", (LargestMean,), {"scope": "This input"})
+    with pytest.raises(InvalidArgumentError, match="scope must be one of this input, all inputs, got 'This input'"):
+        loose().plan(scores, Terms(1.0, 0.01, 100))
+
+
 @pytest.mark.usefixtures("added")
 def test_scores_of_another_noise_are_refused() -> None:
     uniform = SmoothedClassifier(first_number, 1.0, noise=Uniform())
@@ -109,7 +147,7 @@ def test_parts_through_the_command_line(
     hashed = hashlib.sha256(OWN.read_bytes()).hexdigest()
     method = Run("a").manifest.method
     assert (method.name, method.settings) == ("LargestMean", {"temperature": 0.5})
-    assert method.own_code == {"LargestMean": hashed}  # so that no run is resumed with other code
+    assert method.own_code == {"mine.LargestMean": hashed}  # so that no run is resumed with other code
     lvmrs("recertify a --method lvm --map python:mine.py:Squares --bound python:mine.py:Careful --out b")
     assert {(row.map, row.bound) for row in Run("b").rows()} == {("squares", "careful")}
     code, _, err = lvmrs("recertify a --out c")  # what a manifest names is not run
@@ -121,7 +159,13 @@ def test_parts_through_the_command_line(
     assert {row.form for row in Run("d").rows()} == {"uniform-l1"}
     terms = Run("d").manifest.terms
     assert (terms.noise, terms.distance) == ("uniform", "the sum of absolute differences")
-    assert set(Run("d").manifest.method.own_code) >= {"Uniform", "UniformForm"}
+    assert set(Run("d").manifest.method.own_code) == {"mine.Uniform", "mine.UniformForm"}
+    again = "--method fixed --map hardmax --form python:mine.py:UniformForm"
+    lvmrs(f"certify {digits} {noisy} --out e --keep-scores")
+    assert lvmrs(f"recertify e {again} --noise python:mine.py:Uniform --out f")[0] == 0
+    assert [row.radius for row in Run("f").rows()] == [row.radius for row in Run("e").rows()]
+    code, _, err = lvmrs("certify --method python:mine.py:MINE --temperature 2 --out g " + digits)
+    assert (code, "temperature cannot be chosen with method python:mine.py:MINE" in err) == (2, True)
     code, _, _ = lvmrs("report a b d -o r.html")
     assert code == 0
     assert "in the sum of absolute differences of pixels" in Path("r.html").read_text()

@@ -110,7 +110,7 @@ class Names:
         name = getattr(part, "name", None)
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):  # it stands in rows and manifests
             raise InvalidArgumentError(f"{part.__name__} has no name; give the class an attribute name = 'word'")
-        if lacking := [word for word in getattr(base, "__annotations__", {}) if not hasattr(part, word)]:
+        if lacking := [word for word in _class_attributes(base) if not hasattr(part, word)]:
             raise InvalidArgumentError(f"{part.__name__} has no {lacking[0]}; write it: see {base.__module__}")
         if missing := sorted(getattr(part, "__abstractmethods__", ())):
             raise InvalidArgumentError(f"{part.__name__} has no method {missing[0]}; write it: see {base.__module__}")
@@ -120,6 +120,11 @@ class Names:
             raise InvalidArgumentError(f"there is a {self.kind} {name} already; give {part.__name__} another name")
         self._added[name] = part
         return part
+
+
+def _class_attributes(base: type) -> list[str]:
+    """The attributes that a base class declares for all classes of its kind."""
+    return [name for name, kind in base.__dict__.get("__annotations__", {}).items() if "ClassVar" in str(kind)]
 
 
 def _imported(where: str) -> Any:

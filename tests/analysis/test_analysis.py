@@ -153,7 +153,7 @@ def test_why_two_runs_cannot_be_compared() -> None:
     ]
     assert "the labels of the same inputs differ" in analysis.differences(first, results(9))[0]
     unfinished = Results("u", first.idx, first.label, first.predict, first.radius, missing=3)
-    assert analysis.differences(first, unfinished) == ["u is not finished: 3 inputs are missing"]
+    assert analysis.unfinished(first, unfinished) == ["u is not finished: 3 inputs are missing"]
     far = Results("far", first.idx + 1000, first.label, first.predict, first.radius)
     with pytest.raises(RunError, match="have no input in common"):
         analysis.compare(first, far, [0.0])

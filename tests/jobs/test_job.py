@@ -4,7 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from lvmrs import Cohen, Deterministic, Duels, Planner, jobs, method_settings, models
-from lvmrs.data import load
+from lvmrs import Cohen, Deterministic, Duels, Planner, Votes, jobs, method_settings, models
+from lvmrs.data import Arrays, load
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError
 from lvmrs.plan import Choice, Terms
 from lvmrs.runs import Run, Selection
@@ -43,8 +43,11 @@ def test_what_cannot_be_run_is_refused_when_the_job_is_made() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"smoothed": other}, "the smoothed classifier is not made of python:tests.models:RowByRow"),
         ({"method": "lvm"}, "planner must be a Planner such as Duels"),
-        ({"method": Deterministic(), "keeps_scores": True}, "scores cannot be kept: Deterministic samples nothing"),
-        ({"selection": Selection(INPUTS + 1)}, "the selection is of 13 inputs and tiny has 12"),
+        (
+            {"method": Deterministic(), "keeps_scores": True},
+            "scores cannot be kept, since Deterministic takes no samples",
+        ),
+        ({"selection": Selection(INPUTS + 1)}, "the selection is for 13 inputs, and tiny has 12"),
         ({"selection": Selection(INPUTS, shard=13, shards=13)}, "tiny: 13 shards for 12 inputs; take fewer"),
     ]
     for changed, sentence in cases:
@@ -74,7 +77,7 @@ def test_labels_that_the_model_does_not_know(tmp_path: Path) -> None:
     loaded = models.Loaded.of(lambda x: x.flatten(1)[:, :3], "three classes")
     smoothed = SmoothedClassifier(loaded.model, 0.5, batch=8)
     job = jobs.Job(loaded, digits, smoothed, Cohen(), jobs.Sampling(n0=5, n=10), Selection(len(digits)))
-    with pytest.raises(DataError, match="digits has label 9, but the model knows 3 classes"):
+    with pytest.raises(DataError, match="digits has label 9, but the model has 3 classes"):
         jobs.certify(job, tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
@@ -130,13 +133,67 @@ def test_settings_of_a_planner_that_is_no_dataclass_are_recorded(tmp_path: Path)
     run = fill(tmp_path / "a", planner=Plain(0.5, Cohen()), selection=Selection(INPUTS, max=1))
     settings = run.manifest.method.settings
     assert settings["strength"] == 0.5
-    assert settings["inner"]["type"] == "Cohen"
-    assert len(settings["inner"]["sha256 of its pickle"]) == 64
-    assert set(run.manifest.method.own_code) >= {"Plain"}
-    with pytest.raises(LvmrsError, match=r"is not resumed with these: method settings: "):
+    assert settings["inner"]["type"] == "lvmrs.planners.cohen.Cohen"
+    assert set(run.manifest.method.own_code) >= {"tests.jobs.test_job.Plain"}
+    with pytest.raises(LvmrsError, match=r"cannot be resumed: method settings: "):
         fill(tmp_path / "a", planner=Plain(0.75, Cohen()), selection=Selection(INPUTS, max=1), resume=True)
-    with pytest.raises(InvalidArgumentError, match=r"Plain.inner is a function, which cannot be written down"):
+    with pytest.raises(InvalidArgumentError, match=r"Plain.inner is a function, which a manifest cannot hold"):
         method_settings.settings(Plain(1.0, lambda: None))
+
+
+@dataclass(frozen=True)
+class Wrap(Planner):
+    """A planner around another one."""
+
+    inner: Planner
+
+    def choose(self, logits: Any, terms: Terms) -> Choice:
+        return self.inner.choose(logits, terms)
+
+
+class Longer(Cohen):
+    """Derived from a dataclass, and none itself."""
+
+    __slots__ = ("slotted",)
+
+    def __init__(self, k: int) -> None:
+        super().__init__()
+        object.__setattr__(self, "k", k)
+        object.__setattr__(self, "slotted", -k)
+
+
+def test_no_setting_is_lost() -> None:
+    assert method_settings.settings(Wrap(Votes())) == {"inner": {"type": "lvmrs.planners.votes.Votes"}}
+    assert method_settings.settings(Wrap(Cohen())) != method_settings.settings(Wrap(Votes()))
+    assert method_settings.settings(Longer(3)) == {"k": 3, "slotted": -3}
+    assert method_settings.settings(Plain(1.0, {"b", "a"})) == method_settings.settings(Plain(1.0, {"a", "b"}))
+    with pytest.raises(InvalidArgumentError, match=r"Plain.strength is -inf, which a manifest cannot hold"):
+        method_settings.settings(Plain(float("-inf")))
+
+
+def test_only_own_code_that_takes_part_is_recorded() -> None:
+    assert job_of(Cohen()).manifest(8).method.own_code == {}
+    own = job_of(Longer(1)).manifest(8).method.own_code
+    assert list(own) == ["tests.jobs.test_job.Longer"]
+
+
+def test_weights_that_were_changed_are_refused() -> None:
+    loaded, digits = models.load("ready:small_cnn"), load("digits")
+    smoothed = SmoothedClassifier(loaded.model, 0.5, batch=8)
+    job = jobs.Job(loaded, digits, smoothed, Cohen(), jobs.Sampling(n0=5, n=10), Selection(len(digits)))
+    job.manifest(8)
+    with torch.no_grad():
+        next(loaded.model.parameters()).add_(1.0)  # type: ignore[attr-defined]
+    with pytest.raises(LvmrsError, match="its weights were changed after it was loaded"):
+        job.manifest(8)
+
+
+def test_data_with_odd_attributes_do_not_make_a_run_that_cannot_be_read(tmp_path: Path) -> None:
+    odd = Arrays("odd", "test", DATA.inputs, DATA.labels)
+    odd.classes = ("a", 1, "c")  # type: ignore[assignment]
+    with pytest.raises(LvmrsError, match="the manifest of this run, data, classes, is damaged: expected a list"):
+        jobs.certify(replace(job_of(), data=odd), tmp_path / "a")
+    assert not (tmp_path / "a" / "manifest.json").exists()
 
 
 OWN = """

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from lvmrs import jobs
+from lvmrs import Cohen, jobs
 from lvmrs.errors import RunError
 from lvmrs.runs import Run, Selection
 from tests.jobs.helpers import INPUTS, fill, lines
@@ -41,3 +42,21 @@ def test_shards_that_do_not_belong_together(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no shards were given"):
         jobs.merge([], tmp_path / "m")
     assert not (tmp_path / "m").exists()
+
+
+def test_a_shard_whose_scores_are_cut_is_refused(tmp_path: Path) -> None:
+    """Scores that are gone must not become zeros."""
+    parts = [fill(tmp_path / f"{k}", keep=True, selection=Selection(INPUTS, shard=k, shards=2)) for k in (1, 2)]
+    for name, sentence in (
+        ("scores-certification.npy", "needs 300 samples"),
+        ("scores-selection.npy", "needs 50 samples"),
+    ):
+        file = tmp_path / "1" / name
+        whole = file.read_bytes()
+        np.save(file, np.load(file)[:, :1])
+        with pytest.raises(RunError, match=f"{name} is damaged: .* {sentence}"):
+            jobs.merge(parts, tmp_path / "merged")
+        with pytest.raises(RunError, match=f"{name} is damaged: .* {sentence}"):
+            jobs.recertify(parts[0], tmp_path / f"again-{name}", Cohen())
+        file.write_bytes(whole)
+    assert jobs.merge(parts, tmp_path / "merged").complete

@@ -8,6 +8,7 @@ import pytest
 from lvmrs.report.guarantee import guarantee
 from lvmrs.report.settings import settings_shown
 from lvmrs.runs import Row, Run
+from lvmrs.runs.manifest import ModelRecord
 from tests.manifests import manifest
 
 NOISE = "Gaussian noise of σ = 0.5"
@@ -18,40 +19,51 @@ ROW = Row(
 )  # fmt: skip
 
 
+DUELS = "the classifier that takes the winner of all duels under Gaussian noise of σ = 0.5"
+
+
 def test_the_whole_sentence() -> None:
-    assert guarantee(manifest(noise_words=NOISE), [ROW]) == (
+    assert guarantee(manifest(classifier=DUELS, scope="all inputs"), [ROW]) == (
         "Each certificate is right with probability at least 1 − 0.001 over its sampling: no point closer than the "
         "radius (in the Euclidean distance of pixels in [0, 1]) changes the answer of one classifier for all inputs: "
-        "the classifier smoothed with Gaussian noise of σ = 0.5 and the map duel (whether the top class beats a "
-        "rival). Choices were made on 100 samples, and proved on 1000 others."
+        f"{DUELS}. Choices were made on 100 samples, and proved on 1000 others."
     )
 
 
-CHOSEN = (
-    "changes the answer of the classifier smoothed with Gaussian noise of σ = 0.5, with its map chosen for each input."
-)
+SMOOTHED = "changes the answer of the classifier smoothed with Gaussian noise of σ = 0.5, with its map"
+CHOSEN = replace(ROW, scope="this input")
+OLD = replace(ROW, scope="-")
 
 
 @pytest.mark.parametrize(
-    ("rows", "sentence"),
+    ("scope", "rows", "sentence"),
     [
-        ([replace(ROW, scope="this input")], CHOSEN),
-        ([ROW, replace(ROW, scope="this input")], CHOSEN),
-        ([replace(ROW, map="softmax", temperature=2.0)], "the map softmax at temperature 2 (softmax of the logits)."),
-        ([ROW, replace(ROW, map="hardmax")],
-         "one classifier for all inputs: the classifier smoothed with Gaussian noise of σ = 0.5."),
-        ([replace(ROW, map="my own")], "σ = 0.5 and the map my own."),
-        ([replace(ROW, scope="-")], "changes the answer of what an earlier version said."),
-        ([ROW, replace(ROW, scope="-")], "changes the answer of what an earlier version said."),
+        ("all inputs", [ROW], "changes the answer of one classifier for all inputs: what an earlier version said."),
+        ("this input", [CHOSEN], "changes the answer of what an earlier version said."),
+        ("all inputs", [CHOSEN], f"{SMOOTHED} chosen for each input."),  # the rows say what holds
+        ("all inputs", [ROW, CHOSEN], f"{SMOOTHED} chosen for each input."),
+        ("this input", [ROW], f"{SMOOTHED} the same for all inputs."),
+        (None, [ROW], f"{SMOOTHED} the same for all inputs."),
+        ("all inputs", [OLD], "changes the answer of what an earlier version said."),
+        ("all inputs", [ROW, OLD], "changes the answer of what an earlier version said."),
     ],
-)  # fmt: skip
-def test_the_rows_say_whether_there_is_one_classifier(rows: list[Row], sentence: str) -> None:
-    assert sentence in guarantee(manifest(noise_words=NOISE), rows)
+)
+def test_the_rows_say_whether_there_is_one_classifier(scope: str | None, rows: list[Row], sentence: str) -> None:
+    assert sentence in guarantee(manifest(noise_words=NOISE, scope=scope), rows)
 
 
-def test_what_it_relies_on() -> None:
-    known = guarantee(manifest(noise_words=NOISE, lipschitz=2.5), [ROW])
-    assert known.endswith("others. That relies on 2.5 being a Lipschitz constant of the logits.")
+@pytest.mark.parametrize(
+    ("form", "map_", "relies"),
+    [("ramp", "soft-duel", True), ("r1", "sparsemax", True), ("r3", "hardmax", False), ("ramp", "hardmax", False)],
+)
+def test_what_it_relies_on(form: str, map_: str, relies: bool) -> None:
+    """A constant that is known and not used is not relied on."""
+    said = guarantee(manifest(lipschitz=2.5), [replace(ROW, form=form, map=map_)])
+    assert said.endswith("others. That relies on 2.5 being a Lipschitz constant of the logits.") == relies
+    assert ("relies" in said) == relies
+
+
+def test_other_guarantees() -> None:
     certain = guarantee(manifest(lipschitz=2.5, n=0, n0=0, alpha=0.0), [ROW])
     assert certain.startswith("If 2.5 is a Lipschitz constant of the logits")
     imported = manifest(alpha=None, n=None, imported="other.tsv")
@@ -91,5 +103,14 @@ def test_methods_are_shown_by_what_a_reader_knows(method: dict[str, object], sho
 
 
 def test_what_sampled_nothing_has_no_settings_of_sampling() -> None:
-    shown = settings_shown(manifest(n=0, n0=0))
+    shown = settings_shown(manifest(n=0, n0=0, alpha=0.0, lipschitz=1.0))
     assert not {"alpha", "n0", "n", "seed", "sigma"} & set(shown)
+
+
+def test_what_decides_rows_is_shown() -> None:
+    shown = settings_shown(
+        replace(manifest(), model=ModelRecord("m", "w" * 64, "c" * 64, facts={"random_weights": True}))
+    )
+    assert shown["seed"] == "0"
+    assert (shown["hash of the weights"], shown["hash of its code"]) == ("w" * 12, "c" * 12)
+    assert shown["known about the model"] == "random weights True"

@@ -210,7 +210,7 @@ class Manifest:
     def parse(cls, text: str, where: str) -> Manifest:
         """The manifest in a text; ``where`` names it in the sentence that says what is wrong with it."""
         try:
-            stored = json.loads(text, parse_constant=_no_number, object_pairs_hook=_each_once)
+            stored = json.loads(text, object_pairs_hook=_each_once)
         except (ValueError, RecursionError) as error:
             raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
         found = stored.pop("format", None) if isinstance(stored, dict) else None
@@ -251,10 +251,6 @@ def _text(value: object) -> str:
     shown = plain(value) if dataclasses.is_dataclass(value) else value
     text = json.dumps(shown, ensure_ascii=False)
     return text if len(text) <= 70 else f"{text[:67]}…"
-
-
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 import types
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -64,7 +65,7 @@ def _value(hint: Any, value: object, where: str, *, whole: bool) -> Any:
 def _fits(hint: Any, value: object) -> bool:
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
-        return True
+        return _has_only_numbers(value)
     if hint is type(None):
         return value is None
     if hint is float:
@@ -82,6 +83,14 @@ def _fits(hint: Any, value: object) -> bool:
     if origin in (Union, types.UnionType):
         return any(_fits(part, value) for part in parts)
     return False
+
+
+def _has_only_numbers(value: object) -> bool:
+    """Whether a value from JSON has no NaN and no infinity in it."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(map(_has_only_numbers, inner))
 
 
 def _words(hint: Any) -> str:

@@ -60,10 +60,7 @@ def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
         return ()
     if not first.strip():
         raise RunError(f"{path} is empty; expected a line with the names of the columns, then a line for each input")
-    names = tuple(name.strip() for name in first.rstrip("\n").split("\t"))
-    if len(set(names)) < len(names):
-        raise RunError(f"{path}: two columns have one name; the first line must name each column once")
-    return names
+    return tuple(name.strip() for name in first.rstrip("\n").split("\t"))
 
 
 def read(
@@ -89,6 +86,8 @@ def read(
             f"{path}: column {missing[0]} is missing; the first line must name the columns, with tabs between them: "
             f"{', '.join(needed)}"
         )
+    if twice := [name for name in (*needed, *optional) if names.count(name) > 1]:
+        raise RunError(f"{path}: two columns are named {twice[0]}; the first line must name each column once")
     wanted = {name: kind for name, kind in (*needed.items(), *optional.items()) if name in names}
     columns = _parsed(path, names, wanted, ours=inputs is not None)
     _check(path, columns, inputs)
@@ -199,7 +198,8 @@ def _check(path: Path, columns: Columns, inputs: Sequence[int] | None) -> None:
         raise RunError(f"{path}: index {idx.min()} is below 0; inputs are numbered from 0")
     if inputs is not None and len(strangers := idx[~np.isin(idx, np.asarray(inputs))]):
         raise RunError(f"{path}: input {strangers[0]} does not belong to this run; remove its row")
-    for column, least in (("label", 0), ("predict", ABSTAIN), ("clean", 0), ("top", ABSTAIN)):
+    least_of = {"predict": ABSTAIN} if inputs is None else {"label": 0, "predict": ABSTAIN, "clean": 0, "top": ABSTAIN}
+    for column, least in least_of.items():
         values = columns.get(column, idx)
         if len(low := np.flatnonzero(values < least)):
             raise RunError(

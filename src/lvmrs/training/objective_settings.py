@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import re
@@ -56,7 +57,8 @@ def record(chosen: Objective) -> dict[str, Any]:
 
 def _settings(chosen: Objective) -> dict[str, Any]:
     """Sigma and all other settings, without attributes that begin with an underscore."""
-    found = {"sigma": chosen.sigma, **attributes(chosen)}
+    found = attributes(chosen)
+    found = {**found, "sigma": chosen.sigma} if dataclasses.is_dataclass(chosen) else {"sigma": chosen.sigma, **found}
     return {name: value for name, value in found.items() if not name.startswith("_")}
 
 
