@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ class Names:
 
 def _class_attributes(base: type) -> list[str]:
     """The attributes that a base class declares for all classes of its kind."""
-    return [name for name, kind in base.__dict__.get("__annotations__", {}).items() if "ClassVar" in str(kind)]
+    return [name for name, kind in inspect.get_annotations(base).items() if "ClassVar" in str(kind)]
 
 
 def _imported(where: str) -> Any:
