@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-statistical test-programs test-slow check package format bench docs bounds clean
+.PHONY: help setup demo test test-statistical test-programs test-slow check package format bench docs bounds clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,6 +17,13 @@ $(VENV)/.installed-%: $(SOURCES)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		-c constraints.txt -e '.[$*]'
 	@touch $@
+
+# All extras that CI needs, in one go.
+setup: $(SOURCES)  ## set up everything for development
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		-c constraints.txt -e '.[test,check,bench,browser]'
+	@touch $(addprefix $(VENV)/.installed-,digits test check bench browser)
 
 demo: $(VENV)/.installed-digits  ## set up, train on digits, certify in four ways, compare
 	$(BIN)/lvmrs demo

@@ -44,7 +44,7 @@ def run(*command: str | Path, where: Path) -> str:
 
 def build(source: Path, kind: str, out: Path) -> Path:
     """Build a ``wheel`` or an ``sdist`` of the project in ``source``, and return its file."""
-    run(sys.executable, "-m", "build", f"--{kind}", "--outdir", out, source, where=out)
+    run(sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", out, source, where=out)
     return next(out.glob({"wheel": "*.whl", "sdist": "*.tar.gz"}[kind]))
 
 
