@@ -140,7 +140,7 @@ def test_a_checkpoint_of_another_normalisation_is_refused(lvmrs: Command) -> Non
     torch.save({"settings": {}, "history": []}, "b.safetensors.checkpoint")
     code, _, err = lvmrs("train --model ready:small_cnn QUICK --out b.safetensors --resume --mean 0.1 --std 0.9")
     assert code == 1
-    assert "normalised with mean 0.1 and std 0.9" in err
+    assert "mean was None and is '[0.1]'; std was None and is '[0.9]'" in err
 
 
 def test_lipschitz_is_rounded_up(lvmrs: Command) -> None:
@@ -205,7 +205,7 @@ def test_objectives_in_help_and_docs_are_those_of_the_registry() -> None:
     networks, commands = ((pages / f"{name}.md").read_text(encoding="utf-8") for name in ("networks", "commands"))
     for name in OBJECTIVES:
         assert f"| `{name}` | {OBJECTIVES.words(name)}" in networks, f"docs/networks.md does not describe {name}"
-    assert f"`--objective` ({', '.join(OBJECTIVES)}, or `python:MODULE:CLASS`)" in commands
+    assert "one of [these](names.md#objectives), or `python:MODULE:CLASS`" in commands  # made from the registry
     for option, name in OPTIONS.items():  # what an option is for, and what it is if not given
         default = {field.name: field.default for field in dataclasses.fields(OBJECTIVES.find(name))}[option]
         assert helps[option].startswith(f"{name}: ")

@@ -140,3 +140,15 @@ def test_records_of_records() -> None:
     assert (read.sigma, type(read.sigma)) == (1.0, float)
     with pytest.raises(RunError, match="here is damaged: expected an object, got 3"):
         read_record(TermsRecord, 3, "here")
+
+
+def test_settings_that_differ_in_their_last_digits_are_the_same() -> None:
+    """Machines compute powers with different last digits; a run goes on from one machine to another."""
+    here, there, other = (
+        dataclasses.replace(
+            MANIFEST, method=dataclasses.replace(MANIFEST.method, settings={"deep": {"temperatures": [value, 1.0]}})
+        )
+        for value in (0.014157232601517624, 0.014157232601517623, 0.0141572327)
+    )
+    assert not here.difference(there)
+    assert here.difference(other)

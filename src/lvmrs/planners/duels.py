@@ -35,6 +35,7 @@ from lvmrs.forms import R3, Form, Ramp
 from lvmrs.maps import Duel, Map, SoftDuel
 from lvmrs.plan import Choice, Scope, Terms
 from lvmrs.planners.base import Planner
+from lvmrs.planners.grid import geometric
 from lvmrs.scores import in_portions
 
 __all__ = ["Duels", "calibrated_width"]
@@ -44,7 +45,7 @@ _CANDIDATES = 16
 # Number of samples that are compared at a time; widths are tried on the first portion.
 _PORTION = 1024
 # These widths are tried, in standard deviations of the margin to the nearest rival.
-_WIDTHS = tuple(np.geomspace(0.05, 20, 24).tolist())
+_WIDTHS = geometric(0.05, 20, 24)
 # Number of nearest rivals on which widths are tried.
 _NEAREST = 8
 

@@ -14,13 +14,14 @@ from lvmrs._checks import Floats
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.maps import SimplexMap, sweep
 from lvmrs.moments import Moments
+from lvmrs.planners.grid import geometric
 from lvmrs.scores import in_portions
 from lvmrs.simplex import simplex_map
 
 __all__ = ["TEMPERATURES", "Survey"]
 
 # The paper's grid: 50 temperatures from 0.01 to 50.
-TEMPERATURES: tuple[float, ...] = tuple(np.geomspace(0.01, 50, 50).tolist())
+TEMPERATURES = geometric(0.01, 50, 50)
 # Number of samples that are swept at a time: each sweep has a fixed cost.
 _PORTION = 2048
 

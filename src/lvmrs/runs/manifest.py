@@ -31,6 +31,8 @@ ROWS_OF = "0.2.0"
 _NOTE: dict[str, str] = {"compared": "never"}
 # A field that runs of format 1 do not have.
 _NEW: dict[str, str] = {"compared": "where both know it"}
+# A field whose numbers are the same if 9 digits are: machines compute grids of settings with other last digits.
+_NINE_DIGITS: dict[str, str] = {"compared": "to nine digits"}
 # A field whose values are compared, and not the names that they have.
 _VALUES: dict[str, str] = {"compared": "values"}
 
@@ -88,7 +90,7 @@ class MethodRecord:
 
     name: str
     """The name of its class; for imported results, the name that was given for them."""
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict, metadata=_NINE_DIGITS)
     own_code: dict[str, str] = field(default_factory=dict, metadata=_VALUES)
     """Hashes of the files of the user's own classes, by the names of the classes."""
     scope: Literal["this input", "all inputs"] | None = field(default=None, metadata=_NOTE)
@@ -241,10 +243,20 @@ def _compared(one: Any, other: Any, of: str = "") -> Iterator[tuple[str, Any, An
             continue
         if rule == "values":
             mine, theirs = sorted(set(mine.values())), sorted(set(theirs.values()))
+        if rule == "to nine digits":
+            mine, theirs = _to_nine_digits(mine), _to_nine_digits(theirs)
         if dataclasses.is_dataclass(mine) and dataclasses.is_dataclass(theirs):
             yield from _compared(mine, theirs, "" if entry.name in ("terms", "selection") else f"{of}{entry.name} ")
         else:
             yield f"{of}{entry.name}".replace("_", " "), mine, theirs
+
+
+def _to_nine_digits(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, list):
+        return [_to_nine_digits(part) for part in value]
+    return {key: _to_nine_digits(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 def _text(value: object) -> str:

@@ -77,7 +77,7 @@ def network_for(
         raise InvalidArgumentError(f"model: {name} has no parameters to train; give a ready: or python: module")
     origin = {
         "model": name,
-        "facts": json.dumps(dataclasses.asdict(loaded.facts)),
+        **{name: json.dumps(value) for name, value in dataclasses.asdict(loaded.facts).items()},
         "first weights": str(loaded.fingerprint),
         "code": str(loaded.code),
     }
