@@ -80,6 +80,12 @@ class SmoothedClassifier:
         run: Model = torch.compile(model) if compile else model
         self._samplers = Samplers(Sampler(run, self.sigma, 1, autocast=autocast, noise=noise), given)
 
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse changes after it is made: what a run records would not be what it used."""
+        if "_samplers" in self.__dict__:
+            raise AttributeError(f"a smoothed classifier cannot be changed; make another one with another {name}")
+        super().__setattr__(name, value)
+
     def __repr__(self) -> str:
         """One line."""
         known = "" if math.isinf(self.lipschitz) else f", lipschitz={self.lipschitz:g}"

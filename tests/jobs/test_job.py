@@ -188,6 +188,23 @@ def test_weights_that_were_changed_are_refused() -> None:
         job.manifest(8)
 
 
+def test_a_model_under_the_hash_of_another_is_refused() -> None:
+    loaded, other, digits = models.load("ready:small_cnn"), models.load("ready:small_cnn,width=2"), load("digits")
+    mixed = replace(loaded, model=other.model)
+    smoothed = SmoothedClassifier(other.model, 0.5, batch=8)
+    job = jobs.Job(mixed, digits, smoothed, Cohen(), jobs.Sampling(n0=5, n=10), Selection(len(digits)))
+    with pytest.raises(LvmrsError, match="its weights were changed after it was loaded"):
+        job.manifest(8)
+
+
+@pytest.mark.parametrize("name", ["sigma", "lipschitz", "noise", "compiled", "model", "autocast", "device"])
+def test_a_smoothed_classifier_stays_what_the_run_records(name: str) -> None:
+    smoothed = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=8)
+    with pytest.raises(AttributeError, match=f"cannot be changed; make another one with another {name}"):
+        setattr(smoothed, name, 1.0)
+    assert smoothed.sigma == 0.5
+
+
 def test_data_with_odd_attributes_do_not_make_a_run_that_cannot_be_read(tmp_path: Path) -> None:
     odd = Arrays("odd", "test", DATA.inputs, DATA.labels)
     odd.classes = ("a", 1, "c")  # type: ignore[assignment]

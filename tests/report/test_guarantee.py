@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lvmrs.facts import ModelFacts
 from lvmrs.report.guarantee import guarantee
 from lvmrs.report.settings import settings_shown
 from lvmrs.runs import Row, Run
@@ -109,8 +110,8 @@ def test_what_sampled_nothing_has_no_settings_of_sampling() -> None:
 
 def test_what_decides_rows_is_shown() -> None:
     shown = settings_shown(
-        replace(manifest(), model=ModelRecord("m", "w" * 64, "c" * 64, facts={"random_weights": True}))
+        replace(manifest(), model=ModelRecord("m", "w" * 64, "c" * 64, facts=ModelFacts(random_weights=True)))
     )
     assert shown["seed"] == "0"
     assert (shown["hash of the weights"], shown["hash of its code"]) == ("w" * 12, "c" * 12)
-    assert shown["known about the model"] == "random weights True"
+    assert shown["known about the model"] == "WARNING: its weights are random, none were given"

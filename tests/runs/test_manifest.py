@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lvmrs.errors import RunError
+from lvmrs.facts import DataFacts, DenoiserFacts, ModelFacts
 from lvmrs.planners import Cohen
 from lvmrs.runs import Manifest
 from lvmrs.runs.manifest import DataRecord, DenoiserRecord, ModelRecord, Origin, TermsRecord
@@ -29,9 +30,16 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     full = dataclasses.replace(
         MANIFEST,
         model=ModelRecord(
-            "onnx:a.onnx", "f00", "c0de", {"mean": [0.5], "std": [0.25]}, DenoiserRecord("trained:d", "d0"), {"a": [1]}
+            "onnx:a.onnx",
+            "f00",
+            "c0de",
+            {"mean": [0.5], "std": [0.25]},
+            DenoiserRecord("trained:d", "d0"),
+            ModelFacts(
+                mean=(0.5, 1.0), resized_to=(8, 9), denoiser=DenoiserFacts("trained:d", trained=ModelFacts(std=(0.25,)))
+            ),
         ),
-        data=DataRecord("test", "digits", "da7a", 224, {"labels": "given"}, ["zero", "one"]),
+        data=DataRecord("test", "digits", "da7a", 224, DataFacts(image_column="x"), ["zero", "one"]),
         origin=Origin("lvmrs merge", shards=["a", "b"], imported="x.tsv", scores_of="c"),
     )
     for manifest in (MANIFEST, full):
@@ -42,7 +50,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 def leaves(stored: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Every field, with those of inner records."""
-    inner = {"model", "data", "method", "terms", "selection", "origin"}
+    inner = {"model", "data", "method", "terms", "selection", "origin", "facts"}
     found: list[tuple[str, ...]] = []
     for key, value in stored.items():
         found += leaves(value, (*path, key)) if key in inner and isinstance(value, dict) else [(*path, key)]
@@ -52,7 +60,7 @@ def leaves(stored: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("path", leaves(plain(MANIFEST)), ids=".".join)
 def test_every_field_is_checked(tmp_path: Path, path: tuple[str, ...]) -> None:
     """A value of another type is refused by the name of its field; so is a NaN, and a field that is not known."""
-    for wrong in ({"an": object.__name__, "x": [{}]}, float("nan")) if path[-1] not in ("facts", "settings") else (3,):
+    for wrong in ({"an": object.__name__, "x": [{}]}, float("nan")) if path[-1] != "settings" else (3,):
         stored = json.loads(MANIFEST.to_json())
         place = stored
         for key in path[:-1]:
@@ -122,7 +130,7 @@ def test_what_decides_rows_is_compared_and_notes_are_not() -> None:
     ]
     assert [MANIFEST.difference(other) for other in same] == [[]] * len(same)
     other = changed(
-        model={"weights_hash": "b", "facts": {"x": 1}},
+        model={"weights_hash": "b", "facts": ModelFacts(output="x", mean=(0.5,))},
         data={"hash": "c"},
         method={"settings": {"x": 1}},
         terms={"sigma": 0.25, "noise": "uniform"},
@@ -130,7 +138,8 @@ def test_what_decides_rows_is_compared_and_notes_are_not() -> None:
     )
     names = [line.partition(":")[0] for line in MANIFEST.difference(other)]
     assert names == [
-        "model weights hash", "model facts", "data hash", "method settings", "sigma", "noise", "skip"
+        "model weights hash", "model facts mean", "model facts takes pixels", "model facts output", "data hash",
+        "method settings", "sigma", "noise", "skip",
     ]  # fmt: skip
 
 

@@ -26,14 +26,11 @@ def calibrate(
       lvmrs calibrate --model trained:nets/a.safetensors --data digits --sigma 0.5 --max 100
       lvmrs certify --model trained:nets/a.safetensors --data digits --sigma 0.5 --method duels --width 2.6 --out runs/a
     """
-    from lvmrs.data import checked_input
-    from lvmrs.jobs import check_selection
+    from lvmrs import jobs
 
     _, dataset, smoothed = setup.load()
     selection = setup.selection(dataset)
-    check_selection(dataset, selection)
-    inputs = (checked_input(dataset, index)[0] for index in selection.indices)
-    width = smoothed.calibrate_duels(inputs, n0=n0, seed=setup.seed).width
+    width = jobs.calibrate_duels(smoothed, dataset, selection, n0=n0, seed=setup.seed).width
     if as_json:
         print(json.dumps({"width": width, "inputs": len(selection.indices)}))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Annotated, Optional
 
@@ -34,22 +35,16 @@ def predict(
       lvmrs predict --model python:nets:resnet --weights w.safetensors --data digits --sigma 0.5 --max 20
       lvmrs predict --model onnx:net.onnx --data npz:test.npz --sigma 0.25 --n 10000 > answers.tsv
     """
+    from lvmrs import jobs
     from lvmrs.answers import ABSTAIN
-    from lvmrs.data import checked_input
-    from lvmrs.jobs import check_selection
 
     _, dataset, smoothed = setup.load()
-    selection = setup.selection(dataset)
-    check_selection(dataset, selection)
-    right = abstained = 0
     numbers = {"n": n, "n0": n0, "alpha": alpha, "seed": setup.seed, "width": width}
-    for index in selection.indices:
-        x, label = checked_input(dataset, index)
-        answer = smoothed.predict(x, index=index, by=by, **numbers)  # type: ignore[arg-type]
-        if index == selection.indices[0] and not as_json:
-            print("idx\tlabel\tpredict\tcorrect")
-        row = {"idx": index, "label": label, "predict": answer, "correct": int(answer == label)}
+    inputs = right = abstained = 0
+    for answer in jobs.predict(smoothed, dataset, setup.selection(dataset), by=by, **numbers):
+        row = dataclasses.asdict(answer)
+        if not inputs and not as_json:
+            print("\t".join(row))
         print(json.dumps(row) if as_json else "\t".join(map(str, row.values())), flush=True)
-        right, abstained = right + row["correct"], abstained + (answer == ABSTAIN)
-    inputs = len(selection.indices)
+        inputs, right, abstained = inputs + 1, right + answer.correct, abstained + (answer.predict == ABSTAIN)
     tell(f"{inputs} inputs: {percent(right / inputs)} % correct, {abstained} in doubt")

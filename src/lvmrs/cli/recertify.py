@@ -54,7 +54,7 @@ def recertify(
       lvmrs recertify runs/a --method cohen --out runs/a-cohen
       lvmrs recertify runs/a --method lvm --bound bernstein --alpha 0.01 --out runs/a-bernstein
     """
-    from lvmrs import jobs, method_settings
+    from lvmrs import jobs
     from lvmrs.cli.chosen_method import chosen_method
     from lvmrs.cli.own_parts import known_name
     from lvmrs.registry import NOISES
@@ -62,9 +62,6 @@ def recertify(
     known_name(NOISES, noise)
     source = Run(run)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
-    made_with = source.manifest.method
-    if chosen is None:
-        chosen = method_settings.made_again(made_with.name, made_with.settings, made_with.own_code)
     inputs, terms = len(source.rows()), source.manifest.terms
     with watching() as watcher:
         watcher.begin(inputs, (terms.n0 or 0) + (terms.n or 0))

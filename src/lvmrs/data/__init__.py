@@ -2,8 +2,8 @@
 
 from lvmrs.data.arrays import Arrays
 from lvmrs.data.base import Dataset, checked_input
-from lvmrs.data.facts import DataFacts
 from lvmrs.data.folder import ImageFolder
 from lvmrs.data.load import DataSource, load
+from lvmrs.facts import DataFacts
 
 __all__ = ["Arrays", "DataFacts", "DataSource", "Dataset", "ImageFolder", "checked_input", "load"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lvmrs.data.facts import DataFacts
 from lvmrs.errors import DataError
+from lvmrs.facts import DataFacts
 
 if TYPE_CHECKING:
     from lvmrs.data.load import DataSource

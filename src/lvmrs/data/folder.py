@@ -11,8 +11,8 @@ from torch import Tensor
 
 from lvmrs._extras import optional
 from lvmrs.data.base import Dataset
-from lvmrs.data.facts import DataFacts
 from lvmrs.errors import DataError
+from lvmrs.facts import DataFacts
 
 __all__ = ["ImageFolder", "pixels"]
 

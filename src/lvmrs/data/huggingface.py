@@ -9,9 +9,9 @@ from torch import Tensor
 
 from lvmrs._extras import optional
 from lvmrs.data.base import Dataset
-from lvmrs.data.facts import DataFacts
 from lvmrs.data.folder import pixels
 from lvmrs.errors import DataError, first_line
+from lvmrs.facts import DataFacts
 
 __all__ = ["HuggingFaceDataset"]
 

@@ -7,7 +7,6 @@ pickled; another process or machine certifies the same rows with it.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable
@@ -212,17 +211,11 @@ def _model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:
         code_hash=loaded.code,
         normalisation=inner.normalisation if isinstance(inner, Preprocessed) else None,
         denoiser=None if known is None else DenoiserRecord(known.name, loaded.denoiser_fingerprint),
-        facts=_facts(loaded.facts),
+        facts=loaded.facts,
         compiled=smoothed.compiled,
         device=smoothed.kind_of_device,
         precision=None if smoothed.autocast is None else str(smoothed.autocast).removeprefix("torch."),
     )
-
-
-def _facts(facts: Any) -> dict[str, Any]:
-    """The facts as they come back from JSON, so that they can be compared with a manifest that was read."""
-    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(facts)))
-    return plain
 
 
 def _data_record(data: Dataset) -> DataRecord:
@@ -231,7 +224,7 @@ def _data_record(data: Dataset) -> DataRecord:
         name=data.name,
         hash=data.fingerprint(),
         image_size=None if data.data_source is None else data.data_source.size,
-        facts=_facts(data.facts),
+        facts=data.facts,
         classes=None if data.classes is None else list(data.classes),
     )
 

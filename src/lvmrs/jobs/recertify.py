@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from lvmrs import _checks
+from lvmrs import _checks, method_settings
 from lvmrs._user_code import code_hash
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.jobs.certify import OnRow
@@ -31,7 +31,7 @@ __all__ = ["recertify"]
 def recertify(
     source: Run,
     out: str | Path,
-    planner: Method,
+    planner: Method | None = None,
     *,
     alpha: float | None = None,
     n0: int | None = None,
@@ -48,7 +48,7 @@ def recertify(
     Args:
         source: a run that keeps its scores.
         out: the directory of the new run. If the same recertification was begun there, it is completed.
-        planner: the method, which must work on samples.
+        planner: the method, which must work on samples; by default that of the source, with its settings.
         alpha: the risk; by default that of the source.
         n0: samples to plan on, at most as many as were kept; by default all.
         n: samples to prove on, at most as many as were kept; by default all.
@@ -60,6 +60,8 @@ def recertify(
         The new run.
     """
     old = source.manifest
+    if planner is None:
+        planner = method_settings.made_again(old.method.name, old.method.settings, old.method.own_code)
     if not isinstance(planner, Planner):
         kind = type(planner).__name__
         raise InvalidArgumentError(f"{kind} needs the network, not its scores under noise; take another method")

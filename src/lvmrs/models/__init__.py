@@ -1,8 +1,8 @@
 """Models by name: ``load("onnx:net.onnx")``. The names of all sources are in ``lvmrs.registry.MODELS``."""
 
+from lvmrs.facts import ModelFacts
 from lvmrs.models.denoised import Denoised
 from lvmrs.models.diffusion import DiffusionDenoiser
-from lvmrs.models.facts import ModelFacts
 from lvmrs.models.load import Loaded, ModelSource, load
 from lvmrs.models.network_lipschitz import lipschitz_bound
 from lvmrs.models.preprocessing import Preprocessed

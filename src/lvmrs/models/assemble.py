@@ -10,9 +10,9 @@ from torch import nn
 from lvmrs._sources import absolute, taken_apart
 from lvmrs._user_code import importing_from, source_hash
 from lvmrs.errors import ModelError
+from lvmrs.facts import ModelFacts
 from lvmrs.models.denoised import Denoised
 from lvmrs.models.denoiser_sources import load_denoiser
-from lvmrs.models.facts import ModelFacts
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.trained import normalisation_of
 from lvmrs.models.weights import digest_of_file, digest_of_module, load_weights

@@ -14,8 +14,8 @@ from lvmrs._extras import optional
 from lvmrs._sources import taken_apart
 from lvmrs._user_code import called, imported, importing_from
 from lvmrs.errors import ModelError, first_line
+from lvmrs.facts import DenoiserFacts
 from lvmrs.models.diffusion import DiffusionDenoiser
-from lvmrs.models.facts import DenoiserFacts
 from lvmrs.models.trained import trained
 from lvmrs.registry import DENOISERS
 from lvmrs.sampling import Model

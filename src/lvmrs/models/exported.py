@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lvmrs.errors import ModelError, first_line
-from lvmrs.models.facts import ModelFacts
+from lvmrs.facts import ModelFacts
 from lvmrs.models.fixed_batch import InParts
 
 __all__ = ["exported"]

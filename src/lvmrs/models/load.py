@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from lvmrs.errors import ModelError, first_line
+from lvmrs.facts import ModelFacts
 from lvmrs.models.assemble import Assembled, assemble, hash_of
-from lvmrs.models.facts import ModelFacts
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.sampling import Model
 
@@ -106,7 +106,8 @@ class Loaded:
     """A hash of the weights of its denoiser, if it has one; the name of the denoiser is among the facts."""
     source: ModelSource | None = None
     """The arguments that it was loaded with; None for a model that was not loaded by name."""
-    _digest: str | None = field(init=False, repr=False, compare=False, default=None)
+    digest: str | None = field(repr=False, compare=False, default=None)
+    """A hash of all weights of ``model`` when it was loaded; it is computed if it is not given."""
 
     @classmethod
     def of(cls, model: Model, name: str) -> Loaded:
@@ -122,11 +123,12 @@ class Loaded:
         return cls(model, name, hash_of(model), None, ModelFacts(takes_pixels=not isinstance(model, Preprocessed)))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_digest", hash_of(self.model))
+        if self.digest is None:
+            object.__setattr__(self, "digest", hash_of(self.model))
 
     def check_unchanged(self) -> None:
         """Refuse a model whose weights are no longer those that it was loaded with: its hash would be of others."""
-        if hash_of(self.model) != self._digest:
+        if hash_of(self.model) != self.digest:
             raise ModelError(f"{self.name}: its weights were changed after it was loaded; name it anew with Loaded.of")
 
     @property

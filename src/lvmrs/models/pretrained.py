@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lvmrs._extras import optional
 from lvmrs.errors import ModelError, first_line
-from lvmrs.models.facts import ModelFacts
+from lvmrs.facts import ModelFacts
 from lvmrs.models.preprocessing import Preprocessed
 
 __all__ = ["timm", "torchvision", "transformers"]

@@ -6,7 +6,7 @@ from torch import nn
 
 from lvmrs._user_code import called, imported
 from lvmrs.errors import ModelError
-from lvmrs.models.facts import ModelFacts
+from lvmrs.facts import ModelFacts
 from lvmrs.sampling import Model
 
 __all__ = ["python"]

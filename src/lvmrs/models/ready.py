@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from lvmrs.errors import InvalidArgumentError, ModelError
-from lvmrs.models.facts import ModelFacts
+from lvmrs.facts import ModelFacts
 from lvmrs.registry import NETWORKS
 
 __all__ = ["build", "fitted", "parsed", "ready", "settings_of", "written"]

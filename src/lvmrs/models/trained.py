@@ -12,8 +12,8 @@ from torch import nn
 
 from lvmrs._replacing import replacing
 from lvmrs.errors import ModelError, first_line
+from lvmrs.facts import ModelFacts
 from lvmrs.models import ready
-from lvmrs.models.facts import ModelFacts
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.weights import load_weights, read_checkpoint
 from lvmrs.registry import NETWORKS

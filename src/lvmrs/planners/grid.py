@@ -10,8 +10,8 @@ __all__ = ["geometric"]
 def geometric(first: float, last: float, count: int) -> tuple[float, ...]:
     """``count`` numbers from ``first`` to ``last`` with equal ratios.
 
-    NumPy computes powers of whole arrays with other last digits on other processors. The C library computes one power at
-    a time in the same way on all of them, so that one machine can go on with the run that another began.
+    NumPy computes powers of whole arrays with other last digits on other processors. One power at a time is computed in
+    the same way on all of them, so that one machine can go on with the run that another began.
 
     >>> geometric(0.01, 1, 3)
     (0.01, 0.1, 1.0)

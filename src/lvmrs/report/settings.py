@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.registry import METHODS
 from lvmrs.runs import Manifest
 from lvmrs.runs.manifest import MethodRecord
@@ -47,11 +48,9 @@ def settings_shown(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def _facts(facts: dict[str, Any] | None) -> dict[str, Any]:
-    """What is known or was assumed, without what says nothing."""
-    return {
-        name.replace("_", " "): value for name, value in (facts or {}).items() if value not in (None, False, "given")
-    }
+def _facts(facts: ModelFacts | DataFacts | None) -> list[str]:
+    """What is known or was assumed, in words."""
+    return [] if facts is None else list(facts.sentences())
 
 
 def _method(method: MethodRecord) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from lvmrs.errors import InvalidArgumentError, RunError
+from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.runs import format_1
 from lvmrs.runs.records import plain, read_record
 from lvmrs.runs.selection import Selection
@@ -57,8 +58,8 @@ class ModelRecord:
     normalisation: dict[str, list[float]] | None = None
     """Mean and std of each channel, if it is behind a normalisation."""
     denoiser: DenoiserRecord | None = None
-    facts: dict[str, Any] | None = field(default=None, metadata=_NEW)
-    """What its source states, or what was assumed; see ``lvmrs.models.facts``."""
+    facts: ModelFacts | None = field(default=None, metadata=_NEW)
+    """What its source states, or what was assumed."""
     compiled: bool | None = None
     """Whether it runs through torch.compile."""
     device: str | None = None
@@ -78,8 +79,8 @@ class DataRecord:
     """A hash of inputs and labels; None if it is not known."""
     image_size: int | None = None
     """The size that images are scaled and cropped to, if any."""
-    facts: dict[str, Any] | None = field(default=None, metadata=_NEW)
-    """What its source states, or what was assumed; see ``lvmrs.data.facts``."""
+    facts: DataFacts | None = field(default=None, metadata=_NEW)
+    """What its source states, or what was assumed."""
     classes: list[str] | None = field(default=None, metadata=_NOTE)
     """The names of the classes."""
 

@@ -58,8 +58,21 @@ def _value(hint: Any, value: object, where: str, *, whole: bool) -> Any:
         if dataclasses.is_dataclass(choice) and isinstance(value, dict):
             return read_record(choice, value, where.rstrip(","), whole=whole)  # type: ignore[arg-type]
         if _fits(choice, value):
-            return float(value) if choice is float else value  # type: ignore[arg-type]
+            return _converted(choice, value)
     raise RunError(f"{where} is damaged: expected {_words(hint)}, got {value!r:.40}")
+
+
+def _converted(hint: Any, value: Any) -> Any:
+    """A value from JSON that fits its type, in that type."""
+    if get_origin(hint) is tuple:
+        return tuple(_converted(part, entry) for part, entry in zip(_parts(hint, value), value, strict=True))
+    return float(value) if hint is float else value
+
+
+def _parts(hint: Any, value: list[object]) -> tuple[Any, ...]:
+    """The type of each entry of a tuple that is stored as this list."""
+    parts = get_args(hint)
+    return parts[:1] * len(value) if parts[-1] is Ellipsis else parts
 
 
 def _fits(hint: Any, value: object) -> bool:
@@ -76,6 +89,10 @@ def _fits(hint: Any, value: object) -> bool:
         return value in parts
     if origin is list:
         return isinstance(value, list) and all(_fits(parts[0], part) for part in value)
+    if origin is tuple:
+        if not isinstance(value, list) or len(kinds := _parts(hint, value)) != len(value):
+            return False
+        return all(map(_fits, kinds, value))
     if origin is dict:
         return isinstance(value, dict) and all(
             isinstance(key, str) and _fits(parts[1], part) for key, part in value.items()
@@ -96,7 +113,7 @@ def _has_only_numbers(value: object) -> bool:
 def _words(hint: Any) -> str:
     names = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false", type(None): "null"}
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    known = {list: "a list", dict: "an object"}
+    known = {list: "a list", tuple: "a list", dict: "an object"}
     return " or ".join(
         names.get(part)
         or known.get(get_origin(part))

@@ -1,0 +1,71 @@
+"""Answers of a smoothed classifier to the inputs of a data set, and a width of soft duels from held-out inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lvmrs.data import Dataset, checked_input
+from lvmrs.jobs.job import check_selection
+from lvmrs.planners import Duels
+from lvmrs.runs import Selection
+from lvmrs.smooth import SmoothedClassifier
+
+__all__ = ["Answer", "calibrate_duels", "predict"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one input."""
+
+    idx: int
+    """Index of the input in its data set."""
+    label: int
+    """Its class in the data set."""
+    predict: int
+    """The answer, or −1 if the samples do not show it at this risk."""
+    correct: int
+    """1 if the answer is the label, else 0."""
+
+
+def predict(smoothed: SmoothedClassifier, data: Dataset, selection: Selection, **settings: Any) -> Iterator[Answer]:
+    """Answer the inputs of a selection, one after the other.
+
+    Args:
+        smoothed: the smoothed classifier.
+        data: the data set.
+        selection: which of its inputs.
+        settings: those of ``SmoothedClassifier.predict``.
+
+    Returns:
+        The answers, as they come. A selection that does not fit the data is refused at once.
+    """
+    check_selection(data, selection)
+    return (_answer(smoothed, data, index, settings) for index in selection.indices)
+
+
+def _answer(smoothed: SmoothedClassifier, data: Dataset, index: int, settings: dict[str, Any]) -> Answer:
+    x, label = checked_input(data, index)
+    found = smoothed.predict(x, index=index, **settings)
+    return Answer(index, label, found, int(found == label))
+
+
+def calibrate_duels(
+    smoothed: SmoothedClassifier, data: Dataset, selection: Selection, *, n0: int = 1_000, seed: int = 0
+) -> Duels:
+    """Find one width of soft duels for all inputs, on the inputs of a selection, which should not be certified.
+
+    Args:
+        smoothed: the smoothed classifier.
+        data: the data set.
+        selection: which of its inputs.
+        n0: samples for each input.
+        seed: the seed of the noise.
+
+    Returns:
+        Duels of that width.
+    """
+    check_selection(data, selection)
+    inputs = (checked_input(data, index)[0] for index in selection.indices)
+    return smoothed.calibrate_duels(inputs, n0=n0, seed=seed)
