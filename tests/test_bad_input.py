@@ -10,6 +10,7 @@ from lvmrs import lipschitz, radius, simplex
 from lvmrs.confidence import bernstein, betting, clopper_pearson, hoeffding
 from lvmrs.errors import InvalidArgumentError, LvmrsError
 from lvmrs.moments import Moments
+from lvmrs.registry import MAPS
 
 NAN, INF = float("nan"), float("inf")
 Z = torch.zeros(4, 3)
@@ -144,7 +145,7 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "optimum": (lambda: lipschitz.optimal_sigma(INF, of="vector"), "lipschitz must be positive and finite, got inf"),
     "map": (
         lambda: lipschitz.of_map("relu", 1.0, of="class"),
-        "map must be one of hardmax, softmax, sparsemax, duel, soft-duel, got 'relu'",
+        f"map must be one of {MAPS.listed}, got 'relu'",
     ),
     "epsilon": (
         lambda: lipschitz.local_quantile(0.5, epsilon=-1.0, sigma=1.0, lipschitz=1.0),

@@ -48,26 +48,62 @@ def apply(project: Path, file: str, table: str, code: str) -> None:
     path.write_text(f"{before}{found}{entries}\n{code.rstrip()}{end}{rest}", encoding="utf-8")
 
 
-def test_all_recipes_followed(tmp_path: Path) -> None:
-    """In a copy: the tests of the recipes, and those that keep names and docs true after ``make docs``."""
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project in which all recipes are followed."""
+    project = tmp_path_factory.mktemp("recipes") / "lvmrs"
     for name in ("src", "docs", "tests"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    added = []
+        shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", project)
     for recipe in RECIPES:
         for file, table, code in blocks(recipe):
-            apply(tmp_path, file, table, code)
-            added += [file] if file.startswith("tests/") else []
-    docs = ["tests/test_names_page.py", "tests/test_trusted_base.py"]
-    tables = "tests/test_own_parts.py::test_tables_say_what_the_parts_are"
-    for tests, write in ((docs, True), ([*added, *docs, tables], False)):
-        environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'src'}{os.pathsep}{tmp_path}"}
-        if write:
-            environment["LVMRS_GOLDEN"] = "write"
-        done = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *tests],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert "| `softened` |" in (tmp_path / "docs" / "names.md").read_text(encoding="utf-8")
-    assert "| `noise/laplace.py` |" in (tmp_path / "docs" / "design.md").read_text(encoding="utf-8")
+            apply(project, file, table, code)
+    return project
+
+
+TOUCHED = sorted({file for recipe in RECIPES for file, _, _ in blocks(recipe)})
+DOCS = ("tests/test_names_page.py", "tests/test_trusted_base.py")
+# Tests of the project that know all names of a kind.
+TABLES = (
+    "tests/test_own_parts.py::test_tables_say_what_the_parts_are",
+    "tests/test_own_sources.py::test_a_model_source",
+    "tests/test_bad_input.py::test_bad_input_gets_one_clear_sentence",
+    "tests/test_prove.py::test_plans_that_cannot_be_trusted_are_refused",
+    "tests/planners/test_planners.py::test_bad_planners_are_refused",
+)
+
+
+def run(project: Path, module: str, *arguments: str, **environment: str) -> None:
+    """Run a module of Python in the project; it must succeed."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", module, *arguments],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": f"{project / 'src'}{os.pathsep}{project}", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+
+
+def test_all_recipes_followed(followed: Path) -> None:
+    """``make docs``, then the tests of the recipes and those that keep names and docs true."""
+    quietly = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider")
+    run(followed, "pytest", *quietly, *DOCS, LVMRS_GOLDEN="write")
+    added = [file for file in TOUCHED if file.startswith("tests/")]
+    run(followed, "pytest", *quietly, *added, *DOCS, *TABLES, LVMRS_GOLDEN="")
+    assert "| `softened` |" in (followed / "docs" / "names.md").read_text(encoding="utf-8")
+    assert "| `noise/laplace.py` |" in (followed / "docs" / "design.md").read_text(encoding="utf-8")
+
+
+def test_the_recipes_are_linted_and_formatted(followed: Path) -> None:
+    run(followed, "ruff", "check", "--no-cache", *TOUCHED)
+    run(followed, "ruff", "format", "--no-cache", "--check", *TOUCHED)
+
+
+def test_the_recipes_are_typed(followed: Path) -> None:
+    """The cache of ``make check``, if it is there, saves most of the time: torch is large."""
+    cache = ROOT / ".mypy_cache"
+    if cache.is_dir():
+        shutil.copytree(cache, followed / cache.name)
+    run(followed, "mypy", *TOUCHED)

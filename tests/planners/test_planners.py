@@ -17,6 +17,7 @@ from lvmrs.planners import forecast
 from lvmrs.planners.duels import calibrated_width
 from lvmrs.planners.fixed import calibrated
 from lvmrs.planners.survey import TEMPERATURES, Survey
+from lvmrs.registry import FORMS
 from lvmrs.simplex import softmax, sparsemax
 from lvmrs.testing import SELECTION, made_up_scores
 from tests.oracles import random_logits
@@ -367,7 +368,7 @@ def test_bad_planners_are_refused() -> None:
         Lipschitz("luck")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="map must keep a Lipschitz constant, and hardmax does not"):
         Lipschitz("both", map="hardmax")
-    with pytest.raises(InvalidArgumentError, match="form must be one of r1, r1-noise, r2, r3, ramp, got 'r9'"):
+    with pytest.raises(InvalidArgumentError, match=f"form must be one of {FORMS.listed}, got 'r9'"):
         Fixed("softmax", form="r9")
     assert Fixed("softmax", form="r1").needs_constant
     for planner in PLANNERS:
