@@ -63,7 +63,7 @@ bench: $(VENV)/.installed-bench  ## speed, side by side with other software
 	$(BIN)/python benchmarks/analyze.py
 	$(BIN)/python benchmarks/sandwich.py
 
-docs: $(VENV)/.installed-test  ## write anew what the docs take from the code: names, trusted modules
+docs: $(VENV)/.installed-test  ## write again what the docs take from the code: names, trusted modules
 	LVMRS_GOLDEN=write $(PYTEST) tests/test_names_page.py tests/test_trusted_base.py
 
 bounds: $(VENV)/.installed-bench  ## the tables of docs/bounds.md

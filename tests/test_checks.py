@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from lvmrs import _checks, radius
+from lvmrs import _checks, _torch_checks, radius
 from lvmrs._checks import Numbers
 from lvmrs.errors import InvalidArgumentError
 
@@ -88,6 +88,15 @@ def test_a_mistake_has_its_sentence(name: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         mistake()
     assert str(caught.value) == sentence
+
+
+def test_auto_is_a_gpu_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there, kind in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert _torch_checks.device_to_run_on("auto").type == kind
+    assert _torch_checks.device_to_run_on("meta").type == "meta"
+    with pytest.raises(InvalidArgumentError, match="device 'gpu' cannot be used here"):
+        _torch_checks.device_to_run_on("gpu")
 
 
 def test_mypy_refuses_what_is_no_number() -> None:

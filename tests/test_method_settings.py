@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.method_settings import made_again
+from lvmrs.method import Method
+from lvmrs.method_settings import made_again, method
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,30 @@ from lvmrs.method_settings import made_again
 def test_what_a_manifest_names_is_not_run(name: str, settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidArgumentError, match=sentence):
         made_again(name, settings)
+
+
+class Handmade(Method):
+    """Not a dataclass."""
+
+    def __init__(self, bounds: tuple[str, ...], pull: float = 1.0) -> None:
+        self.bounds, self.pull = bounds, pull
+
+
+def test_a_method_that_is_not_a_dataclass_is_made_by_its_settings() -> None:
+    made = method(Handmade, bound="betting", pull=None)
+    assert vars(made) == {"bounds": ("betting",), "pull": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "sentence"),
+    [
+        (Handmade, {}, "method Handmade needs bounds; give it, or give the class a default"),
+        (Handmade, {"bound": "betting", "width": 1.0}, "width is not a setting of method Handmade; leave it out"),
+        ("fixed", {}, "method fixed needs map; give one of hardmax, softmax, sparsemax"),
+        ("cohen", {"width": 1.0}, "width is not a setting of method cohen; leave it out"),
+    ],
+)
+def test_settings_that_cannot_be_chosen_or_are_missing(name: Any, choices: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidArgumentError) as refusal:
+        method(name, **choices)
+    assert str(refusal.value).startswith(sentence)

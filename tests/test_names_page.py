@@ -1,6 +1,6 @@
 """docs/names.md has the tables of all names, made from the registry.
 
-To write it anew: make docs
+To write it again: make docs
 """
 
 import os

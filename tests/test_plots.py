@@ -1,5 +1,6 @@
 """Figures: that they show what they should, in every format."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,30 @@ def test_choices_and_variance_have_a_point_for_each_input(run: Run) -> None:
     for _, margin, spread in score_statistics(run):
         assert -1 <= margin <= 1
         assert 0 <= spread <= 0.25 * 300 / 299 + 1e-12
+
+
+def test_choices_of_a_map_that_is_not_in_the_registry(run: Run, tmp_path: Path) -> None:
+    """A run with a map of the user's own, read by a process that does not know it."""
+    shutil.copytree(run.directory, tmp_path / "own")
+    file = tmp_path / "own" / "certificates.tsv"
+    head, *lines = file.read_text().splitlines(keepends=True)
+    place = head.rstrip("\n").split("\t").index("map")
+    ours = lines[0].split("\t")[place]
+    cells = [line.split("\t") for line in lines]
+    file.write_text(head + "".join("\t".join([*row[:place], "mi$ne", *row[place + 1 :]]) for row in cells[1:]))
+    with file.open("a") as end:
+        end.write("\t".join(cells[0]))
+    axes: Any = plots.choices(Run(tmp_path / "own")).axes[0]
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == [f" {ours} (1)", rf" mi\$ne ({INPUTS - 1})"]
+    assert sum(np.shape(part.get_offsets())[0] for part in axes.collections) == INPUTS
+
+
+def test_choices_read_the_rows_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, reads = Run.rows, []
+    monkeypatch.setattr(Run, "rows", lambda self: reads.append(self) or read(self))  # type: ignore[func-returns-value]
+    plots.choices(run)
+    assert len(reads) == 1
 
 
 def test_the_margin_and_variance_of_votes(tmp_path: Path) -> None:

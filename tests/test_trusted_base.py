@@ -1,6 +1,6 @@
 """docs/design.md lists the modules that must be right for a certificate to be right; here that list is kept true.
 
-To write it anew: make docs
+To write it again: make docs
 """
 
 import ast

@@ -23,6 +23,7 @@ __all__ = [
     "Floats",
     "Numbers",
     "alpha",
+    "at_least_zero",
     "broadcast",
     "constant",
     "count",
@@ -118,6 +119,13 @@ def positive(name: str, value: Numbers, *, infinite: bool = False) -> Floats:
 def positive_number(name: str, value: Numbers, *, infinite: bool = False) -> float:
     """One number above zero, and finite unless ``infinite`` allows otherwise."""
     return single(name, positive(name, value, infinite=infinite))
+
+
+def at_least_zero(name: str, value: Numbers) -> Floats:
+    """``value`` of at least zero, and finite."""
+    array = real(name, value)
+    require(name, array, (array >= 0) & np.isfinite(array), "must be at least 0 and finite")
+    return array
 
 
 def constant(value: Numbers) -> Floats:

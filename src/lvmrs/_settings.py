@@ -1,21 +1,26 @@
-"""Settings of an object, for records: everything that it was made with, as values that JSON can hold."""
+"""Settings of an object: making it by them, and everything that it was made with as values that JSON can hold."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import math
 import pickle
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 from lvmrs.errors import InvalidArgumentError
 
-__all__ = ["attributes", "recorded"]
+__all__ = ["as_json", "attributes", "made", "recorded"]
+
+Made = TypeVar("Made")
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def attributes(chosen: object) -> dict[str, Any]:
-    """The fields of a dataclass, and the attributes of what is no dataclass or merely derived from one."""
+    """The fields of a dataclass; all attributes of an object whose own class is not a dataclass."""
     cls = type(chosen)
     found = {field.name: getattr(chosen, field.name) for field in _fields(chosen)}
     if "__dataclass_params__" not in vars(cls):
@@ -25,24 +30,59 @@ def attributes(chosen: object) -> dict[str, Any]:
     return found
 
 
+def made(maker: Callable[..., Made], what: str, choices: Mapping[str, Any], hints: Mapping[str, str]) -> Made:
+    """Make an object by its settings; a setting that it does not have, or that is missing, is refused.
+
+    Args:
+        maker: the class of the object.
+        what: names it in the refusals, such as ``method lvm``.
+        choices: settings by name; those that are None are left out. A setting with several values (``maps``) can be
+            given one value under its singular (``map``).
+        hints: what to do about a setting that is missing, by its name, where there is more to say than "give it".
+    """
+    known = inspect.signature(maker).parameters
+    given: dict[str, Any] = {}
+    for name, value in choices.items():
+        if value is None:
+            continue
+        if name in known:
+            given[name] = value
+        elif f"{name}s" in known:  # a search over one value
+            given[f"{name}s"] = (value,)
+        else:
+            raise InvalidArgumentError(f"{name} is not a setting of {what}; leave it out")
+    for name, parameter in known.items():
+        if name not in given and parameter.default is parameter.empty and parameter.kind not in _OPEN:
+            remedy = hints.get(name, "give it, or give the class a default")
+            raise InvalidArgumentError(f"{what} needs {name}; {remedy}")
+    return maker(**given)
+
+
+def as_json(value: object, replaced: Callable[[object], Any]) -> Any:
+    """A value as JSON can hold it; each part that JSON does not have is ``replaced``."""
+    if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [as_json(part, replaced) for part in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: as_json(part, replaced) for key, part in value.items()}
+    return replaced(value)
+
+
 def recorded(name: str, value: object) -> Any:
     """A value as JSON can hold it; ``name`` is for the sentence in which it is refused.
 
-    What JSON does not know is replaced by its type with its own settings, or by a hash of its pickle, so that another
+    What JSON does not have is replaced by its type with its own settings, or by a hash of its pickle, so that another
     value is noticed.
     """
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
+    return as_json(value, partial(_replaced, name))
+
+
+def _replaced(name: str, value: object) -> Any:
     if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidArgumentError(f"{name} is {value}, which a manifest cannot hold; make it a finite number")
-        return value
-    if isinstance(value, (list, tuple)):
-        return [recorded(name, part) for part in value]
+        raise InvalidArgumentError(f"{name} is {value}, which a manifest cannot hold; make it a finite number")
     if isinstance(value, (set, frozenset)):
         return {"type": "set", "values": sorted(map(repr, value))}
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {key: recorded(name, part) for key, part in value.items()}
     if isinstance(value, type):
         return {"type": "class", "name": f"{value.__module__}.{value.__qualname__}"}
     kind = f"{type(value).__module__}.{type(value).__qualname__}"

@@ -6,7 +6,7 @@ import torch
 from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, first_line
 
-__all__ = ["device", "finite_tensor", "precision"]
+__all__ = ["device", "device_to_run_on", "finite_tensor", "precision"]
 
 
 def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
@@ -46,3 +46,8 @@ def device(value: str | torch.device) -> torch.device | None:
             f"device {value!r} cannot be used here ({reason}); give auto, cpu or cuda"
         ) from error
     return chosen
+
+
+def device_to_run_on(value: str | torch.device) -> torch.device:
+    """A device that this machine has; "auto" is a GPU if there is one, and the CPU otherwise."""
+    return device(value) or torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -129,8 +129,7 @@ def local_quantile(p: Numbers, *, epsilon: Numbers, sigma: Numbers, lipschitz: N
     """
     mass = _checks.mass(mass)
     p, sigma = _checks.within("p", p, mass), _checks.positive("sigma", sigma)
-    lipschitz, epsilon = _checks.constant(lipschitz), _checks.real("epsilon", epsilon)
-    _checks.require("epsilon", epsilon, (epsilon >= 0) & np.isfinite(epsilon), "must be at least 0 and finite")
+    lipschitz, epsilon = _checks.constant(lipschitz), _checks.at_least_zero("epsilon", epsilon)
     _checks.broadcast(p=p, epsilon=epsilon, sigma=sigma, lipschitz=lipschitz, mass=mass)
     reach = np.where(epsilon > 0, epsilon * np.where(epsilon > 0, lipschitz, 1.0), 0.0)  # 0 · ∞ is 0 here
     steepest = np.where(mass < 1, np.maximum(p - reach, 0.0), np.minimum(p + reach, mass))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from typing import ClassVar
 
-from lvmrs.plan import Scope
+from lvmrs.scope import Scope, smoothed_classifier
 
 __all__ = ["Method"]
 
@@ -28,5 +28,4 @@ class Method(ABC):  # noqa: B024 (its two kinds have only these facts in common)
 
     def classifier(self, noise: str) -> str:
         """The classifier that its certificates are about, in words; ``noise`` is the text of ``Noise.words``."""
-        chosen = "chosen for each input" if self.scope == "this input" else "the same for all inputs"
-        return f"the classifier smoothed with {noise}, with its map {chosen}"
+        return smoothed_classifier(noise, self.scope)

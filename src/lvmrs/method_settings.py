@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lvmrs._settings import attributes, recorded
+from lvmrs._settings import attributes, made, recorded
 from lvmrs._user_code import code_hash
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
@@ -29,31 +29,19 @@ def method(name: str | type[Method], **choices: Any) -> Method:
     >>> method("lvm", map="softmax").maps
     ('softmax',)
     """
-    maker, chosen = (METHODS.find(name), METHODS.settings(name)) if isinstance(name, str) else (name, {})
-    name = name if isinstance(name, str) else name.__name__
-    fields = {field.name: field for field in dataclasses.fields(maker)} if dataclasses.is_dataclass(maker) else {}
-    for choice, value in choices.items():
-        if value is None:
-            continue
-        if choice in fields:
-            chosen[choice] = value
-        elif f"{choice}s" in fields:  # a search over one value
-            chosen[f"{choice}s"] = (value,)
-        else:
-            raise InvalidArgumentError(f"{choice} cannot be chosen with method {name}; leave it out")
-    for field in fields.values():
-        if field.name not in chosen and field.default is field.default_factory is dataclasses.MISSING:
-            known = f": {', '.join(MAPS.having('simplex'))}" if field.name == "map" else ""
-            raise InvalidArgumentError(f"{field.name} must be given with method {name}{known}")
-    made: Method = maker(**chosen)
-    return made
+    maker, fixed = (METHODS.find(name), METHODS.settings(name)) if isinstance(name, str) else (name, {})
+    shown = name if isinstance(name, str) else name.__name__
+    hints = {"map": f"give one of {', '.join(MAPS.having('simplex'))}"}
+    given = {key: value for key, value in choices.items() if value is not None}
+    chosen: Method = made(maker, f"method {shown}", {**fixed, **given}, hints)
+    return chosen
 
 
 def settings(chosen: Method) -> dict[str, Any]:
     """All settings of a method, as values that JSON can hold, for a manifest.
 
-    They are its fields, or its attributes if its class is no dataclass. A value that JSON cannot hold is replaced by a
-    hash of its pickle, so that a changed setting is noticed.
+    They are its fields, or its attributes if its class is not a dataclass. A value that JSON cannot hold is replaced by
+    a hash of its pickle, so that a changed setting is noticed.
 
     >>> settings(method("fixed", map="softmax"))["temperature"]
     1.0
@@ -106,5 +94,5 @@ def made_again(name: str, stored: Mapping[str, Any], own_code: Iterable[str] = (
     known = {field.name for field in dataclasses.fields(maker)}
     if odd := sorted(set(stored) - known):
         raise InvalidArgumentError(f"method {name} has no setting {odd[0]}; choose a method")
-    made: Method = maker(**{key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()})
-    return made
+    again: Method = maker(**{key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()})
+    return again

@@ -38,7 +38,7 @@ class Names:
     """The known names of one kind of part, in the order in which they are shown."""
 
     def __init__(self, kind: str, base: str | None, entries: Mapping[str, Entry]) -> None:
-        """``base`` is the class of all parts of this kind; None for what is no class, and cannot be added to."""
+        """``base`` is the class of all parts of this kind; None if they are functions, to which none can be added."""
         self.kind, self.base = kind, base
         self._entries = dict(entries)
         self._added: dict[str, type] = {}

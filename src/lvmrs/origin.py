@@ -28,7 +28,7 @@ def origin(command: str, **more: Any) -> Origin:
 
 
 def written_origin(command: str) -> dict[str, Any]:
-    """The same in what JSON knows, without what is not known."""
+    """The same origin as a dictionary for JSON; fields that are not known are left out."""
     return {name: value for name, value in dataclasses.asdict(origin(command)).items() if value is not None}
 
 

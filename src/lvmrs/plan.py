@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from lvmrs import _checks
 from lvmrs.confidence.base import Bound
@@ -23,10 +23,9 @@ from lvmrs.forms.base import Form
 from lvmrs.maps.base import Map
 from lvmrs.noise import GAUSSIAN, Noise, Stream, check_noise
 from lvmrs.registry import BOUNDS, FORMS, MAPS
+from lvmrs.scope import Scope
 
 __all__ = ["Choice", "Plan", "Scope", "Terms", "check_fields", "fields_of", "fields_of_json"]
-
-Scope = Literal["this input", "all inputs"]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from lvmrs.analysis import Results
 from lvmrs.analysis.curve import largest_radius
 from lvmrs.errors import RunError
 from lvmrs.registry import MAPS
-from lvmrs.runs import Run
+from lvmrs.runs import Row, Run
+from lvmrs.runs.rows import NOT_NAMED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,17 +75,28 @@ def radii(runs: Sequence[Results]) -> Figure:
     return figure
 
 
+def _coloured(maps: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Maps with their colours: ours have the same colour in every figure, and others the colours that follow."""
+    found = set(maps)
+    for name, colour in zip((*MAPS, *sorted(found - set(MAPS))), itertools.cycle(COLOURS)):
+        if name in found:
+            yield name, colour
+
+
 def choices(run: Run) -> Figure:
     """Which map and temperature were chosen for each input, against its radius."""
     figure, axes = _figure("certified radius", "temperature")
-    for name, colour in zip(MAPS, itertools.cycle(COLOURS)):
-        rows = [row for row in run.rows() if row.map == name]
-        if rows:
-            marker = "o" if name in MAPS.having("tempered") else "_"  # where the temperature has no effect
-            axes.scatter(
-                [row.radius for row in rows], [row.temperature for row in rows], s=14, color=colour, alpha=0.6,
-                marker=marker, linewidths=1, label=f"{name} ({len(rows)})",
-            )  # fmt: skip
+    of_map: dict[str, list[Row]] = {}
+    for row in run.rows():
+        of_map.setdefault(row.map, []).append(row)
+    of_map.pop(NOT_NAMED, None)
+    for name, colour in _coloured(of_map):
+        rows = of_map[name]
+        flat = name in MAPS and name not in MAPS.having("tempered")  # the temperature has no effect
+        axes.scatter(
+            [row.radius for row in rows], [row.temperature for row in rows], s=14, color=colour, alpha=0.6,
+            marker="_" if flat else "o", linewidths=1, label=f"{_label(name)} ({len(rows)})",
+        )  # fmt: skip
     if not axes.collections:
         raise RunError(f"{run.directory} does not say which map was chosen for an input; there is nothing to show")
     axes.set_yscale("log")
@@ -101,10 +113,9 @@ def variance(run: Run) -> Figure:
 
     figure, axes = _figure("margin of the mean scores", "variance of the top score")
     found = list(score_statistics(run))
-    for name, colour in zip(MAPS, itertools.cycle(COLOURS)):
+    for name, colour in _coloured({map_ for map_, _, _ in found}):
         points = [(margin, spread) for map_, margin, spread in found if map_ == name]
-        if points:
-            axes.scatter(*zip(*points, strict=True), s=14, color=colour, alpha=0.6, label=f"{name} ({len(points)})")
+        axes.scatter(*zip(*points, strict=True), s=14, color=colour, alpha=0.6, label=f"{_label(name)} ({len(points)})")
     axes.legend(frameon=False)
     return figure
 

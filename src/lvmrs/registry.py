@@ -16,12 +16,12 @@ __all__ = [
 
 # fmt: off
 MAPS = Names("map", "lvmrs.maps.base:Map", {
-    "hardmax": Entry("lvmrs.maps.hardmax:Hardmax", "all mass on the largest logit: votes", facts=("simplex",)),
+    "hardmax": Entry("lvmrs.maps.hardmax:Hardmax", "all mass on the largest logit: votes", facts=("simplex", "binary")),
     "softmax": Entry("lvmrs.maps.softmax:Softmax", "softmax of the logits", facts=("simplex", "tempered")),
     "sparsemax": Entry(
         "lvmrs.maps.sparsemax:Sparsemax", "projection of the logits on the simplex", facts=("simplex", "tempered")
     ),
-    "duel": Entry("lvmrs.maps.duel:Duel", "whether the top class beats a rival"),
+    "duel": Entry("lvmrs.maps.duel:Duel", "whether the top class beats a rival", facts=("binary",)),
     "soft-duel": Entry(
         "lvmrs.maps.duel:SoftDuel", "by how much the top class beats a rival, up to a width", facts=("tempered",)
     ),

@@ -143,7 +143,7 @@ def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seco
         seconds: about how long to measure each size.
 
     Returns:
-        The fastest sampler, and its samples per second.
+        The fastest sampler.
     """
     _checks.whole("most", most, least=1)
     best, best_rate, size = sampler(1), 0.0, 1

@@ -59,8 +59,8 @@ def made_up_scores(
 
     Args:
         logits: logits (samples, classes), or batches of them.
-        stream: the stream that the scores shall carry.
-        sigma: the σ that they shall carry.
+        stream: the stream of the scores.
+        sigma: the σ of the scores.
 
     >>> made_up_scores(torch.zeros(5, 3)).count
     5

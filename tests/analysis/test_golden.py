@@ -1,6 +1,6 @@
 """Every format's output against a stored file; and that LaTeX takes what it is given.
 
-To write the stored files anew, after looking at what changed: LVMRS_GOLDEN=write python -m pytest tests/analysis
+To write the stored files again, after looking at what changed: LVMRS_GOLDEN=write python -m pytest tests/analysis
 """
 
 import os

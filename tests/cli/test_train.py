@@ -168,7 +168,8 @@ def test_a_stopped_training_goes_on(lvmrs: Command) -> None:
     code, _, err = lvmrs(f"{line} cut.safetensors")
     assert code == 1
     assert (
-        "is a training that was stopped; resume it, or delete the file to begin anew (add --resume to resume it)" in err
+        "is a training that was stopped; resume it, or delete the file to begin again (add --resume to resume it)"
+        in err
     )
     code, resumed, err = lvmrs(f"{line} cut.safetensors --resume")
     assert code == 0, err
@@ -221,7 +222,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
         2, "objective must be one of gaussian, smoothadv, margin, denoise, got 'fgsm'",
     ),
     "train --model ready:small_cnn QUICK AS_A --lr 0": (2, "lr must be positive"),
-    "train --model ready:small_cnn QUICK AS_A --sigma -1": (2, "sigma must be finite and not negative"),
+    "train --model ready:small_cnn QUICK AS_A --sigma -1": (2, "sigma must be at least 0 and finite"),
     "train --model ready:small_cnn,side=9 QUICK AS_A": (1, "the model fails on train inputs of shape (1, 8, 8)"),
     "train --model ready:small_cnn,classes=3 QUICK AS_A": (1, "digits, train, has label 9, but the model"),
     "train --model ready:small_cnn QUICK AS_A --objective denoise": (1, "not a denoiser"),
@@ -251,7 +252,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
         2, "steps is not a setting of objective Clipped; leave it out",
     ),
     "train --model ready:small_cnn QUICK AS_A --objective python:aims.py:Clipped --sigma -1": (
-        2, "sigma must be finite and not negative, got -1.0",
+        2, "sigma must be at least 0 and finite, got -1.0",
     ),
     "train --model ready:small_cnn QUICK AS_A --objective python:aims.py:Failing": (
         2, "python:aims.py:Failing: the function failed with KeyError: 'nothing'",

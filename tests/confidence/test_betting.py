@@ -117,7 +117,7 @@ def test_mass_scales_and_upper_mirrors(samples: Floats, risk: float, mass: float
 @pytest.mark.parametrize("n", [100, 3000])
 @pytest.mark.parametrize("draw", ["beta", "bernoulli"])
 def test_more_risk_gives_tighter_bounds(n: int, draw: str) -> None:
-    """Up to the resolution of the grid, which is laid anew for each risk."""
+    """Up to the resolution of the grid, which is laid again for each risk."""
     random = np.random.default_rng(1)
     samples = random.beta(8, 2, n) if draw == "beta" else (random.random(n) < 0.8).astype(float)
     bounds = [float(betting.lower(samples, risk)) for risk in (1e-6, 1e-4, 1e-2, 0.1, 0.3)]

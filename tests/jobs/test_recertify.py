@@ -1,4 +1,4 @@
-"""Kept scores are certified anew, with no network."""
+"""Kept scores are certified again, with no network."""
 
 from pathlib import Path
 

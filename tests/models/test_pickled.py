@@ -267,7 +267,7 @@ def test_data_sets_go_to_another_process(elsewhere: Callable[[object], Any]) -> 
         same_data(elsewhere, dataset)
 
 
-def test_data_by_ones_own_class_are_named_anew(elsewhere: Callable[[object], Any]) -> None:
+def test_data_by_ones_own_class_are_named_again(elsewhere: Callable[[object], Any]) -> None:
     for name in ("python:own_code_here.py:Greys", "python:own_code_here:Greys"):
         dataset = data.load(name, split="val")
         same_data(elsewhere, dataset)

@@ -17,15 +17,9 @@ from lvmrs import SmoothedClassifier, training
 from lvmrs.data import load
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.models import Preprocessed, SandwichNetwork, sandwich
-from lvmrs.models.fourier import (
-    Circulant,
-    FourierConvolution,
-    Workspace,
-    applied,
-    chained,
-    spectrum_of,
-    squares_as_channels,
-)
+from lvmrs.models.convolution_chain import FourierConvolution, chained, squares_as_channels
+from lvmrs.models.fourier import Circulant, applied, spectrum_of
+from lvmrs.models.products import Workspace
 from lvmrs.models.sandwich import SandwichConv, SandwichDense, SandwichLast, cayley
 from tests.oracles import steepest
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lvmrs.facts import ModelFacts
+from lvmrs.planners import Cohen
 from lvmrs.report.guarantee import guarantee
 from lvmrs.report.settings import settings_shown
 from lvmrs.runs import Row, Run
@@ -13,6 +14,7 @@ from lvmrs.runs.manifest import ModelRecord
 from tests.manifests import manifest
 
 NOISE = "Gaussian noise of σ = 0.5"
+ONE = f"one classifier for all inputs: the classifier smoothed with {NOISE}"
 GOLDEN = Path(__file__).parent.parent / "golden"
 ROW = Row(
     0, 1, 1, 0.5, 1, 0.1, 0.9, 0.1, 1, "duel", 1.0, 1.0, "clopper_pearson", "r3", 0.0, "each", "0.001",
@@ -55,13 +57,43 @@ def test_the_rows_say_whether_there_is_one_classifier(scope: str | None, rows: l
 
 @pytest.mark.parametrize(
     ("form", "map_", "relies"),
-    [("ramp", "soft-duel", True), ("r1", "sparsemax", True), ("r3", "hardmax", False), ("ramp", "hardmax", False)],
+    [
+        ("ramp", "soft-duel", True),
+        ("r1", "sparsemax", True),
+        ("r3", "hardmax", False),
+        ("ramp", "hardmax", False),
+        # Parts of the user's own, which the process that reads the run does not know, may have used it.
+        ("mine", "softmax", True),
+        ("ramp", "mine", True),
+        ("mine", "mine", True),
+        ("r3", "mine", False),
+        ("mine", "duel", False),
+    ],
 )
 def test_what_it_relies_on(form: str, map_: str, relies: bool) -> None:
     """A constant that is known and not used is not relied on."""
     said = guarantee(manifest(lipschitz=2.5), [replace(ROW, form=form, map=map_)])
     assert said.endswith("others. That relies on 2.5 being a Lipschitz constant of the logits.") == relies
     assert ("relies" in said) == relies
+
+
+@pytest.mark.parametrize(
+    ("rows", "classifier"),
+    [
+        ([replace(ROW, map="hardmax")] * 2, f"{ONE} and hardmax."),
+        ([replace(ROW, map="softmax", temperature=0.25, mass=2.0)],
+         f"{ONE} and softmax at temperature 0.25 with mass 2."),
+        ([replace(ROW, map="mine")], f"the classifier smoothed with {NOISE}, with its map the same for all inputs."),
+        ([replace(ROW, map="hardmax"), replace(ROW, map="softmax")],
+         f"the classifier smoothed with {NOISE}, with its map the same for all inputs."),
+    ],
+)  # fmt: skip
+def test_a_map_that_is_the_same_for_all_inputs_is_named(rows: list[Row], classifier: str) -> None:
+    """If the method has no words of its own; and that it is the same is said once."""
+    words = Cohen().classifier(NOISE)
+    said = guarantee(manifest(noise_words=NOISE, classifier=words, scope="all inputs"), rows)
+    assert f"changes the answer of {classifier}" in said
+    assert said.count("all inputs") == 1
 
 
 def test_other_guarantees() -> None:

@@ -104,7 +104,7 @@ def test_a_field_that_is_missing_is_named(tmp_path: Path, path: tuple[str, ...])
         ("seed", 2**70, "seed must be from 0 to 2⁶³ − 1"),
         ("sigma", 10**400, "sigma, is damaged: expected a finite number"),
         ("alpha", 0, "alpha must be 0 if nothing was sampled"),
-        ("alpha", None, "alpha, n0, n and seed must be known"),
+        ("alpha", None, "alpha, n0, n and seed may be unknown only for imported results"),
         ("seed", True, "seed, is damaged: expected a whole number or null, got True"),
         ("lipschitz", 0.0, "lipschitz must be positive"),
     ],

@@ -84,7 +84,7 @@ def test_a_stopped_job_is_resumed_exactly(job: TrainingJob, objective: training.
     assert not job.out.exists()
     with pytest.raises(StoppedTrainingError) as refusal:
         training.run(job)
-    sentence = f"{job.checkpoint} is a training that was stopped; resume it, or delete the file to begin anew"
+    sentence = f"{job.checkpoint} is a training that was stopped; resume it, or delete the file to begin again"
     assert str(refusal.value) == sentence
     with pytest.raises(RunError, match=r"it was made with other settings \(lr was 0.01 and is 0.02\); use those, or"):
         training.run(replace(job, settings=replace(job.settings, lr=0.02)), resume=True)
@@ -175,8 +175,8 @@ class Unmeasured(Smoothed):
     [
         ({"out": Path("a.pth")}, "out must end in .safetensors, got a.pth"),
         ({"objective": "gaussian"}, "objective must be an Objective such as Gaussian(0.5), got 'gaussian'"),
-        ({"objective": Smoothed(-1.0)}, "sigma must be finite and not negative, got -1.0"),
-        ({"objective": Unmeasured()}, "sigma must be finite and not negative, got None"),
+        ({"objective": Smoothed(-1.0)}, "sigma must be at least 0 and finite, got -1.0"),
+        ({"objective": Unmeasured()}, "sigma must be a number or an array of numbers, got None"),
     ],
 )
 def test_jobs_that_cannot_be(job: TrainingJob, changes: dict[str, Any], sentence: str) -> None:

@@ -148,9 +148,9 @@ def test_checkpoints_of_other_trainings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="workers must be"):
         training.train(fresh(), data, aim, settings, workers=-1)
     file.write_bytes(b"nothing")
-    refused("is not a whole checkpoint of lvmrs train; delete it to begin anew")
+    refused("is not a whole checkpoint of lvmrs train; delete it to begin again")
     torch.save({"state_dict": {}}, file)
-    refused("is not a whole checkpoint of lvmrs train; delete it to begin anew")
+    refused("is not a whole checkpoint of lvmrs train; delete it to begin again")
     file.unlink()
     refused("there is no checkpoint to go on from")
 

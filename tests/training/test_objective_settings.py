@@ -46,7 +46,7 @@ def test_objectives_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
         (Clipped, {"epsilon": 1.0}, "epsilon is not a setting of objective Clipped; leave it out"),
         (Silent, {}, "sigma is not a setting of objective Silent; give the class a parameter sigma"),
         (Demanding, {}, "objective Demanding needs teacher; give it, or give the class a default"),
-        ("smoothadv", {"steps": 1.5}, "steps must be a whole number from 1, got 1.5"),
+        ("smoothadv", {"steps": 1.5}, "steps must be a whole number of at least 1, got 1.5"),
     ],
 )
 def test_what_cannot_be_chosen(name: Any, settings: dict[str, Any], sentence: str) -> None:

@@ -118,11 +118,11 @@ def test_an_attack_leaves_batch_statistics_alone() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: training.Gaussian(-1), "sigma must be finite and not negative, got -1"),
-        (lambda: training.Gaussian(math.nan), "sigma must be finite and not negative, got nan"),
-        (lambda: training.SmoothAdv(0.5, epsilon=0), "epsilon must be positive, got 0"),
-        (lambda: training.SmoothAdv(0.5, steps=0), "steps must be a whole number from 1, got 0"),
-        (lambda: training.Margin(0.5, temperature=0), "temperature must be positive, got 0"),
+        (lambda: training.Gaussian(-1), "sigma must be at least 0 and finite, got -1"),
+        (lambda: training.Gaussian(math.nan), "sigma must not be NaN, got nan"),
+        (lambda: training.SmoothAdv(0.5, epsilon=0), "epsilon must be positive and finite, got 0"),
+        (lambda: training.SmoothAdv(0.5, steps=0), "steps must be a whole number of at least 1, got 0"),
+        (lambda: training.Margin(0.5, temperature=0), "temperature must be positive and finite, got 0"),
     ],
 )
 def test_wrong_settings_get_one_sentence(make: Any, sentence: str) -> None:

@@ -12,6 +12,7 @@ from scipy import special
 from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs.analysis.metrics import Estimate, average_certified_radius, mean_interval
 from lvmrs.analysis.results import Results
+from lvmrs.analysis.summary import Summary
 from lvmrs.errors import RunError
 from lvmrs.runs import Manifest
 
@@ -69,16 +70,23 @@ class Comparison:
             for pair in self.pairs
         ]
 
+    @property
+    def averages(self) -> str:
+        """The average certified radii (ACR) and their difference with its interval, in one line."""
+        change = self.average_difference
+        return (
+            f"{self.inputs} inputs; ACR {rounded_down(self.average_first.value)} and "
+            f"{rounded_down(self.average_second.value)}, difference {change.value:+.4f} "
+            f"({outward(change.low, change.high)} at {self.confidence:g})"
+        )
+
     def _repr_html_(self) -> str:
         head, *rows = ([html.escape(cell) for cell in row] for row in self.rows())
         lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
         warned = "".join(f"<p><b>Caution:</b> {html.escape(text)}</p>" for text in self.warnings)
-        change = self.average_difference
         return (
             f"{warned}<table><tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>"
-            f"{''.join(f'<tr>{line}</tr>' for line in lines)}</table><p>{self.inputs} inputs; average certified radius "
-            f"{rounded_down(self.average_first.value)} and {rounded_down(self.average_second.value)}, "
-            f"difference {change.value:+.4f} ({outward(change.low, change.high)})</p>"
+            f"{''.join(f'<tr>{line}</tr>' for line in lines)}</table><p>{self.averages}</p>"
         )
 
 
@@ -131,8 +139,20 @@ def differences(first: Results, second: Results) -> list[str]:
     return found
 
 
-def unfinished(*runs: Results) -> list[str]:
-    """Which of these are not finished, in words."""
+def unfinished(*runs: Results | Summary) -> list[str]:
+    """Say of each run that is not finished how many inputs are missing.
+
+    Args:
+        runs: results or summaries of runs.
+
+    Returns:
+        A sentence for each unfinished run, without a full stop; nothing if all are finished.
+
+    >>> import numpy as np
+    >>> none = np.zeros(0, dtype=np.int64)
+    >>> unfinished(Results("runs/a", none, none, none, np.zeros(0), missing=3))
+    ['runs/a is not finished: 3 inputs are missing']
+    """
     return [f"{run.name} is not finished: {run.missing} inputs are missing" for run in runs if run.missing]
 
 

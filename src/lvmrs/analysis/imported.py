@@ -9,10 +9,11 @@ import numpy as np
 
 from lvmrs import _checks
 from lvmrs.analysis.results import Results, read
-from lvmrs.answers import ABSTAIN
+from lvmrs.answers import is_correct
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
 from lvmrs.runs.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
+from lvmrs.runs.rows import NOT_NAMED
 
 __all__ = ["import_results"]
 
@@ -84,7 +85,7 @@ def _selection(found: Results) -> Selection:
 def _row(index: int, label: int, predict: int, radius: float) -> Row:
     unknown = math.nan
     return Row(
-        idx=index, label=label, predict=predict, radius=radius, correct=int(predict == label != ABSTAIN), time=0.0,
-        p_lower=unknown, p_upper=unknown, top=predict, map="unknown", temperature=unknown, mass=unknown,
-        bound="unknown", form="unknown", risk_top=unknown, groups="-", risk_groups="-",
+        idx=index, label=label, predict=predict, radius=radius, correct=int(is_correct(predict, label)), time=0.0,
+        p_lower=unknown, p_upper=unknown, top=predict, map=NOT_NAMED, temperature=unknown, mass=unknown,
+        bound=NOT_NAMED, form=NOT_NAMED, risk_top=unknown, groups="-", risk_groups="-",
     )  # fmt: skip

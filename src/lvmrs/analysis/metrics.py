@@ -96,7 +96,7 @@ def share_interval(count: int, total: int, confidence: float = 0.95) -> Estimate
 
 
 def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Estimate:
-    """A mean with Student's interval; of values that are all the same nothing is known but that value."""
+    """A mean with Student's interval; the interval is infinite if there is one value, or if all values are equal."""
     mean, n = float(values.mean()), len(values)
     if n < 2 or not values.std():
         return Estimate(mean, -np.inf, np.inf)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs.answers import ABSTAIN
+from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
 from lvmrs.runs import Manifest, Run, result_file
 from lvmrs.runs.result_file import Columns, Kind
@@ -44,8 +44,7 @@ class Results:
     @property
     def correct(self) -> NDArray[np.bool_]:
         """Where the answer is the label; an abstention is never right."""
-        right: NDArray[np.bool_] = (self.predict == self.label) & (self.predict != ABSTAIN)
-        return right
+        return is_correct(self.predict, self.label)
 
     def only(self, places: NDArray[np.intp]) -> Results:
         """The results at these places of the arrays, as a finished whole of its own."""

@@ -69,7 +69,7 @@ def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0
 
 
 def best_over_runs(runs: Sequence[Summary]) -> list[tuple[float, Summary]]:
-    """At each radius the largest certified accuracy, and whose it is: the upper envelope, as papers show it over σ.
+    """The largest certified accuracy at each radius and the run that has it: the envelope that papers show over σ.
 
     The best is chosen on the inputs that it is shown for, so there is no interval for it. The runs must be summarised
     at the same radii.

@@ -29,13 +29,16 @@ _LATEX = {
 def summary_table(
     runs: Sequence[Summary], form: str = "table", *, intervals: bool = False, envelope: bool = False
 ) -> str:
-    """One line for each run, without a line's end after the last; for programs one number a row (csv), or one object.
+    """A table of runs: one line for each run, or one line for each number (csv), or a list of objects (json).
 
     Args:
         runs: The summaries, at the same radii.
         form: One of ``FORMATS``.
         intervals: Whether intervals are shown too; csv and json always have them.
         envelope: Whether the best of the runs at each radius is added.
+
+    Returns:
+        The text, which does not end with a line break.
     """
     if form == "json":
         return json.dumps([*map(_object, runs), *([_best_object(runs)] if envelope else [])])
@@ -45,23 +48,24 @@ def summary_table(
 
 
 def comparison_table(found: Comparison, form: str = "table") -> str:
-    """One line for each radius, and one below on the average radii, where people read it.
+    """A table of a comparison: one line for each radius, and below them one line with the average radii.
+
+    Formats for programs: csv has no line with the averages, and json has them as numbers.
 
     Args:
         found: The comparison of two runs.
         form: One of ``FORMATS``.
+
+    Returns:
+        The text, which does not end with a line break.
     """
     if form == "json":
         return json.dumps(_comparison_object(found))
-    table, change = formatted(found.rows(), form), found.average_difference
+    table = formatted(found.rows(), form)
     if form == "csv":
         return table
     before = {"table": "", "markdown": "\n", "latex": "% "}[form]
-    return (
-        f"{table}\n{before}{found.inputs} inputs; ACR {rounded_down(found.average_first.value)} and "
-        f"{rounded_down(found.average_second.value)}, difference {change.value:+.4f} "
-        f"({outward(change.low, change.high)} at {found.confidence:g})"
-    )
+    return f"{table}\n{before}{found.averages}"
 
 
 def _rows(runs: Sequence[Summary], *, intervals: bool, envelope: bool) -> list[list[str]]:
@@ -178,7 +182,7 @@ def _comparison_object(found: Comparison) -> dict[str, Any]:
 
 
 def formatted(rows: Sequence[Sequence[str]], form: str) -> str:
-    """The table, whose first row is its head, without a line's end after it."""
+    """Write rows of cells, the head first, in one of the formats; the text does not end with a line break."""
     return _FORMATS[form]([list(row) for row in rows])
 
 

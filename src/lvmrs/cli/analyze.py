@@ -42,8 +42,8 @@ def analyze(
     wanted, form = parsing.radii(radii), parsing.choice("format", form, FORMATS)
     found = [analysis.summarise(analysis.read(path), wanted, confidence=confidence) for path in runs]
     print(summary_table(found, "json" if as_json else form, intervals=intervals, envelope=envelope))
-    for run in found:
-        if run.missing:
-            tell(f"{run.name} is not finished: {run.missing} inputs are missing, and not counted here")
-    if any(run.missing for run in found):
+    unfinished = analysis.unfinished(*found)
+    for sentence in unfinished:
+        tell(f"{sentence}, and not counted here")
+    if unfinished:
         raise typer.Exit(INCOMPLETE)

@@ -56,7 +56,7 @@ def certify(
 ) -> None:
     """Certify the inputs of a data set: one row each in OUT/certificates.tsv.
 
-    A run that was stopped, killed or unplugged loses the row in hand at most: the same command with --resume goes on.
+    If a run is stopped or killed, at most the input that was being certified is lost; --resume continues the run.
 
     \b
     Examples:

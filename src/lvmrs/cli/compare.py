@@ -25,7 +25,8 @@ def compare(
 ) -> None:
     """Compare two runs input by input: where one certifies and the other does not, and whether that could be chance.
 
-    p is that of McNemar's exact test. What makes the comparison doubtful (other data, subset, risk) is said.
+    p is the p-value of McNemar's exact test. Cautions say what makes the comparison doubtful (other data, subset or
+    risk).
 
     \b
     Examples:

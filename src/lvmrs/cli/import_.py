@@ -31,7 +31,7 @@ def import_(
 ) -> None:
     """Make a run of the results of another project, with what is known about them, to compare and to report.
 
-    Nothing is certified again: the radii are taken as they are. Whether an answer is correct is computed anew.
+    Nothing is certified again: the radii are taken as they are. Whether an answer is correct is computed again.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``lvmrs lipschitz``: how steep a network can be."""
+"""``lvmrs lipschitz``: an upper bound on the Lipschitz constant of a network."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def lipschitz(
 ) -> None:
     """Bound the Lipschitz constant of a network from above, for lvmrs certify --lipschitz.
 
-    It multiplies the norms of layers, and adds the branches of residual networks. It is sound and often large: that of
-    a sandwich network is chosen.
+    The bound is the product of the norms of the layers; branches of residual networks are added. It always holds, and
+    it is often large. A sandwich network has a constant that you choose, and its bound is that constant.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ __all__ = ["writing"]
 
 @contextmanager
 def writing(out: Path) -> Iterator[None]:
-    """Turn what the disk says while OUT is written into one sentence."""
+    """Turn an error of the disk while OUT is written into one sentence."""
     try:
         yield
     except OSError as error:

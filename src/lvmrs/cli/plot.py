@@ -43,9 +43,8 @@ def plot(
         figure = plots.OF_ONE_RUN[kind](Run(runs[0]))
     else:
         results = [analysis.read(path) for path in runs]
-        for result in results:
-            if result.missing:
-                tell(f"caution: {result.name} is not finished: {result.missing} inputs are missing")
+        for sentence in analysis.unfinished(*results):
+            tell(f"caution: {sentence}")
         figure = plots.OF_RESULTS[kind](results, confidence)
     with writing(out):
         figure.savefig(out, dpi=160)

@@ -42,7 +42,7 @@ class Watcher:
 
 @contextmanager
 def watching() -> Iterator[Watcher]:
-    """Progress of a run on stderr; nothing is shown but to a terminal."""
+    """Show the progress of a run on stderr, if that is a terminal."""
     console = Console(stderr=True)
     columns = (
         BarColumn(),
@@ -57,7 +57,7 @@ def watching() -> Iterator[Watcher]:
 
 @contextmanager
 def stepping(steps: int) -> Iterator[Callable[[int], None]]:
-    """Shows the steps done in all and the time left; nothing but for a terminal."""
+    """Show how many steps are done and the time left on stderr, if that is a terminal."""
     console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:

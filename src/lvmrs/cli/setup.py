@@ -1,4 +1,4 @@
-"""The options that all commands share which run a model on data under noise: typed once, loaded in one place."""
+"""The options of all commands that run a model on data under noise: declared once, loaded in one place."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ class Setup:
         self, *, lipschitz: float | None = None, autocast: str | None = None, compiled: bool = False
     ) -> tuple[Loaded, Dataset, SmoothedClassifier]:
         """The model, the data and the smoothed classifier; what was assumed about them is told."""
-        import torch
         from torch import nn
 
         from lvmrs import _checks, _torch_checks, data, models
@@ -63,9 +62,9 @@ class Setup:
             denoiser=self.denoiser,
             sigma=_checks.positive_number("sigma", self.sigma),
         )
-        device = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
+        device = _torch_checks.device_to_run_on(self.device)
         if isinstance(loaded.model, nn.Module):
-            loaded.model.to(_torch_checks.device(device))
+            loaded.model.to(device)
         smoothed = SmoothedClassifier(
             loaded.model,
             self.sigma,

@@ -20,6 +20,7 @@ from lvmrs import _checks, _torch_checks
 from lvmrs._checks import Floats, Numbers
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.moments import statistics_device
+from lvmrs.scope import map_settings, smoothed_with
 
 __all__ = ["Map", "SimplexMap", "Slopes", "below_largest", "usable"]
 
@@ -51,7 +52,7 @@ class Map(ABC):
     tempered: ClassVar[bool] = True
     """Whether the temperature has an effect."""
     binary: ClassVar[bool] = False
-    """Whether scores are 0 or 1, and columns booleans."""
+    """Whether scores are 0 or 1, and columns booleans; such scores have no Lipschitz constant."""
     paired: ClassVar[bool] = False
     """Whether a column compares the top class with a rival: it then stands for the pair (q, 1 − q)."""
 
@@ -100,8 +101,7 @@ class Map(ABC):
     @property
     def settings(self) -> str:
         """Temperature and mass in words, where they have an effect."""
-        at = f" at temperature {self.temperature:.4g}" if self.tempered else ""
-        return at if self.mass == 1.0 else f"{at} with mass {self.mass:.4g}"
+        return map_settings(self.temperature if self.tempered else None, self.mass)
 
 
 class SimplexMap(Map):
@@ -157,7 +157,7 @@ class SimplexMap(Map):
 
     def classifier(self, noise: str) -> str:
         """The classifier smoothed with this map."""
-        return f"the classifier smoothed with {noise} and {self.name}{self.settings}"
+        return smoothed_with(noise, self.name, self.settings)
 
 
 def usable(logits: Tensor, temperature: Numbers, mass: Numbers, *, dims: int = 1) -> tuple[Tensor, float, float]:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from lvmrs.models.fourier import Circulant, chained, squares_as_channels
+from lvmrs.models.convolution_chain import chained, squares_as_channels
+from lvmrs.models.fourier import Circulant
 from lvmrs.models.products import Workspace
 from lvmrs.models.sandwich_layers import NormPool, SandwichConv, SandwichDense, SandwichLast
 

@@ -129,7 +129,7 @@ class Loaded:
     def check_unchanged(self) -> None:
         """Refuse a model whose weights are no longer those that it was loaded with: its hash would be of others."""
         if hash_of(self.model) != self.digest:
-            raise ModelError(f"{self.name}: its weights were changed after it was loaded; name it anew with Loaded.of")
+            raise ModelError(f"{self.name}: its weights were changed after it was loaded; name it again with Loaded.of")
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ class Loaded:
         if self.source is None:
             return super().__reduce_ex__(protocol)
         state = _state(self.model) if isinstance(self.model, nn.Module) else {}
-        return _made_anew, (self.source, self.fingerprint, self.code, self.facts, self.denoiser_fingerprint, state)
+        return _made_again, (self.source, self.fingerprint, self.code, self.facts, self.denoiser_fingerprint, state)
 
 
 def _state(model: nn.Module) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _state(model: nn.Module) -> dict[str, Any]:
     return {key: value.detach().cpu().clone() if isinstance(value, Tensor) else value for key, value in held}
 
 
-def _made_anew(
+def _made_again(
     source: ModelSource,
     fingerprint: str | None,
     code: str | None,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lvmrs.registry import FORMS, MAPS
 from lvmrs.runs import Manifest, Row
 from lvmrs.runs.result_file import UNKNOWN
+from lvmrs.scope import map_settings, smoothed_classifier, smoothed_with
 
 __all__ = ["guarantee"]
 
@@ -41,15 +42,26 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
 def _classifier(manifest: Manifest, rows: Sequence[Row]) -> str:
     """The words of the method, if the rows say the same scope; else what the rows say alone."""
     method, scopes = manifest.method, {row.scope for row in rows}
-    if method.classifier is not None and (UNKNOWN in scopes or scopes == {method.scope}):
-        one = "one classifier for all inputs: " if scopes == {"all inputs"} else ""
-        return f"{one}{method.classifier}"
-    smoothed = f"the classifier smoothed with {manifest.terms.noise_words or 'noise'}"
-    return (
-        f"{smoothed}, with its map {'the same for all inputs' if scopes == {'all inputs'} else 'chosen for each input'}"
-    )
+    noise, one = manifest.terms.noise_words or "noise", scopes == {"all inputs"}
+    agree = UNKNOWN in scopes or scopes == {method.scope}
+    unnamed = smoothed_classifier(noise, "all inputs" if one else "this input")
+    said = method.classifier if agree and method.classifier is not None else unnamed
+    if one and said == unnamed:
+        said = _named(noise, rows) or said
+    return f"one classifier for all inputs: {said}" if one and said != unnamed else said
+
+
+def _named(noise: str, rows: Sequence[Row]) -> str | None:
+    """The classifier by the simplex map that all rows have; None if there is no such map."""
+    name, temperature, mass = rows[0].map, rows[0].temperature, rows[0].mass
+    if name not in MAPS.having("simplex") or {(row.map, row.temperature, row.mass) for row in rows} != {
+        (name, temperature, mass)
+    }:
+        return None
+    return smoothed_with(noise, name, map_settings(temperature if name in MAPS.having("tempered") else None, mass))
 
 
 def _uses_constant(row: Row) -> bool:
-    """Whether the radius used a Lipschitz constant: such a form, with scores that have one."""
-    return row.form in FORMS.having("uses_constant") and row.map in MAPS.having("tempered")
+    """Whether the radius may have used a Lipschitz constant: unless it is known that its form or its map uses none."""
+    may_use = row.form not in FORMS or row.form in FORMS.having("uses_constant")
+    return may_use and row.map not in MAPS.having("binary")

@@ -19,7 +19,7 @@ function draw(parent, tag, attributes, text) {
   return element;
 }
 const colour = (k) => `var(--c${k % 6})`;
-const className = (k) => (k === -1 ? "abstains" : content.classes && content.classes[k] !== undefined ? content.classes[k] : String(k));
+const className = (k) => (k === content.abstain ? "abstains" : content.classes && content.classes[k] !== undefined ? content.classes[k] : String(k));
 
 // The curves: the share of inputs with at least that radius, a step function given at its steps.
 const box = { width: 900, height: 380, left: 48, right: 12, top: 10, bottom: 42 };
@@ -123,19 +123,17 @@ const columns = [
 const LEFT = new Set(["", "label", "prediction", "map", "bound"]);
 let order = { column: 4, down: true };
 
-const isRight = (row) => row.predict !== -1 && row.predict === row.label;
+const verdict = (row) => (row.predict === content.abstain ? "abstains" : row.correct ? "right" : "wrong");
 function inputRow(input, row, pictured) {
   const cell = (text, style = "") => make("td", { textContent: text, className: style });
   const image = make("td");
   if (input.picture && pictured) image.append(make("img", { src: input.picture, alt: `input ${input.idx}`, className: input.picture.startsWith("data:image/jpeg") ? "photo" : "" }));
   if (!row) return make("tr", {}, image, cell(input.idx), cell("no row", "left"), ...Array.from({ length: 5 }, () => cell("")));
-  const verdict = row.predict === -1 ? "" : isRight(row) ? "right" : "wrong";
-  return make("tr", {}, image, cell(input.idx), cell(className(row.label), "left"), cell(className(row.predict), `left ${verdict}`),
+  return make("tr", {}, image, cell(input.idx), cell(className(row.label), "left"), cell(className(row.predict), `left ${verdict(row)}`),
     cell(row.shown), cell(row.map, "left"), cell(row.temperature ?? ""), cell(row.bound, "left"));
 }
 function words(input, row) {
-  const verdict = !row ? "" : row.predict === -1 ? "abstains" : isRight(row) ? "right" : "wrong";
-  return [input.idx, row ? className(row.label) : "", row ? className(row.predict) : "", row ? row.map : "", row ? row.bound : "", verdict].join(" ").toLowerCase();
+  return [input.idx, row ? className(row.label) : "", row ? className(row.predict) : "", row ? row.map : "", row ? row.bound : "", row ? verdict(row) : ""].join(" ").toLowerCase();
 }
 function drawInputs() {
   const run = content.runs[Number(find("#which").value)];

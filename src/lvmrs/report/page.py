@@ -14,6 +14,7 @@ from typing import Any
 from lvmrs import analysis
 from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs.analysis import Results
+from lvmrs.answers import ABSTAIN, is_correct
 from lvmrs.registry import MAPS
 from lvmrs.report.guarantee import guarantee
 from lvmrs.report.pictures import Picture
@@ -50,6 +51,7 @@ def write_report(
     content = {
         "version": version("lvmrs"),
         "confidence": confidence,
+        "abstain": ABSTAIN,
         "classes": next((made.data.classes for made in manifests if made.data.classes), None),
         "inputs": [{"idx": index, "picture": picture(index)} for index in listed],
         "unlisted": len(every) - len(listed),
@@ -122,6 +124,7 @@ def _row(row: Row) -> dict[str, Any]:
     return {
         "label": row.label,
         "predict": row.predict,
+        "correct": is_correct(row.predict, row.label),
         "radius": row.radius,
         "shown": rounded_down(row.radius),
         "map": row.map,

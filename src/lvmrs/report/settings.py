@@ -13,7 +13,6 @@ __all__ = ["settings_shown"]
 
 # Hashes are shown by their beginning.
 _SHOWN_DIGITS = 12
-_NOTHING: tuple[object, ...] = (None, "", [], {})
 
 
 def settings_shown(manifest: Manifest) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lvmrs.errors import RunError
+from lvmrs.scope import CHOSEN, Scope, smoothed_classifier
 
 __all__ = ["FORMAT", "migrated"]
 
@@ -18,7 +19,7 @@ _KNOWN = {
 # Methods whose rows are the same in version 0.1.0 and in later versions, so that their runs can be resumed.
 _SAME_SINCE_0_1 = ({"planner": "Cohen"}, {"planner": "Deterministic"})
 # The scope of each method, which version 0.1.0 did not write.
-_SCOPES = {
+_SCOPES: dict[str, Scope] = {
     "LVM": "this input",
     "Paper": "this input",
     "Cohen": "all inputs",
@@ -30,7 +31,6 @@ _SCOPES = {
 }
 # The text that was written in place of a hash that is not known.
 _NOT_SEEN = " unknown: not a torch module"
-_CHOSEN = {"this input": "chosen for each input", "all inputs": "the same for all inputs"}
 
 
 def migrated(stored: dict[str, Any], where: str, rows_of: str) -> dict[str, Any]:
@@ -121,9 +121,9 @@ def _method(method: dict[str, Any], about: dict[str, Any], sigma: object, *, imp
     words = about.get("classifier")
     scope = None
     if isinstance(words, str):
-        scope = next((scope for scope, told in _CHOSEN.items() if told in words), None)
+        scope = next((scope for scope, told in CHOSEN.items() if told in words), None)
     if scope is None and not own and not imported:
         scope = _SCOPES.get(str(name))
     if words is None and scope is not None:
-        words = f"the classifier smoothed with {_noise(sigma)}, with its map {_CHOSEN[scope]}"
+        words = smoothed_classifier(_noise(sigma), scope)
     return {"name": name, "settings": method, "own_code": own, "scope": scope, "classifier": words}

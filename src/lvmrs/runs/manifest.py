@@ -11,13 +11,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.runs import format_1
 from lvmrs.runs.records import plain, read_record
 from lvmrs.runs.selection import Selection
+from lvmrs.scope import Scope
 
 __all__ = [
     "FORMAT", "ROWS_OF", "DataRecord", "DenoiserRecord", "Manifest", "MethodRecord", "ModelRecord", "Origin",
@@ -94,7 +95,7 @@ class MethodRecord:
     settings: dict[str, Any] = field(default_factory=dict, metadata=_NINE_DIGITS)
     own_code: dict[str, str] = field(default_factory=dict, metadata=_VALUES)
     """Hashes of the files of the user's own classes, by the names of the classes."""
-    scope: Literal["this input", "all inputs"] | None = field(default=None, metadata=_NOTE)
+    scope: Scope | None = field(default=None, metadata=_NOTE)
     """Whether the map is chosen for each input or is the same for all; the rows say it too. None if it is not known."""
     classifier: str | None = field(default=None, metadata=_NOTE)
     """The classifier that the certificates are about, in words."""
@@ -136,7 +137,7 @@ class TermsRecord:
             if value is not None and not 0 <= value < 1 << 63:
                 _refuse(name, "from 0 to 2⁶³ − 1", value)
         if (self.alpha == 0) != (self.n == 0):
-            _refuse("alpha", "0 if nothing was sampled, and positive else", self.alpha)
+            _refuse("alpha", "0 if nothing was sampled, otherwise positive", self.alpha)
 
     @property
     def samples(self) -> bool:
@@ -188,7 +189,7 @@ class Manifest:
             _refuse("batch", "at least 1", self.batch)
         terms = self.terms
         if self.origin.imported is None and None in (terms.alpha, terms.n0, terms.n, terms.seed):
-            raise InvalidArgumentError("alpha, n0, n and seed must be known, but of imported results")
+            raise InvalidArgumentError("alpha, n0, n and seed may be unknown only for imported results")
         if terms.n == 0 and terms.lipschitz is None:
             raise InvalidArgumentError("a run without samples needs a Lipschitz constant")
 
@@ -270,7 +271,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} stands there twice")
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} occurs twice")
     return found
 
 

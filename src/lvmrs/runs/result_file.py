@@ -13,19 +13,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import RunError
+from lvmrs.scope import Scope
 
 __all__ = ["SCOPES", "UNKNOWN", "Columns", "Kind", "header", "read"]
 
 UNKNOWN = "-"
 """The text of a field whose value is not known."""
-SCOPES = {UNKNOWN, "this input", "all inputs"}
+SCOPES = {UNKNOWN, *get_args(Scope)}
 """What the column scope may hold."""
 
 

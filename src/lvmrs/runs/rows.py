@@ -12,13 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
 from lvmrs.runs.result_file import UNKNOWN, Columns, Kind
 
 if TYPE_CHECKING:
     from lvmrs.certificate import Certificate
 
-__all__ = ["ADDED", "COLUMNS", "KINDS", "Row", "rows_of"]
+__all__ = ["ADDED", "COLUMNS", "KINDS", "NOT_NAMED", "Row", "rows_of"]
+
+NOT_NAMED = "unknown"
+"""What imported results have in the columns map, bound and form."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Row:
             label=label,
             predict=certificate.prediction,
             radius=certificate.radius,
-            correct=int(certificate.prediction == label),
+            correct=int(is_correct(certificate.prediction, label)),
             time=round(seconds, 4),
             p_lower=certificate.p_lower,
             p_upper=certificate.p_upper,

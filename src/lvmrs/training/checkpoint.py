@@ -52,7 +52,7 @@ def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str
         stored = torch.load(path, map_location="cpu", weights_only=True)
         before, history = dict(stored["settings"]), list(stored["history"])
     except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError, TypeError) as error:
-        raise RunError(f"{path}: it is not a whole checkpoint of lvmrs train; delete it to begin anew") from error
+        raise RunError(f"{path}: it is not a whole checkpoint of lvmrs train; delete it to begin again") from error
     changed = [
         f"{key} was {before.get(key)!r} and is {settings.get(key)!r}"
         for key in {**before, **settings}

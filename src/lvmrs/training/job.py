@@ -163,7 +163,7 @@ def _check_place(job: TrainingJob, *, resume: bool) -> None:
         raise RunError(f"{job.out} exists already; choose another file")
     if job.checkpoint.exists() and not resume:
         raise StoppedTrainingError(
-            f"{job.checkpoint} is a training that was stopped; resume it, or delete the file to begin anew"
+            f"{job.checkpoint} is a training that was stopped; resume it, or delete the file to begin again"
         )
 
 

@@ -69,7 +69,7 @@ def train(
     Returns:
         All epochs, with those before a resumption.
     """
-    place = _torch_checks.device(device) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    place = _torch_checks.device_to_run_on(device)
     workers = _checks.count("workers", workers, least=0)
     objective.check(model)
     model.to(place)

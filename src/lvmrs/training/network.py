@@ -33,7 +33,7 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """How many numbers are trained or could be."""
+        """The number of weights and biases, also of those that are not trained."""
         return sum(p.numel() for p in self.module.parameters())
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import re
 from typing import Any
 
-from lvmrs._settings import attributes
+from lvmrs._settings import as_json, attributes, made
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.registry import OBJECTIVES
 from lvmrs.training.objectives import Objective
@@ -25,24 +24,11 @@ def objective(name: str | type[Objective], sigma: float, **settings: Any) -> Obj
     SmoothAdv(sigma=0.5, epsilon=1.0, steps=2, samples=2)
     """
     maker = OBJECTIVES.find(name) if isinstance(name, str) else name
-    name = name if isinstance(name, str) else name.__name__
-    known = inspect.signature(maker).parameters
-    given = {key: value for key, value in {"sigma": sigma, **settings}.items() if value is not None}
-    for key in given:
-        if key not in known:
-            raise InvalidArgumentError(f"{key} is not a setting of objective {name}; {_remedy(key)}")
-    for key, parameter in known.items():
-        if key not in given and parameter.default is parameter.empty and parameter.kind not in _OPEN:
-            raise InvalidArgumentError(f"objective {name} needs {key}; give it, or give the class a default")
-    made: Objective = maker(**given)
-    return made
-
-
-_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _remedy(key: str) -> str:
-    return "give the class a parameter sigma" if key == "sigma" else "leave it out"
+    shown = name if isinstance(name, str) else name.__name__
+    if "sigma" not in inspect.signature(maker).parameters:
+        raise InvalidArgumentError(f"sigma is not a setting of objective {shown}; give the class a parameter sigma")
+    chosen: Objective = made(maker, f"objective {shown}", {"sigma": sigma, **settings}, {})
+    return chosen
 
 
 def description(chosen: Objective) -> str:
@@ -52,7 +38,7 @@ def description(chosen: Objective) -> str:
 
 def record(chosen: Objective) -> dict[str, Any]:
     """The settings of an objective as plain JSON values; what JSON does not have is written as Python shows it."""
-    return {key: _plain(value) for key, value in _settings(chosen).items()}
+    return {key: as_json(value, _text) for key, value in _settings(chosen).items()}
 
 
 def _settings(chosen: Objective) -> dict[str, Any]:
@@ -60,13 +46,6 @@ def _settings(chosen: Objective) -> dict[str, Any]:
     found = attributes(chosen)
     found = {**found, "sigma": chosen.sigma} if dataclasses.is_dataclass(chosen) else {"sigma": chosen.sigma, **found}
     return {name: value for name, value in found.items() if not name.startswith("_")}
-
-
-def _plain(value: object) -> Any:
-    try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError):
-        return _text(value)
 
 
 def _text(value: object) -> str:

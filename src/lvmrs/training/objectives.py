@@ -37,7 +37,7 @@ class Objective(ABC):
 
     def check_sigma(self) -> None:
         """Refuse a standard deviation that is missing, negative or not finite."""
-        _at_least_zero("sigma", getattr(self, "sigma", None))
+        _checks.single("sigma", _checks.at_least_zero("sigma", getattr(self, "sigma", None)))  # type: ignore[arg-type]
 
     def check(self, model: object) -> None:  # noqa: B027
         """Refuse a model that it is not for; most objectives are for any model."""
@@ -83,9 +83,9 @@ class SmoothAdv(Objective):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _positive("epsilon", self.epsilon)
-        _whole("steps", self.steps)
-        _whole("samples", self.samples)
+        _checks.positive_number("epsilon", self.epsilon)
+        _checks.count("steps", self.steps, least=1)
+        _checks.count("samples", self.samples, least=1)
 
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
         """Cross-entropy of ``samples`` noisy copies of each moved input."""
@@ -126,8 +126,8 @@ class Margin(Objective):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _at_least_zero("margin", self.margin)
-        _positive("temperature", self.temperature)
+        _checks.single("margin", _checks.at_least_zero("margin", self.margin))
+        _checks.positive_number("temperature", self.temperature)
 
     def check(self, model: object) -> None:
         """Refuse a model whose Lipschitz constant is not known."""
@@ -189,27 +189,6 @@ class Diffusion(Objective):
         noise = _normal(x, generator)
         seen = share.sqrt() * (2 * x - 1) + (1 - share).sqrt() * noise
         return functional.mse_loss(model(seen, step).sample, noise)  # type: ignore[attr-defined]
-
-
-def _at_least_zero(name: str, value: Any) -> None:
-    try:
-        good = math.isfinite(value) and value >= 0
-    except TypeError:  # it is no number
-        good = False
-    if not good:
-        raise InvalidArgumentError(f"{name} must be finite and not negative, got {value!r}")
-
-
-def _positive(name: str, value: float) -> None:
-    _at_least_zero(name, value)
-    if value == 0:
-        raise InvalidArgumentError(f"{name} must be positive, got {value!r}")
-
-
-def _whole(name: str, value: int) -> None:
-    _at_least_zero(name, value)
-    if value < 1 or value != int(value):
-        raise InvalidArgumentError(f"{name} must be a whole number from 1, got {value!r}")
 
 
 def _normal(x: Tensor, generator: Generator) -> Tensor:

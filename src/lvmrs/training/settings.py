@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lvmrs import _checks, _torch_checks
-from lvmrs.errors import InvalidArgumentError
 from lvmrs.training.batches import AUGMENTATIONS
 from lvmrs.training.optimizers import OPTIMIZERS
 
@@ -60,12 +59,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, least in {"epochs": 1, "batch": 1, "seed": 0}.items():
-            number = _checks.single(name, _checks.whole(name, getattr(self, name), least=least))
-            object.__setattr__(self, name, int(number))  # plain numbers, which JSON has
-        object.__setattr__(self, "lr", _checks.single("lr", _checks.positive("lr", self.lr)))
-        decay = _checks.single("weight_decay", _checks.real("weight_decay", self.weight_decay))
-        if not (math.isfinite(decay) and decay >= 0):
-            raise InvalidArgumentError(f"weight_decay must be at least 0 and finite, got {self.weight_decay!r}")
+            # Plain numbers, which JSON has.
+            object.__setattr__(self, name, _checks.count(name, getattr(self, name), least=least))
+        object.__setattr__(self, "lr", _checks.positive_number("lr", self.lr))
+        decay = _checks.single("weight_decay", _checks.at_least_zero("weight_decay", self.weight_decay))
         object.__setattr__(self, "weight_decay", decay)
         _checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
         _checks.one_of("schedule", self.schedule, _SCHEDULES)
