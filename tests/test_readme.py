@@ -74,8 +74,13 @@ def test_every_command_and_option_is_documented() -> None:
         section = listed.split(f"## {table.kind.capitalize()}s\n")[1].split("\n## ")[0]
         for name in names:
             assert f"| `{name}` | {table.words(name)} |" in section, f"docs/names.md does not describe {name}"
+    sections = {name: pages.split(f"## lvmrs {name}\n")[1].split("\n## ")[0] for name in commands}
     for name, command in commands.items():
+        told = sections[name]
+        for other in re.findall(r"are those of\s`lvmrs (\w+)`", told):
+            told += sections[other]
         for parameter in command.params:
             for option in parameter.opts:
-                if option.startswith("--") and option != "--help":
-                    assert f"`{option}`" in pages, f"docs/commands.md does not mention {option} of {name}"
+                if option.startswith("--") and option not in ("--help", "--json"):
+                    assert f"`{option}`" in told, f"docs/commands.md does not mention {option} of {name}"
+    assert "`--json` prints for programs." in pages

@@ -1,4 +1,4 @@
-"""The command line: one file per verb, and the only place that prints, exits or picks a device."""
+"""The command line: one file per verb, and the only place that prints or exits."""
 
 from __future__ import annotations
 
