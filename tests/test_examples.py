@@ -1,17 +1,22 @@
-"""Every example in a docstring of the package gives what it shows, and the mathematics has one for each function."""
+"""Examples in docstrings give what they show; public functions of the mathematics and of three rooms have one."""
 
 import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
 import lvmrs
+import lvmrs.jobs
 
 SOURCE = Path(lvmrs.__file__).parent
 MATHEMATICS = ("binomial", "confidence", "gaussian_ramp", "lipschitz", "maps", "moments", "radius", "simplex")
+ROOMS = ("lvmrs.analysis", "lvmrs.jobs", "lvmrs.training")
+EXAMPLE = re.compile(r"The\s+docstring\s+of\s+``([\w.]+)``\s+has\s+an\s+example")
 
 
 def modules() -> list[str]:
@@ -35,13 +40,35 @@ def test_examples_give_what_they_show(module: str) -> None:
     assert result.failed == 0
 
 
+def functions_of(module: str) -> list[FunctionType]:
+    """The public functions that are written in a module, or that a room offers."""
+    found = importlib.import_module(module)
+    values = [getattr(found, name) for name in found.__all__]
+    room = hasattr(found, "__path__")
+    return [value for value in values if inspect.isfunction(value) and (room or value.__module__ == module)]
+
+
 @pytest.mark.parametrize("module", [name for name in modules() if is_mathematics(name)])
 def test_public_functions_of_the_mathematics_have_an_example(module: str) -> None:
-    found = importlib.import_module(module)
-    functions = [
-        value
-        for name in found.__all__
-        if inspect.isfunction(value := getattr(found, name)) and value.__module__ == module
-    ]
-    without = [function.__name__ for function in functions if ">>> " not in (function.__doc__ or "")]
-    assert without in ([], ["usable"])  # a guard of the maps, without a result to show
+    without = [function.__name__ for function in functions_of(module) if ">>> " not in (function.__doc__ or "")]
+    assert set(without) <= {"usable"}  # a guard of the maps, without a result to show
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_public_functions_of_the_rooms_have_an_example_or_say_where_one_is(room: str) -> None:
+    """And they say what they take, and what they return unless it is nothing."""
+    for function in functions_of(room):
+        text = function.__doc__ or ""
+        assert ">>> " in text or EXAMPLE.search(text), f"{function.__name__} has no example"
+        assert "Args:\n" in text, f"{function.__name__} does not say what it takes"
+        returns = inspect.signature(function).return_annotation
+        assert returns == "None" or "Returns:\n" in text, f"{function.__name__} does not say what it returns"
+
+
+@pytest.mark.parametrize("part", [lvmrs.Run, lvmrs.jobs.Job])
+def test_classes_that_say_where_their_example_is(part: type) -> None:
+    found = EXAMPLE.search(part.__doc__ or "")
+    assert found is not None
+    text = importlib.import_module(found[1]).__doc__ or ""
+    assert ">>> " in text
+    assert f"{part.__name__}(" in text

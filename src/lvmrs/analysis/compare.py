@@ -91,7 +91,24 @@ class Comparison:
 
 
 def compare(first: Results, second: Results, radii: Sequence[float], *, confidence: float = 0.95) -> Comparison:
-    """Compare on the inputs that both have; what makes that doubtful is among the warnings."""
+    """Compare two runs on the inputs that both have.
+
+    Args:
+        first: The results of one run.
+        second: The results of another.
+        radii: The radii at which certified answers are counted.
+        confidence: The probability with which each interval holds the true value, strictly between 0 and 1.
+
+    Returns:
+        The comparison. What makes it doubtful is among its warnings.
+
+    >>> classes = np.array([0, 1])
+    >>> one = Results("one", np.arange(2), classes, predict=np.array([0, -1]), radius=np.array([0.9, 0.0]))
+    >>> two = Results("two", np.arange(2), classes, predict=classes, radius=np.array([0.2, 0.2]))
+    >>> found = compare(one, two, [0.0, 0.5])
+    >>> [(pair.only_first, pair.only_second) for pair in found.pairs]
+    [(0, 1), (1, 0)]
+    """
     common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
     if not len(common):
         raise RunError(f"{first.name} and {second.name} have no input in common; there is nothing to compare")
@@ -122,7 +139,20 @@ def _pair(one: Results, other: Results, radius: float) -> Pair:
 
 
 def differences(first: Results, second: Results) -> list[str]:
-    """Why two results are not of the same thing, in words; nothing if no reason is known."""
+    """Why two results may not be compared without care.
+
+    Args:
+        first: The results of one run.
+        second: The results of another.
+
+    Returns:
+        One clause for each reason: other data, another subset, noise, risk or number of samples. None if no reason is
+        known.
+
+    >>> run = Results("a run", np.arange(3), np.zeros(3, dtype=int), np.zeros(3, dtype=int), np.ones(3))
+    >>> differences(run, run.only(np.array([0, 1])))
+    ['the subsets differ: 3 and 2 inputs, 2 in common; those are compared']
+    """
     found = []
     common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
     if not np.array_equal(first.label[at_first], second.label[at_second]):

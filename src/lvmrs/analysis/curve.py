@@ -39,6 +39,15 @@ def curve(results: Results, *, end: float | None = None, confidence: float = 0.9
         results: The results of a run.
         end: The radius up to which the curve is drawn, beyond its last step; by default a little beyond.
         confidence: The probability with which the interval at each radius holds the true share.
+
+    Returns:
+        The radii of the steps, and at each of them the share and both ends of its interval.
+
+    >>> classes = np.array([0, 1])
+    >>> run = Results("a run", np.arange(2), classes, predict=classes, radius=np.array([0.25, 0.5]))
+    >>> found = curve(run, end=1.0)
+    >>> found.radius.tolist(), found.share.tolist()
+    ([0.0, 0.25, 0.5, 1.0], [1.0, 1.0, 0.5, 0.0])
     """
     largest = largest_radius(results)
     steps = np.unique(np.concatenate([[0.0], results.radius[results.correct]]))

@@ -31,7 +31,7 @@ def import_results(
     method: str = "imported",
     command: str = "",
 ) -> Run:
-    """Make a run of a TSV file, to compare and to report. Nothing is certified again.
+    r"""Make a run of a TSV file, to compare and to report. Nothing is certified again.
 
     Args:
         file: a file with the columns idx, label, predict and radius.
@@ -47,6 +47,13 @@ def import_results(
 
     Returns:
         The run.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "other.tsv")
+    ...     _ = file.write_text("idx\tlabel\tpredict\tradius\n0\t3\t3\t0.25\n")
+    ...     print([row.correct for row in import_results(file, Path(folder, "run"), sigma=0.5).rows()])
+    [1]
     """
     if Path(file).expanduser().is_dir():
         raise InvalidArgumentError(f"{file} is a run already; use it as it is")

@@ -40,14 +40,41 @@ class Estimate(NamedTuple):
 
 
 def certified_accuracy(results: Results, radii: Sequence[float]) -> list[float]:
-    """For each radius, the share of all inputs whose answer is correct with a radius of at least that."""
+    """For each radius, the share of all inputs whose answer is correct with a radius of at least that.
+
+    Args:
+        results: The results of a run.
+        radii: The radii, in any order.
+
+    Returns:
+        A share from 0 to 1 for each radius.
+
+    >>> classes, radii = np.array([0, 1, 1, 2]), np.array([0.2, 0.7, 0.0, 0.9])
+    >>> run = Results("a run", np.arange(4), label=classes, predict=np.array([0, 1, -1, 2]), radius=radii)
+    >>> certified_accuracy(run, [0.0, 0.5])
+    [0.75, 0.5]
+    """
     return [count / len(results) for count in _counts(results, radii)]
 
 
 def certified_accuracy_intervals(
     results: Results, radii: Sequence[float], *, confidence: float = 0.95
 ) -> list[Estimate]:
-    """Certified accuracy, each with its own interval: at one radius, not at all of them together."""
+    """Certified accuracy, each with its own interval: at one radius, not at all of them together.
+
+    Args:
+        results: The results of a run.
+        radii: The radii, in any order.
+        confidence: The probability with which the interval holds the true value, strictly between 0 and 1.
+
+    Returns:
+        A share with its exact interval (Clopper and Pearson 1934) for each radius.
+
+    >>> classes, radii = np.array([0, 1, 1, 2]), np.array([0.2, 0.7, 0.0, 0.9])
+    >>> run = Results("a run", np.arange(4), label=classes, predict=np.array([0, 1, -1, 2]), radius=radii)
+    >>> [[round(value, 3) for value in share] for share in certified_accuracy_intervals(run, [0.5])]
+    [[0.5, 0.068, 0.932]]
+    """
     return [share_interval(count, len(results), confidence) for count in _counts(results, radii)]
 
 
@@ -57,19 +84,58 @@ def _counts(results: Results, radii: Sequence[float]) -> list[int]:
 
 
 def clean_accuracy(results: Results, *, confidence: float = 0.95) -> Estimate | None:
-    """How often the classifier itself is right, without noise; None unless that was measured for every input."""
+    """How often the classifier itself is right, without noise.
+
+    Args:
+        results: The results of a run.
+        confidence: The probability with which the interval holds the true value, strictly between 0 and 1.
+
+    Returns:
+        The share of right answers with its exact interval; None unless they were measured for every input.
+
+    >>> classes = np.array([0, 1])
+    >>> run = Results("a run", np.arange(2), classes, classes, np.ones(2), clean=np.array([0, 0]))
+    >>> clean_accuracy(run).value
+    0.5
+    """
     if results.clean is None:
         return None
     return share_interval(int((results.clean == results.label).sum()), len(results), confidence)
 
 
 def abstention(results: Results, *, confidence: float = 0.95) -> Estimate:
-    """How often nothing could be certified."""
+    """How often nothing could be certified.
+
+    Args:
+        results: The results of a run.
+        confidence: The probability with which the interval holds the true value, strictly between 0 and 1.
+
+    Returns:
+        The share of abstentions with its exact interval.
+
+    >>> classes, radii = np.array([0, 1, 1, 2]), np.array([0.2, 0.7, 0.0, 0.9])
+    >>> run = Results("a run", np.arange(4), label=classes, predict=np.array([0, 1, -1, 2]), radius=radii)
+    >>> abstention(run).value
+    0.25
+    """
     return share_interval(int((results.predict == ABSTAIN).sum()), len(results), confidence)
 
 
 def average_certified_radius(results: Results, *, confidence: float = 0.95) -> Estimate:
-    """The mean radius over all inputs, counting nothing for those that are wrong or abstain (Zhai et al. 2020)."""
+    """The mean radius over all inputs, where wrong answers and abstentions count as 0 (Zhai et al. 2020).
+
+    Args:
+        results: The results of a run.
+        confidence: The probability with which the interval holds the true value, strictly between 0 and 1.
+
+    Returns:
+        The mean with its interval, which is wide if few inputs have a radius.
+
+    >>> classes, radii = np.array([0, 1, 1, 2]), np.array([0.2, 0.7, 0.0, 0.9])
+    >>> run = Results("a run", np.arange(4), label=classes, predict=np.array([0, 1, -1, 2]), radius=radii)
+    >>> round(average_certified_radius(run).value, 6)
+    0.45
+    """
     radii = np.where(results.correct, results.radius, 0.0)
     positive = int((radii > 0).sum())
     if not positive:

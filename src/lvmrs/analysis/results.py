@@ -69,7 +69,21 @@ class Results:
 
 
 def read(path: str | Path) -> Results:
-    """The results in a run directory, or in a TSV file with the columns idx, label, predict and radius."""
+    r"""The results in a run directory, or in a TSV file with the columns idx, label, predict and radius.
+
+    Args:
+        path: The directory or the file.
+
+    Returns:
+        The results, of at least one input.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "other.tsv")
+    ...     _ = file.write_text("idx\tlabel\tpredict\tradius\n0\t3\t3\t0.25\n")
+    ...     print(read(file).radius)
+    [0.25]
+    """
     path = Path(path).expanduser()
     if path.is_dir():
         return results_of(Run(path))
@@ -82,7 +96,14 @@ def read(path: str | Path) -> Results:
 
 
 def results_of(run: Run) -> Results:
-    """The results of a run so far."""
+    """The results of a run so far. The docstring of ``lvmrs.jobs`` has an example of a run.
+
+    Args:
+        run: The run, which has at least one row.
+
+    Returns:
+        The results; ``missing`` is the number of inputs that have no row yet.
+    """
     columns = run.read(*_NEEDED, "clean")
     found = len(columns["idx"])
     if not found:

@@ -48,6 +48,9 @@ def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0
         radii: The radii at which its certified accuracy is wanted.
         confidence: The probability with which each interval holds the true value, between 0 and 1.
 
+    Returns:
+        All measures, each with its interval.
+
     >>> import numpy as np
     >>> classes, radii = np.array([0, 1, 1, 2]), np.array([0.2, 0.7, 0.4, 0.9])
     >>> run = Results("a run", np.arange(4), label=classes, predict=np.array([0, 1, -1, 2]), radius=radii)
@@ -71,8 +74,21 @@ def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0
 def best_over_runs(runs: Sequence[Summary]) -> list[tuple[float, Summary]]:
     """The largest certified accuracy at each radius and the run that has it: the envelope that papers show over σ.
 
-    The best is chosen on the inputs that it is shown for, so there is no interval for it. The runs must be summarised
-    at the same radii.
+    The best is chosen on the inputs that it is shown for, so there is no interval for it.
+
+    Args:
+        runs: Summaries of at least one run, all at the same radii.
+
+    Returns:
+        For each radius the largest certified accuracy, and the summary that has it.
+
+    >>> import numpy as np
+    >>> classes = np.array([0, 1])
+    >>> one = Results("one", np.arange(2), classes, predict=np.array([0, 0]), radius=np.array([0.9, 0.9]))
+    >>> two = Results("two", np.arange(2), classes, predict=classes, radius=np.array([0.2, 0.2]))
+    >>> best = best_over_runs([summarise(run, [0.0, 0.5]) for run in (one, two)])
+    >>> [(share, run.name) for share, run in best]
+    [(1.0, 'two'), (0.5, 'one')]
     """
     if not runs:
         raise RunError("no runs were given; there is nothing to take the best of")

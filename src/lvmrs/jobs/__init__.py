@@ -1,4 +1,30 @@
-"""Jobs on whole data sets: certify into a run directory, certify kept scores again, merge shards, predict."""
+"""Jobs on whole data sets: certify into a run directory, certify kept scores again, merge shards, predict.
+
+A job is everything that decides the rows of a run. Here two inputs are certified in two shards, which are
+merged; then the kept scores are certified again with another method, and the inputs are answered without certificates.
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> import numpy as np
+>>> import torch
+>>> from lvmrs import Cohen, Duels, Run, SmoothedClassifier, data, jobs, models, runs
+>>> inputs = data.Arrays("two corners", "test", np.eye(2), np.arange(2))
+>>> model = models.Loaded.of(torch.nn.Identity(), "larger")
+>>> smoothed = SmoothedClassifier(model.model, 0.5, batch=100)
+>>> with tempfile.TemporaryDirectory() as folder:
+...     shards = []
+...     for shard in (1, 2):
+...         selection = runs.Selection(len(inputs), shard=shard, shards=2)
+...         job = jobs.Job(model, inputs, smoothed, Duels(), jobs.Sampling(n=1000), selection, keeps_scores=True)
+...         shards.append(jobs.certify(job, Path(folder, f"shard-{shard}")))
+...     whole = jobs.merge(shards, Path(folder, "whole"))
+...     again = jobs.recertify(whole, Path(folder, "cohen"), Cohen())
+...     read = Run(Path(folder, "cohen"))
+...     print(read.complete, [(row.predict, row.correct, 0.5 < row.radius < 0.71) for row in read.rows()])
+True [(0, 1, True), (1, 1, True)]
+>>> [answer.predict for answer in jobs.predict(smoothed, inputs, runs.Selection(2), n=1000)]
+[0, 1]
+"""
 
 from lvmrs.jobs.certify import Outlook, certify
 from lvmrs.jobs.job import Job, Sampling, check_selection

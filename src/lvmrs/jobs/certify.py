@@ -61,7 +61,7 @@ def certify(
         on_row: called with each row after it is on the disk.
 
     Returns:
-        The run.
+        The run. The docstring of ``lvmrs.jobs`` has an example.
     """
     begun = RunWriter.begun(out, resume=resume, batch=job.smoothed.batch)
     if begun is not None and begun.batch is not None:  # the last digits of logits may depend on it

@@ -69,7 +69,8 @@ class Sampling:
 class Job:
     """The inputs of a selection, to be certified with one method and one smoothed classifier.
 
-    A job that cannot run is refused when it is made, before anything is written. ``lvmrs.jobs.certify`` runs it.
+    A job that cannot run is refused when it is made, before anything is written. ``lvmrs.jobs.certify`` runs it. The
+    docstring of ``lvmrs.jobs`` has an example.
     """
 
     model: Loaded
@@ -230,7 +231,18 @@ def _data_record(data: Dataset) -> DataRecord:
 
 
 def check_selection(data: Dataset, selection: Selection) -> None:
-    """Refuse a selection that was made for other data, that is empty, or that has more shards than inputs."""
+    """Refuse a selection that was made for other data, that is empty, or that has more shards than inputs.
+
+    Args:
+        data: the data set.
+        selection: the inputs of it that are to be certified.
+
+    >>> import numpy as np
+    >>> from lvmrs.data import Arrays
+    >>> check_selection(Arrays("two", "test", np.eye(2), np.arange(2)), Selection(2, shard=1, shards=3))
+    Traceback (most recent call last):
+    lvmrs.errors.DataError: two: 3 shards for 2 inputs; take fewer
+    """
     whole = replace(selection, shard=1, shards=1)
     if selection.size != len(data):
         raise InvalidArgumentError(

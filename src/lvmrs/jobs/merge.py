@@ -23,7 +23,7 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
         command: what the user typed, for readers of the run.
 
     Returns:
-        The new run.
+        The new run. The docstring of ``lvmrs.jobs`` has an example.
     """
     if not shards:
         raise RunError("no shards were given; name the run directories to merge")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from lvmrs.answers import is_correct
 from lvmrs.data import Dataset, checked_input
 from lvmrs.jobs.job import check_selection
 from lvmrs.planners import Duels
@@ -39,7 +40,8 @@ def predict(smoothed: SmoothedClassifier, data: Dataset, selection: Selection, *
         settings: those of ``SmoothedClassifier.predict``.
 
     Returns:
-        The answers, as they come. A selection that does not fit the data is refused at once.
+        The answers, as they come. A selection that does not fit the data is refused at once. The docstring of
+        ``lvmrs.jobs`` has an example.
     """
     check_selection(data, selection)
     return (_answer(smoothed, data, index, settings) for index in selection.indices)
@@ -48,7 +50,7 @@ def predict(smoothed: SmoothedClassifier, data: Dataset, selection: Selection, *
 def _answer(smoothed: SmoothedClassifier, data: Dataset, index: int, settings: dict[str, Any]) -> Answer:
     x, label = checked_input(data, index)
     found = smoothed.predict(x, index=index, **settings)
-    return Answer(index, label, found, int(found == label))
+    return Answer(index, label, found, int(is_correct(found, label)))
 
 
 def calibrate_duels(
@@ -65,6 +67,14 @@ def calibrate_duels(
 
     Returns:
         Duels of that width.
+
+    >>> import numpy as np
+    >>> import torch
+    >>> from lvmrs.data import Arrays
+    >>> corners = Arrays("two corners", "train", np.eye(2), np.arange(2))
+    >>> found = calibrate_duels(SmoothedClassifier(torch.nn.Identity(), 0.5, batch=100), corners, Selection(2))
+    >>> 0.3 < float(found.width) < 0.4
+    True
     """
     check_selection(data, selection)
     inputs = (checked_input(data, index)[0] for index in selection.indices)

@@ -57,7 +57,7 @@ def recertify(
         on_row: called with each row after it is on the disk.
 
     Returns:
-        The new run.
+        The new run. The docstring of ``lvmrs.jobs`` has an example.
     """
     old = source.manifest
     if planner is None:

@@ -28,7 +28,8 @@ class Run:
     Args:
         directory: the directory of the run. It is refused if it holds no run.
 
-    ``manifest`` says how the run was made, and ``rows()`` has the certificates.
+    ``manifest`` says how the run was made, and ``rows()`` has the certificates. The docstring of ``lvmrs.jobs`` has an
+    example.
     """
 
     def __init__(self, directory: str | Path) -> None:

@@ -126,7 +126,8 @@ def run(
         on_step: is called after each step with the number of steps done in all.
 
     Returns:
-        The trained network, the loss of each epoch, and what was measured on the test split.
+        The trained network, the loss of each epoch, and what was measured on the test split. The docstring of
+        ``lvmrs.training`` has an example.
     """
     _check_place(job, resume=resume)
     data = load(job.data, split=job.split, size=job.image_size)

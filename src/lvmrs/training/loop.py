@@ -68,6 +68,14 @@ def train(
 
     Returns:
         All epochs, with those before a resumption.
+
+    >>> import numpy as np
+    >>> from lvmrs.data import Arrays
+    >>> from lvmrs.training import Gaussian
+    >>> model, corners = nn.Linear(2, 2), Arrays("corners", "train", np.eye(2), np.arange(2))
+    >>> history = train(model, corners, Gaussian(0.1), Settings(epochs=50, batch=2, lr=0.1), device="cpu")
+    >>> len(history), history[-1].loss < history[0].loss
+    (50, True)
     """
     place = _torch_checks.device_to_run_on(device)
     workers = _checks.count("workers", workers, least=0)

@@ -32,6 +32,11 @@ def accuracy(
 
     Returns:
         A number from 0 to 1.
+
+    >>> import numpy as np
+    >>> from lvmrs.data import Arrays
+    >>> accuracy(nn.Identity(), Arrays("two", "test", np.eye(2), np.array([0, 0])))
+    0.5
     """
     return _mean(model, data, sigma, seed, device, lambda out, x, y: (out.argmax(dim=1) == y).sum())
 
@@ -41,7 +46,21 @@ def mean_squared_error(
 ) -> float:
     """The mean squared difference, in one pixel, of a denoised noisy copy of each input and the input itself.
 
-    The arguments are those of ``accuracy``; a model that changes nothing has an error of ``sigma`` squared.
+    Args:
+        model: a denoiser.
+        data: inputs; their labels are not used.
+        sigma: standard deviation of the noise.
+        seed: seed of the noise.
+        device: where to compute; by default where the model is.
+
+    Returns:
+        The error; that of a model that changes nothing is about ``sigma`` squared.
+
+    >>> import numpy as np
+    >>> from lvmrs.data import Arrays
+    >>> images = Arrays("grey", "test", np.full((100, 1, 8, 8), 0.5), np.zeros(100, dtype=int))
+    >>> round(mean_squared_error(nn.Identity(), images, 0.5), 2)
+    0.25
     """
     return _mean(model, data, sigma, seed, device, lambda out, x, y: functional.mse_loss(out, x) * len(x))
 
@@ -49,9 +68,22 @@ def mean_squared_error(
 def measured(model: nn.Module, data: Dataset, objective: Objective, *, seed: int = 0) -> dict[str, Any]:
     """What a file of weights records of the model on a split.
 
+    Args:
+        model: a classifier or a denoiser, as the objective trains it.
+        data: the split to measure on.
+        objective: says which of the two the model is, and for which noise.
+        seed: seed of the noise.
+
     Returns:
         ``split``, ``inputs`` and ``sigma``, and for a classifier ``clean accuracy`` and ``noisy accuracy``, for a
         denoiser ``mean squared error``.
+
+    >>> import numpy as np
+    >>> from lvmrs.data import Arrays
+    >>> from lvmrs.training import Gaussian
+    >>> data = Arrays("two", "test", np.eye(2), np.arange(2))
+    >>> measured(nn.Identity(), data, Gaussian(0.0))
+    {'split': 'test', 'inputs': 2, 'sigma': 0.0, 'clean accuracy': 1.0, 'noisy accuracy': 1.0}
     """
     found: dict[str, Any] = {"split": data.split, "inputs": len(data), "sigma": float(objective.sigma)}
     if objective.classifies:

@@ -58,6 +58,11 @@ def network_for(
 
     Returns:
         The network, on the CPU, with its whole name.
+
+    >>> import numpy as np
+    >>> from lvmrs.data import Arrays
+    >>> network_for(Arrays("grey", "train", np.zeros((2, 1, 8, 8)), np.arange(2)), "ready:small_cnn").name
+    'ready:small_cnn,channels=1,side=8,classes=2'
     """
     kind, _, rest = name.partition(":")
     if kind == "trained" and weights is None and _is_ours(Path(rest).expanduser()):
@@ -105,7 +110,20 @@ def _facts(data: Dataset) -> dict[str, int]:
 
 
 def check_fit(network: nn.Module, data: Dataset, objective: Objective) -> None:
-    """Refuse a network whose answer to the first input is not what the objective needs: logits, or an image."""
+    """Refuse a network whose answer to the first input is not what the objective needs: logits, or an image.
+
+    Args:
+        network: the network, on the CPU; it is left in eval mode.
+        data: its first input is what the network is tried on, and its labels must be among the classes.
+        objective: says whether the network is to be a classifier or a denoiser.
+
+    >>> import numpy as np
+    >>> from lvmrs.data import Arrays
+    >>> from lvmrs.training import Gaussian
+    >>> check_fit(nn.Linear(3, 2), Arrays("three", "train", np.eye(3), np.arange(3)), Gaussian(0.5))
+    Traceback (most recent call last):
+    lvmrs.errors.DataError: three, train, has label 2, but the model answers with shape (1, 2)
+    """
     x, _ = data.many([0])
     answer = _answer(network, data, x)
     if not objective.classifies:

@@ -18,7 +18,13 @@ __all__ = ["description", "objective", "record"]
 def objective(name: str | type[Objective], sigma: float, **settings: Any) -> Objective:
     """The objective of that name, or of a class of yours, for noise of standard deviation ``sigma``.
 
-    Settings that are None are left out, so that the objective's own defaults hold.
+    Args:
+        name: a name of ``lvmrs.registry.OBJECTIVES``, or your own class.
+        sigma: standard deviation of the noise.
+        settings: other settings of the objective; those that are None are left out, so that its own defaults hold.
+
+    Returns:
+        The objective.
 
     >>> objective("smoothadv", 0.5, epsilon=1.0, margin=None)
     SmoothAdv(sigma=0.5, epsilon=1.0, steps=2, samples=2)
