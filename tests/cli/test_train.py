@@ -258,7 +258,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
         2, "python:aims.py:Failing: the function failed with KeyError: 'nothing'",
     ),
     "train --model ready:small_cnn QUICK AS_A --objective margin": (1, "margins are distances in networks of a known"),
-    "train --model ready:small_cnn QUICK AS_A --objective margin --margin -1": (2, "margin must be finite and not"),
+    "train --model ready:small_cnn QUICK AS_A --objective margin --margin -1": (2, "margin must be at least 0 and"),
     "train --model ready:dncnn QUICK AS_A": (
         1, "it is a denoiser, and Gaussian trains classifiers; choose objective denoise",
     ),
