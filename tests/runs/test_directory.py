@@ -128,7 +128,7 @@ def damaged(run: Run, kind: str) -> str:
         return "column radius is missing"
     if kind == "short line":
         run.file.write_text("\n".join([*rows[:2], "3\t1", *rows[2:]]))
-        return "certificates.tsv, line 3 has 2 columns instead of 19; it is damaged"
+        return "certificates.tsv, line 3 has 2 columns instead of 21; it is damaged"
     if kind == "no number":
         run.file.write_text("\n".join([*rows[:2], rows[2].replace("\t", "\tx", 1), *rows[3:]]))
         return "certificates.tsv, line 3 is damaged: label is 'x1', and must be a whole number"
@@ -139,7 +139,7 @@ def damaged(run: Run, kind: str) -> str:
         run.file.write_text(text.replace("\n1\t", "\n1000\t", 1))
         return "input 1000 does not belong to this run"
     if kind == "unknown column":
-        run.file.write_text(text.replace("\tclean\n", "\tprice\n", 1))
+        run.file.write_text(text.replace("\tclean\t", "\tprice\t", 1))
         return "column price is not known to this version of lvmrs; use the version that wrote it"
     if kind == "infinite radius":
         run.file.write_text(

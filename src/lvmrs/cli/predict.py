@@ -28,7 +28,7 @@ def predict(
 ) -> None:
     """Answer with the class that wins all its duels under noise (or most votes), or −1 where that is in doubt.
 
-    Rows go to stdout as they come: idx, label, predict, correct. An answer is wrong with probability ALPHA at most.
+    Rows go to stdout as they come: idx, label, predict, correct, name. An answer is wrong with probability ALPHA at most.
 
     \b
     Examples:
@@ -37,6 +37,8 @@ def predict(
     """
     from lvmrs import jobs
     from lvmrs.answers import ABSTAIN
+    from lvmrs.runs.input_names import escaped
+    from lvmrs.runs.result_file import UNKNOWN
 
     _, dataset, smoothed = setup.load()
     numbers = {"n": n, "n0": n0, "alpha": alpha, "seed": setup.seed, "width": width}
@@ -45,6 +47,7 @@ def predict(
         row = dataclasses.asdict(answer)
         if not inputs and not as_json:
             print("\t".join(row))
-        print(json.dumps(row) if as_json else "\t".join(map(str, row.values())), flush=True)
+        texts = [*map(str, row.values())][:-1] + [UNKNOWN if answer.name is None else escaped(answer.name)]
+        print(json.dumps(row) if as_json else "\t".join(texts), flush=True)
         inputs, right, abstained = inputs + 1, right + answer.correct, abstained + (answer.predict == ABSTAIN)
     tell(f"{inputs} inputs: {percent(right / inputs)} % correct, {abstained} in doubt")

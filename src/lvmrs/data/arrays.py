@@ -37,6 +37,7 @@ class Arrays(Dataset):
         labels: whole numbers from 0, one for each input.
         classes: names of the classes, if they are known.
         facts: what was assumed about the source.
+        names: a name for each input, if they have names.
 
     >>> data = Arrays("two", "test", np.zeros((2, 1, 8, 8), np.uint8), np.array([0, 1]))
     >>> data, data[1][1]
@@ -52,6 +53,7 @@ class Arrays(Dataset):
         *,
         classes: tuple[str, ...] | None = None,
         facts: DataFacts | None = None,
+        names: NDArray[Any] | None = None,
     ) -> None:
         self.name, self.split, self.classes, self.facts = name, split, classes, facts or DataFacts()
         if inputs.ndim < 2:
@@ -65,7 +67,9 @@ class Arrays(Dataset):
             _check_range(name, inputs)
         if classes is not None and labels.max() >= len(classes):
             raise DataError(f"{name}: label {labels.max()} is out of range for {len(classes)} classes")
-        self.inputs, self.labels = inputs, labels
+        if names is not None and (names.shape != labels.shape or names.dtype.kind not in "US"):
+            raise DataError(f"{name}: the names of the inputs must be texts, one for each input")
+        self.inputs, self.labels, self.names = inputs, labels, names
 
     def __len__(self) -> int:
         """The number of inputs."""
@@ -81,6 +85,13 @@ class Arrays(Dataset):
         rows = np.asarray(indices)
         x = torch.from_numpy(self.inputs[rows].astype(np.float32))
         return (x / 255 if self.inputs.dtype == np.uint8 else x), torch.from_numpy(self.labels[rows])
+
+    def input_name(self, index: int) -> str | None:
+        """The name of an input, if the arrays came with names."""
+        if self.names is None:
+            return None
+        found = self.names[index]
+        return found.decode(errors="backslashreplace") if isinstance(found, bytes) else str(found)
 
     def largest_label(self) -> int:
         """The largest label."""
@@ -171,7 +182,10 @@ def _python_batch(name: str, file: Path) -> dict[bytes, Any]:
 
 
 def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None) -> Dataset:
-    """Load the arrays x_SPLIT and y_SPLIT of a NumPy archive, or x and y if it has no splits."""
+    """Load the arrays x_SPLIT and y_SPLIT of a NumPy archive, or x and y if it has no splits.
+
+    If it also has names_SPLIT or names, a text for each input, rows of runs have these names.
+    """
     path = Path(rest)
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -183,12 +197,14 @@ def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None
                     f"and the file holds {held}"
                 )
             inputs, labels = (archive[key] for key in names)
+            named = f"names{names[0][1:]}"
+            texts = archive[named] if named in archive.files else None
     except (zipfile.BadZipFile, ValueError, EOFError, AttributeError, TypeError, OSError) as error:
         reason = first_line(error)
         raise DataError(f"{name}: {path} is not an .npz archive of plain arrays: {reason}") from error
     last = inputs.ndim == 4 and inputs.shape[-1] in (1, 3) and inputs.shape[1] not in (1, 3)
     inputs = inputs.transpose(0, 3, 1, 2) if last else inputs
-    return Arrays(name, split, inputs, labels, classes=classes, facts=DataFacts(channels_last=last))
+    return Arrays(name, split, inputs, labels, classes=classes, facts=DataFacts(channels_last=last), names=texts)
 
 
 def _split(name: str, splits: dict[str, _T], split: str) -> _T:

@@ -62,6 +62,10 @@ class Dataset(ABC):
     def fingerprint(self) -> str:
         """A hash that changes when the data change."""
 
+    def input_name(self, index: int) -> str | None:
+        """The name of an input, such as that of its file; None if it has none."""
+        return None
+
     def largest_label(self) -> int | None:
         """The largest label; None if it is not known without reading every input."""
         return None

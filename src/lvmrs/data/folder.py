@@ -68,6 +68,10 @@ class ImageFolder(Dataset):
         except (OSError, DataError) as error:
             raise DataError(f"{self.name}: {file} cannot be read as an image: {error}") from error
 
+    def input_name(self, index: int) -> str:
+        """The file of an input, relative to the folder of the split."""
+        return self.files[index][0].relative_to(self.root).as_posix()
+
     def _mode(self, file: Path) -> str:
         try:
             with optional("PIL.Image", extra="images", error=DataError).open(file) as opened:

@@ -45,6 +45,11 @@ class HuggingFaceDataset(Dataset):
         except DataError as error:
             raise DataError(f"{self.name}: image {index}: {error}") from error
 
+    def input_name(self, index: int) -> str | None:
+        """The name of the file of an image, without its folders, if the library knows it."""
+        found = getattr(self.rows[index][self.image], "filename", None)
+        return Path(found).name if isinstance(found, str) and found else None
+
     def fingerprint(self) -> str:
         """The library's fingerprint, and the size that images are scaled to."""
         return f"{self.rows._fingerprint}-{self.size}"

@@ -127,7 +127,7 @@ class Job:
         clean = _named(index, lambda: self.smoothed.answer(x)) if self.method.samples else certificate.top
         if not 0 <= label < certificate.classes:
             raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
-        return Row.of(index, label, certificate, time.perf_counter() - start, clean=clean)
+        return Row.of(index, label, certificate, time.perf_counter() - start, clean=clean, name=self.data.input_name(index))
 
     def manifest(self, batch: int, command: str = "") -> Manifest:
         """The record of the run that this job makes.

@@ -28,6 +28,8 @@ class Answer:
     """The answer, or −1 if the samples do not show it at this risk."""
     correct: int
     """1 if the answer is the label, else 0."""
+    name: str | None
+    """The name of the input in its data set; None if it has none."""
 
 
 def predict(smoothed: SmoothedClassifier, data: Dataset, selection: Selection, **settings: Any) -> Iterator[Answer]:
@@ -50,7 +52,7 @@ def predict(smoothed: SmoothedClassifier, data: Dataset, selection: Selection, *
 def _answer(smoothed: SmoothedClassifier, data: Dataset, index: int, settings: dict[str, Any]) -> Answer:
     x, label = checked_input(data, index)
     found = smoothed.predict(x, index=index, **settings)
-    return Answer(index, label, found, int(is_correct(found, label)))
+    return Answer(index, label, found, int(is_correct(found, label)), data.input_name(index) or None)
 
 
 def calibrate_duels(

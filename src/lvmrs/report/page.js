@@ -128,12 +128,12 @@ function inputRow(input, row, pictured) {
   const cell = (text, style = "") => make("td", { textContent: text, className: style });
   const image = make("td");
   if (input.picture && pictured) image.append(make("img", { src: input.picture, alt: `input ${input.idx}`, className: input.picture.startsWith("data:image/jpeg") ? "photo" : "" }));
-  if (!row) return make("tr", {}, image, cell(input.idx), cell("no row", "left"), ...Array.from({ length: 5 }, () => cell("")));
-  return make("tr", {}, image, cell(input.idx), cell(className(row.label), "left"), cell(className(row.predict), `left ${verdict(row)}`),
+  if (!row) return make("tr", {}, image, inputCell(input), cell("no row", "left"), ...Array.from({ length: 5 }, () => cell("")));
+  return make("tr", {}, image, inputCell(input), cell(className(row.label), "left"), cell(className(row.predict), `left ${verdict(row)}`),
     cell(row.shown), cell(row.map, "left"), cell(row.temperature ?? ""), cell(row.bound, "left"));
 }
 function words(input, row) {
-  return [input.idx, row ? className(row.label) : "", row ? className(row.predict) : "", row ? row.map : "", row ? row.bound : "", row ? verdict(row) : ""].join(" ").toLowerCase();
+  return [input.idx, input.name || "", row ? className(row.label) : "", row ? className(row.predict) : "", row ? row.map : "", row ? row.bound : "", row ? verdict(row) : ""].join(" ").toLowerCase();
 }
 function drawInputs() {
   const run = content.runs[Number(find("#which").value)];

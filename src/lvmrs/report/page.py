@@ -13,6 +13,7 @@ from typing import Any
 
 from lvmrs import analysis
 from lvmrs._decimals import outward, percent, rounded_down
+from lvmrs._replacing import replacing
 from lvmrs.analysis import Results
 from lvmrs.answers import ABSTAIN, is_correct
 from lvmrs.registry import MAPS
@@ -48,12 +49,13 @@ def write_report(
     rows = [run.rows() for run in runs]
     every = {row.idx for part in rows for row in part}
     listed = sorted(every)[:most]
+    names = {row.idx: row.name for row in rows[0]}
     content = {
         "version": version("lvmrs"),
         "confidence": confidence,
         "abstain": ABSTAIN,
         "classes": next((made.data.classes for made in manifests if made.data.classes), None),
-        "inputs": [{"idx": index, "picture": picture(index)} for index in listed],
+        "inputs": [{"idx": index, "name": names.get(index), "picture": picture(index)} for index in listed],
         "unlisted": len(every) - len(listed),
         "cautions": _cautions(results),
         "runs": [
@@ -66,7 +68,8 @@ def write_report(
             for result, made, part in zip(results, manifests, rows, strict=True)
         ],
     }
-    out.write_text(_page(content), encoding="utf-8")
+    with replacing(out) as file:
+        file.write(_page(content).encode())
 
 
 def _page(content: dict[str, Any]) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["Selection"]
+
+# Indices up to here are exact in files of floats too.
+_MOST = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,8 @@ class Selection:
             whole = isinstance(value, int) and not isinstance(value, bool)
             if not (whole and value >= 1) and not (name == "max" and value is None):
                 raise InvalidArgumentError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if not isinstance(self.size, int) or self.size < 0:
-            raise InvalidArgumentError(f"size must be a whole number of at least 0, got {self.size!r}")
+        if not isinstance(self.size, int) or not 0 <= self.size < _MOST:
+            raise InvalidArgumentError(f"size must be a whole number from 0 to 2⁵³ − 1, got {self.size!r:.40}")
         if self.only is not None and (
             self.shards > 1 or sorted(set(self.only)) != self.only or not all(0 <= k < self.size for k in self.only)
         ):
@@ -55,3 +62,18 @@ class Selection:
             return self.only
         stop = self.size if self.max is None else min(self.size, self.max)
         return range(0, stop, self.skip)[self.shard - 1 :: self.shards]
+
+    def position(self, index: int) -> int:
+        """The position of an index in ``indices``, found without a search through all of them."""
+        indices = self.indices
+        found = indices.index(index) if isinstance(indices, range) else bisect_left(indices, index)
+        if found == len(indices) or indices[found] != index:
+            raise ValueError(f"{index} is not in the selection")
+        return found
+
+    def has(self, idx: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these indices are selected."""
+        indices = self.indices
+        if isinstance(indices, range):
+            return (idx >= indices.start) & (idx < indices.stop) & ((idx - indices.start) % indices.step == 0)
+        return np.isin(idx, np.array(indices, np.int64))
