@@ -123,6 +123,8 @@ const columns = [
 const LEFT = new Set(["", "label", "prediction", "map", "bound"]);
 let order = { column: 4, down: true };
 
+// The number of an input, and its name below it.
+const inputCell = (input) => make("td", { textContent: input.idx }, ...(input.name ? [make("small", { textContent: input.name })] : []));
 const verdict = (row) => (row.predict === content.abstain ? "abstains" : row.correct ? "right" : "wrong");
 function inputRow(input, row, pictured) {
   const cell = (text, style = "") => make("td", { textContent: text, className: style });

@@ -21,6 +21,7 @@ from lvmrs.report.guarantee import guarantee
 from lvmrs.report.pictures import Picture
 from lvmrs.report.settings import settings_shown
 from lvmrs.runs import Row, Run
+from lvmrs.runs.input_names import escaped
 
 __all__ = ["write_report"]
 
@@ -49,7 +50,7 @@ def write_report(
     rows = [run.rows() for run in runs]
     every = {row.idx for part in rows for row in part}
     listed = sorted(every)[:most]
-    names = {row.idx: row.name for row in rows[0]}
+    names = {row.idx: escaped(row.name) for row in rows[0] if row.name is not None}
     content = {
         "version": version("lvmrs"),
         "confidence": confidence,
