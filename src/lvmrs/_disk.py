@@ -1,8 +1,8 @@
 """Every change that lvmrs makes to the file system is made by a function of this module.
 
-Files are made with mode 0644 and directories with mode 0755, less what the umask takes away. Whatever is made or renamed
-is on the disk when its function returns, so that a power cut does not undo it. Tests replace ``os`` in this module to
-let each single call fail.
+Files are made with mode 0644 and directories with mode 0755, less what the umask takes away. What is renamed is on the
+disk when its function returns, so that a power cut does not undo it. Tests replace ``os`` in this module to let each
+single call fail.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 from lvmrs.errors import RunError
 
 __all__ = [
-    "close", "cut", "make_directory", "open_file", "place", "remove", "rename", "size", "sync", "sync_directory", "write",
+    "close", "cut", "make_directory", "open_file", "place", "remove", "rename", "size", "sync", "sync_directory",
+    "write",
 ]  # fmt: skip
 
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.EACCES, errno.EPERM}

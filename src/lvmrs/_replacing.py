@@ -30,7 +30,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def aside(path: Path) -> Path:
-    """The name that a file has while it is written. A process that is killed leaves it, and the next one replaces it."""
+    """The name that a file has while it is written. A process that is killed leaves it; the next one replaces it."""
     return path.with_name(f".{path.name}.new")
 
 

@@ -36,7 +36,7 @@ def import_results(
 
     Args:
         file: a file with the columns idx, label, predict and radius.
-        out: the directory of the run.
+        out: the directory of the run. If the same import was begun there, it is completed.
         sigma: the noise that it was made with.
         alpha: its risk, if it is known.
         n0: its samples to choose the class, if known.
@@ -76,9 +76,9 @@ def import_results(
         origin=Origin(command, imported=str(file)),
     )
     order = np.argsort(found.idx)
-    with RunWriter.begin(out, manifest) as writer:
+    with RunWriter.begin(out, manifest, resume=True) as writer:
         columns = (column[order].tolist() for column in (found.idx, found.label, found.predict, found.radius))
-        writer.append(*itertools.starmap(_row, zip(*columns, strict=True)))
+        writer.append_missing(itertools.starmap(_row, zip(*columns, strict=True)))
         return writer.run
 
 

@@ -28,7 +28,8 @@ def predict(
 ) -> None:
     """Answer with the class that wins all its duels under noise (or most votes), or −1 where that is in doubt.
 
-    Rows go to stdout as they come: idx, label, predict, correct, name. An answer is wrong with probability ALPHA at most.
+    Rows go to stdout as they come: idx, label, predict, correct, name. An answer is wrong with probability ALPHA at
+    most.
 
     \b
     Examples:
@@ -47,7 +48,7 @@ def predict(
         row = dataclasses.asdict(answer)
         if not inputs and not as_json:
             print("\t".join(row))
-        texts = [*map(str, row.values())][:-1] + [UNKNOWN if answer.name is None else escaped(answer.name)]
-        print(json.dumps(row) if as_json else "\t".join(texts), flush=True)
+        named = row | {"name": UNKNOWN if answer.name is None else escaped(answer.name)}
+        print(json.dumps(row) if as_json else "\t".join(map(str, named.values())), flush=True)
         inputs, right, abstained = inputs + 1, right + answer.correct, abstained + (answer.predict == ABSTAIN)
     tell(f"{inputs} inputs: {percent(right / inputs)} % correct, {abstained} in doubt")

@@ -16,7 +16,7 @@ from lvmrs.facts import DataFacts
 if TYPE_CHECKING:
     from lvmrs.data.load import DataSource
 
-__all__ = ["Dataset", "checked_input"]
+__all__ = ["Dataset", "checked_input", "checked_name"]
 
 
 class Dataset(ABC):
@@ -106,3 +106,11 @@ def checked_input(data: Dataset, index: int) -> tuple[Tensor, int]:
     if not isinstance(label, Integral) or label < 0:
         raise DataError(f"{data.name}: input {index} has label {label!r}; expected a class number from 0")
     return x, int(label)
+
+
+def checked_name(data: Dataset, index: int) -> str | None:
+    """Read the name of an input, and check it; None if it has none."""
+    name = data.input_name(index)
+    if name is not None and not isinstance(name, str):
+        raise DataError(f"{data.name}: the name of input {index} is {name!r:.40}; expected a text or None")
+    return name or None

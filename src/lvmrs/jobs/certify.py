@@ -58,8 +58,8 @@ def certify(
     Args:
         job: what to certify, and how.
         out: the directory of the run. Each row is on the disk before the next input is begun.
-        resume: whether to continue a run in that directory, which the same job must have begun. If it keeps scores, those
-            of all its rows are checked first.
+        resume: whether to continue a run in that directory, which the same job must have begun. If it keeps scores,
+            those of all its rows are checked first.
         resample: whether inputs whose kept scores are missing or damaged are sampled again; otherwise they are refused.
             Their rows stay until the new ones are there.
         command: what the user typed, for readers of the run.

@@ -17,6 +17,7 @@ from torch import nn
 
 from lvmrs import _checks, method_settings
 from lvmrs.data import Dataset, checked_input
+from lvmrs.data.base import checked_name
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, first_line
 from lvmrs.jobs.packing import Packed, packed, unpacked
 from lvmrs.method import Method
@@ -127,7 +128,8 @@ class Job:
         clean = _named(index, lambda: self.smoothed.answer(x)) if self.method.samples else certificate.top
         if not 0 <= label < certificate.classes:
             raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
-        return Row.of(index, label, certificate, time.perf_counter() - start, clean=clean, name=self.data.input_name(index))
+        seconds = time.perf_counter() - start
+        return Row.of(index, label, certificate, seconds, clean=clean, name=checked_name(self.data, index))
 
     def manifest(self, batch: int, command: str = "") -> Manifest:
         """The record of the run that this job makes.

@@ -14,9 +14,7 @@ from lvmrs.runs import Run, RunWriter
 __all__ = ["merge"]
 
 
-def merge(
-    shards: Sequence[Run], out: str | Path, *, command: str = "", on_note: OnNote = lambda note: None
-) -> Run:
+def merge(shards: Sequence[Run], out: str | Path, *, command: str = "", on_note: OnNote = lambda note: None) -> Run:
     """Make one run from all its shards, which must be complete and made with the same settings.
 
     Args:
@@ -56,7 +54,7 @@ def merge(
                 merged.append(replace(row, scores=keeper.checksum))
             if keeper is not None:
                 keeper.finish()
-        writer.append(*(row for row in merged if row.idx not in writer.done))
+        writer.append_missing(merged)
         return writer.run
 
 

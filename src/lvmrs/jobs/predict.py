@@ -8,6 +8,7 @@ from typing import Any
 
 from lvmrs.answers import is_correct
 from lvmrs.data import Dataset, checked_input
+from lvmrs.data.base import checked_name
 from lvmrs.jobs.job import check_selection
 from lvmrs.planners import Duels
 from lvmrs.runs import Selection
@@ -52,7 +53,7 @@ def predict(smoothed: SmoothedClassifier, data: Dataset, selection: Selection, *
 def _answer(smoothed: SmoothedClassifier, data: Dataset, index: int, settings: dict[str, Any]) -> Answer:
     x, label = checked_input(data, index)
     found = smoothed.predict(x, index=index, **settings)
-    return Answer(index, label, found, int(is_correct(found, label)), data.input_name(index) or None)
+    return Answer(index, label, found, int(is_correct(found, label)), checked_name(data, index))
 
 
 def calibrate_duels(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
@@ -114,9 +114,10 @@ class Row:
         texts = [UNKNOWN if value is None else str(value) for value in values]
         if self.name is not None and "name" in columns:
             texts[columns.index("name")] = escaped(self.name)
-        if not math.isfinite(self.radius) or not math.isfinite(self.time) or any(set(text) & set("\t\r\n") for text in texts):
+        finite = math.isfinite(self.radius) and math.isfinite(self.time)
+        if not finite or any(set(text) & set("\t\r\n") for text in texts):
             raise RunError(
-                f"the row of input {self.idx} cannot be written: radius and time must be finite, and a name one plain word"
+                f"the row of input {self.idx} cannot be written: radius and time must be finite, names plain words"
             )
         return "\t".join(texts)
 
@@ -133,7 +134,7 @@ ADDED = frozenset(column.name for column in dataclasses.fields(Row) if column.de
 
 def rows_of(columns: Columns) -> list[Row]:
     """Make rows from the columns that ``Run.read`` gave."""
-    known = {Kind.MEASURED: _measured, Kind.NAME: _named}
+    known: dict[Kind, Callable[[list[Any]], list[Any]]] = {Kind.MEASURED: _measured, Kind.NAME: _named}
     values = {name: known.get(KINDS[name], list)(column.tolist()) for name, column in columns.items()}
     return [Row(**dict(zip(values, row, strict=True))) for row in zip(*values.values(), strict=True)]
 

@@ -106,7 +106,7 @@ class ScoresWriter:
             same = form is not None and (form.dtype, form.shape) == (array.dtype, shape)
             if not same and not self._anew:
                 raise RunError(
-                    f"{path} does not hold {array.dtype} scores of {array.shape[1]} classes, which the model gives now; "
+                    f"{path} does not hold {array.dtype} scores of {array.shape[1]} classes, which the model gives; "
                     "resume the run with the model that it was begun with"
                 )
             file = _disk.open_file(path)
@@ -163,8 +163,8 @@ class KeptScores:
         if self.have_checksums:
             return None
         return (
-            f"{self.directory} was made by an earlier version, without checksums of its scores: scores that are missing "
-            "are noticed, and scores that were changed are not"
+            f"{self.directory} was made by an earlier version, without checksums of its scores: missing scores are "
+            "noticed, and changed scores are not"
         )
 
     def check(self, row: Row) -> None:
@@ -178,7 +178,7 @@ class KeptScores:
             raise DamagedScoresError(f"the row of input {row.idx} has no checksum of its scores")
         elif Checksum.of(self.files, position) != row.scores:
             names = " or ".join(_names())
-            raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not have the checksum of its row")
+            raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not fit their checksum")
 
     def logits(self, index: int, stage: Stage, count: int | None = None) -> Iterator[Tensor]:
         """The first ``count`` logits of an input, by default all, in batches; ``check`` them first."""
@@ -226,8 +226,8 @@ def refusal(run: Run, damaged: Mapping[int, str], reason: str = "") -> RunError:
     what = f"the kept scores of {len(damaged)} of {len(run.rows())} rows ({inputs})" if damaged else "the kept scores"
     why = reason or next(iter(damaged.values()), "")
     return RunError(
-        f"{run.directory}: {what} are missing or damaged: {why}; put the files back, or resume the run with resample to "
-        "sample these inputs again"
+        f"{run.directory}: {what} are missing or damaged: {why}; put the files back, or resume the run with resample "
+        "to sample these inputs again"
     )
 
 

@@ -139,8 +139,10 @@ class Checksum:
 
     def text(self) -> str:
         """The checksum, in 32 hexadecimal digits."""
-        parts = [f"{stage} {self._samples[stage]} {self._stages[stage].hexdigest()}\n" for stage in sorted(self._stages)]
-        return hashlib.blake2b("".join(parts).encode(), digest_size=16).hexdigest()
+        found = hashlib.blake2b(digest_size=16)
+        for stage, part in sorted(self._stages.items()):
+            found.update(f"{stage} {self._samples[stage]} {part.hexdigest()}\n".encode())
+        return found.hexdigest()
 
     @classmethod
     def of(cls, files: Mapping[Stage, ScoresFile], position: int) -> str:

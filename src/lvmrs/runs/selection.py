@@ -75,5 +75,6 @@ class Selection:
         """Which of these indices are selected."""
         indices = self.indices
         if isinstance(indices, range):
-            return (idx >= indices.start) & (idx < indices.stop) & ((idx - indices.start) % indices.step == 0)
+            found = (idx >= indices.start) & (idx < indices.stop) & ((idx - indices.start) % indices.step == 0)
+            return np.asarray(found, bool)
         return np.isin(idx, np.array(indices, np.int64))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -149,6 +149,20 @@ class RunWriter:
         if rows:
             self._write_lines([row.text(self._columns) for row in rows])
         self.done.update(row.idx for row in rows)
+
+    def append_missing(self, rows: Iterable[Row]) -> None:
+        """Write those rows that the run does not have yet; the others must be the ones that it has."""
+        found = {row.idx: row.text(self._columns) for row in self.run.rows()}
+        missing = []
+        for row in rows:
+            if row.idx not in found:
+                missing.append(row)
+            elif found[row.idx] != row.text(self._columns):
+                raise RunError(
+                    f"{self.run.directory} holds a run already, with another row of input {row.idx}; choose another "
+                    "directory"
+                )
+        self.append(*missing)
 
     def replace(self, row: Row) -> None:
         """Replace the row of an input, unless they differ in nothing but the time; other rows stay as they are."""
