@@ -5,8 +5,8 @@ Every test also counts the places, so that docs/runs.md can say how many there a
 
 import json
 import re
+import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from lvmrs.errors import LvmrsError
 from lvmrs.planners import Cohen
 from lvmrs.runs import Run, Selection
 from tests.faults import FAULTS, CrashError, Disk, faulty_disk
-from tests.jobs.helpers import INPUTS, fill, lines
+from tests.jobs.helpers import INPUTS, fill, job_of, lines
 
+pytestmark = pytest.mark.usefixtures("no_measuring")
 Work = Callable[[Path], object]
 TWO = Selection(INPUTS, max=2)
 sampled = partial(fill, planner=Cohen(), n0=5, n=20, batch=25)
@@ -36,13 +37,8 @@ def kept(out: Path) -> Run:
 
 def resampled(out: Path) -> Run:
     """Begun as ``begun`` left it, with scores that are gone."""
-    return jobs.certify(jobs_of(out), out, resume=True, resample=True)
-
-
-def jobs_of(out: Path) -> jobs.Job:
-    from tests.jobs.helpers import job_of
-
-    return job_of(Cohen(), TWO, keep=True, batch=25, n0=5, n=20)
+    job = job_of(Cohen(), TWO, keep=True, batch=25, n0=5, n=20)
+    return jobs.certify(job, out, resume=True, resample=True)
 
 
 def recertified(out: Path) -> Run:
@@ -57,14 +53,19 @@ def imported(out: Path) -> Run:
     return import_results(out.parent / "other.tsv", out, sigma=0.5)
 
 
-WORKS: dict[str, Work] = {
-    work.__name__: work for work in (certified, kept, resampled, recertified, merged, imported)
-}
+WORKS: dict[str, Work] = {work.__name__: work for work in (certified, kept, resampled, recertified, merged, imported)}
 
 
 def prepared(place: Path, name: str) -> None:
-    """What the work needs, beside its directory."""
-    place.mkdir()
+    """What the work needs, beside its directory; made once, and then copied."""
+    template = place.parent / "template"
+    if not template.exists():
+        template.mkdir()
+        prepare(template, name)
+    shutil.copytree(template, place)
+
+
+def prepare(place: Path, name: str) -> None:
     if name == "recertified":
         sampled(place / "source", selection=TWO, keep=True)
     if name == "merged":
@@ -105,9 +106,11 @@ def attempt(work: Work, out: Path, disk: Disk) -> bool:
             assert disk.fault.startswith("crash")
             return False
         except LvmrsError as error:
-            assert re.fullmatch(r"[^\n]+ (written to|be made|written)[^\n]+", str(error)), str(error)
-            return False
-    return True
+            said = str(error)
+        else:
+            return True
+    assert re.fullmatch(r"[^\n]+ (written to|be made|written)[^\n]+", said), said
+    return False
 
 
 def survives(place: Path, name: str, number: int, fault: str, whole: dict[str, object]) -> None:

@@ -85,6 +85,8 @@ def certify(
         pending = [*damaged, *writer.pending]
         on_begin(Outlook(len(pending), inputs - len(pending), job.samples_each, pace.rate, pace.classes, kept))
         with keeping(writer, anew=len(damaged) == len(writer.done)) as keeper:
+            if keeper is not None and resample:
+                keeper.mend_ends()
             for index in pending:
                 if keeper is None:
                     row = job.row(index)

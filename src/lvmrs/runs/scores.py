@@ -83,6 +83,26 @@ class ScoresWriter:
         """The checksum of the scores of the present input so far."""
         return self._checksum.text()
 
+    def mend_ends(self) -> None:
+        """Give files that were cut, or that something was added to, the length that they had."""
+        with disk_errors(self._directory):
+            for stage in self._samples:
+                self._mend_end(stage)
+
+    def _mend_end(self, stage: Stage) -> None:
+        path = scores_path(self._directory, stage)
+        try:
+            form = ScoresFile.open(path, self._inputs, self._samples[stage])
+        except DamagedScoresError:  # it is made anew
+            return
+        file = _disk.open_file(path)
+        try:
+            if _disk.size(file) != form.size:
+                _disk.cut(file, form.size)
+                _disk.sync(file)
+        finally:
+            _disk.close(file)
+
     def close(self) -> None:
         """Close the files."""
         with disk_errors(self._directory):
