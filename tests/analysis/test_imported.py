@@ -12,7 +12,7 @@ from lvmrs.errors import RunError
 
 def results(file: Path, count: int, *, radius: float = 0.5) -> Path:
     """A file with holes among its inputs, so that the run lists them."""
-    idx = np.flatnonzero(np.arange(2 * count) % 7 % 2 == 1)[:count]
+    idx = np.flatnonzero(np.arange(3 * count) % 7 % 2 == 1)[:count]
     rows = (f"{k}\t{k % 10}\t{k % 9}\t{radius}" for k in np.random.default_rng(0).permutation(idx))
     file.write_text("\n".join(["idx\tlabel\tpredict\tradius", *rows]) + "\n")
     return file

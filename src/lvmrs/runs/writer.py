@@ -97,11 +97,11 @@ class RunWriter:
             raise RunError(f"{path} is a file, and a run needs a directory; choose another directory")
         if rows and not begun:
             raise RunError(f"{path} has {ROWS} but no {MANIFEST}; it is not a run, choose another directory")
-        if not begun or not _holds_results(Run(path)):
+        if not begun or not _holds_results(run := Run(path)):
             return None
         if not resume:
             raise RunError(f"{path} holds a run already; resume it, or choose another directory")
-        found = Manifest.read(path / MANIFEST)
+        found = run.manifest
         if batch is not None and found.batch not in (None, batch):
             raise RunError(
                 f"{path} was begun in batches of {found.batch}, and cannot be resumed in batches of {batch}; leave the "
