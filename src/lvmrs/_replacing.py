@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ __all__ = ["aside", "replacing"]
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a new file to write to. After the block it replaces ``path``; if the block fails, it is removed."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     new = aside(path)
     try:
         with io.BufferedWriter(_Opened(_disk.open_file(new, os.O_TRUNC))) as file:

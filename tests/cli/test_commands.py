@@ -104,12 +104,30 @@ def test_predict(lvmrs: Command) -> None:
     code, out, err = lvmrs("predict DIGITS --n 500 --max 3")
     assert code == 0
     rows = [line.split("\t") for line in out.splitlines()]
-    assert rows[0] == ["idx", "label", "predict", "correct"]
+    assert rows[0] == ["idx", "label", "predict", "correct", "name"]
     assert [row[0] for row in rows[1:]] == ["0", "1", "2"]
     assert all((row[1] == row[2]) == (row[3] == "1") for row in rows[1:])
     assert re.search(r"3 inputs: \d+\.\d % correct, \d in doubt", err)
     _, lines, _ = lvmrs("predict DIGITS --n 500 --max 3 --json")
-    assert [[str(value) for value in json.loads(line).values()] for line in lines.splitlines()] == rows[1:]
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert [row.pop("name") for row in found] == [None] * 3
+    assert [[*map(str, row.values()), "-"] for row in found] == rows[1:]
+
+
+def test_scores_that_are_gone_are_sampled_again(lvmrs: Command) -> None:
+    lvmrs("certify DIGITS QUICK --out a --keep-scores")
+    Path("a/scores-selection.npy").unlink()
+    for line in ("recertify a --out b", "certify DIGITS QUICK --out a --keep-scores --resume"):
+        code, _, err = lvmrs(line)
+        assert code == 1
+        assert "lvmrs: a: the kept scores of 6 of 6 rows (inputs 0, 1, 2, 3, 4, …) are missing or damaged: " in err
+        assert err.endswith("resume the run with resample to sample these inputs again\n")
+    assert lvmrs("certify DIGITS QUICK --out a --keep-scores --resume --resample")[0] == 0
+    assert lvmrs("recertify a --out b")[0] == 0
+    code, _, err = lvmrs("certify DIGITS QUICK --out c --keep-scores --resample")
+    assert (code, err.splitlines()[-1]) == (
+        2, "lvmrs: resample is for a run that is resumed and that keeps scores; leave it out",
+    )  # fmt: skip
 
 
 def test_recertify_and_merge(lvmrs: Command) -> None:
