@@ -10,6 +10,7 @@ import pytest
 
 import lvmrs
 from lvmrs import Run, _disk, analysis, training
+from lvmrs._replacing import replacing
 from lvmrs.errors import RunError
 from lvmrs.report import write_report
 from lvmrs.runs import RunWriter
@@ -63,7 +64,13 @@ def test_no_other_module_changes_the_file_system() -> None:
 @pytest.mark.parametrize("name", ["a\0b", "n" * 300, "d/" * 3000, "~nobody-has-this-name/x"])
 def test_names_that_no_file_can_have(tmp_path: Path, name: str) -> None:
     path = f"{tmp_path}/{name}" if not name.startswith("~") else name
+
+    def written() -> None:
+        with replacing(Path(path)):
+            pass
+
     works: list[Callable[[], object]] = [
+        written,
         lambda: Run(path),
         lambda: analysis.read(path),
         lambda: fill(Path(path)),

@@ -18,6 +18,7 @@ __all__ = ["aside", "replacing"]
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a new file to write to. After the block it replaces ``path``; if the block fails, it is removed."""
+    path = _disk.place(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     new = aside(path)

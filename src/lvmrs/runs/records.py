@@ -41,7 +41,7 @@ def read_record(kind: type[Record], stored: object, where: str, *, whole: bool =
     for name, field in fields.items():
         if name not in stored and (whole or field.default is field.default_factory is dataclasses.MISSING):
             raise RunError(f"{where} is damaged: {name} is missing")
-    hints = _types_of(kind)
+    hints = _types_of(kind)  # type: ignore[arg-type]
     values = {name: _value(hints[name], value, f"{where}, {name},", whole=whole) for name, value in stored.items()}
     try:
         return kind(**values)
