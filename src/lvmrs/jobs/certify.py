@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lvmrs.errors import DataError
+from lvmrs.data import check_labels
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.keeping import keeping
 from lvmrs.runs import Row, Run, RunWriter
@@ -67,7 +67,7 @@ def certify(
     if begun is not None and begun.batch is not None:  # the last digits of logits may depend on it
         job.smoothed.fix_batch(begun.batch)
     pace = job.smoothed.prepare(job.input(job.selection.indices[0])[0])
-    _check_labels(job, pace.classes)
+    check_labels(job.data, pace.classes)
     with RunWriter.begin(out, job.manifest(pace.batch, command), resume=resume) as writer:
         inputs = len(job.selection.indices)
         kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0
@@ -83,9 +83,3 @@ def certify(
                 writer.append(row)
                 on_row(row)
         return writer.run
-
-
-def _check_labels(job: Job, classes: int) -> None:
-    largest = job.data.largest_label()
-    if largest is not None and largest >= classes:
-        raise DataError(f"{job.data.name} has label {largest}, but the model has {classes} classes")

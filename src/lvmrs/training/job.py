@@ -57,6 +57,8 @@ class TrainingJob:
     """The split to measure on at the end; None to measure nothing."""
     image_size: int | None = None
     """Images from files are scaled and cropped to squares of so many pixels."""
+    class_index: Path | None = None
+    """A file that says the class number of each folder of images; see ``lvmrs.data.load``."""
     device: str = "auto"
     workers: int = 0
     """Processes that read the data."""
@@ -130,7 +132,7 @@ def run(
         ``lvmrs.training`` has an example.
     """
     _check_place(job, resume=resume)
-    data = load(job.data, split=job.split, size=job.image_size)
+    data = _data(job, job.split)
     fingerprint = data.fingerprint()
     test = _test_data(job, fingerprint)
     network = network_for(data, job.model, weights=job.weights, mean=job.mean, std=job.std, seed=job.settings.seed)
@@ -175,12 +177,16 @@ def _make_folder(out: Path) -> None:
         raise RunError(f"{out}: its folder cannot be made: {error.strerror}") from error
 
 
+def _data(job: TrainingJob, split: str) -> Dataset:
+    return load(job.data, split=split, size=job.image_size, class_index=job.class_index)
+
+
 def _test_data(job: TrainingJob, fingerprint: str) -> Dataset | None:
     """The data to measure on; refused if they are those with this fingerprint, which are trained on."""
     if job.test_split is None:
         return None
     try:
-        test = load(job.data, split=job.test_split, size=job.image_size)
+        test = _data(job, job.test_split)
     except DataError as error:
         raise DataError(f"{error}; choose another test split, or none to measure nothing") from error
     if test.fingerprint() == fingerprint:
