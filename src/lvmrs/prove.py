@@ -63,7 +63,8 @@ def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
     >>> prove(plan, terms, smoothed.scores(x, 1000)).prediction
     0
     """
-    with guarded(f"the proof of {plan!r} fails", error=ProofError):  # a part of it may be the user's own
+    planner = getattr(plan, "planner", type(plan).__name__)
+    with guarded(f"the proof of a plan by {planner} fails", error=ProofError):  # a part of it may be the user's own
         proof = Proof(plan, terms)
         check_scores(scores, error=ProofError)
         _check_stream(plan, scores.stream)

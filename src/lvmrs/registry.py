@@ -78,8 +78,8 @@ OBJECTIVES = Names("objective", "lvmrs.training.objectives:Objective", {
 # as it is, and identifies it), "sized" (images can be scaled to a size), "indexed" (a class index file can say the
 # labels), "inert" (files are read, and nothing else happens: a name that was read, and not typed, may be loaded).
 MODELS = Names("model", None, {
-    "python": Entry("lvmrs.models.python:python", "a module or callable, or a function of yours that returns one; MODULE "
-                    "is a file such as nets.py, or installed",
+    "python": Entry("lvmrs.models.python:python", "a module or callable, or a function of yours that returns one; "
+                    "MODULE is a file such as nets.py, or installed",
                     "MODULE:FUNCTION", facts=("code", "weights")),
     "ready": Entry("lvmrs.models.ready:ready", "a network that comes with lvmrs", "NAME", facts=("weights",)),
     "trained": Entry("lvmrs.models.trained:trained", "weights by lvmrs train, normalised as in training, or a "

@@ -55,5 +55,6 @@ def _check_header(what: str, opened: Any, size: int) -> None:
     if kind.kind not in "biuf":
         raise DataError(f"{what} is not a plain array: it holds {kind}; expected numbers")
     claimed = math.prod(shape) * kind.itemsize
-    if min(shape, default=0) < 0 or claimed > size:
-        raise DataError(f"{what} is damaged: its header says {claimed:,} bytes, and there are {size:,}")
+    held = size - opened.tell()
+    if min(shape, default=0) < 0 or claimed > held:
+        raise DataError(f"{what} is damaged: its header says {claimed:,} bytes, and there are {held:,}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from numbers import Integral
@@ -71,7 +72,7 @@ def check_labels(data: Dataset, classes: int) -> None:
 
 
 def _counted(data: Dataset, answer: Any) -> int:
-    if not isinstance(answer, Integral) or answer < 0:
+    if not isinstance(answer, Integral) or not 0 <= answer <= sys.maxsize:
         raise DataError(f"{data.name}: its length is {answer!r:.60}; expected a whole number from 0")
     return int(answer)
 

@@ -76,7 +76,7 @@ def _of_json(stored: Any) -> dict[int, list[str]]:
     if isinstance(stored, dict):  # a model's configuration holds it among other things
         stored = next((stored[key] for key in ("id2label", "label2id") if key in stored), stored)
     if isinstance(stored, list):
-        stored = {str(number): names for number, names in enumerate(stored)}
+        return _of_pairs(enumerate(stored))
     if not isinstance(stored, dict):
         return {}
     if _are_numbers(stored.values()) and (not _are_numbers(stored) or any(isinstance(k, int) for k in stored.values())):
@@ -84,10 +84,15 @@ def _of_json(stored: Any) -> dict[int, list[str]]:
         for name, number in stored.items():
             by_number.setdefault(int(number), []).append(name)
         return by_number
-    listed = {key: [names] if isinstance(names, str) else names for key, names in stored.items()}
+    return _of_pairs(stored.items())
+
+
+def _of_pairs(pairs: Iterable[tuple[object, Any]]) -> dict[int, list[str]]:
+    """From each number and its name or names."""
+    listed = {key: [names] if isinstance(names, str) else names for key, names in pairs}
     if not _are_numbers(listed) or not all(map(_are_names, listed.values())):
         return {}
-    return {int(key): names for key, names in listed.items()}
+    return {int(str(key)): names for key, names in listed.items()}
 
 
 def _are_numbers(values: Iterable[object]) -> bool:

@@ -121,7 +121,6 @@ def _opened(file: Path) -> Iterator[Any]:
         warnings.simplefilter("ignore", images.DecompressionBombWarning)
         opened = images.open(file)
     with opened:
-        _check_area(*opened.size)
         yield opened
 
 
@@ -138,6 +137,7 @@ def pixels(image: Any, size: int | None, *, grey: bool) -> Tensor:
         size: the shorter side is scaled to this many pixels, and a square is cut out of the middle; None for no change.
         grey: whether the data set has one channel; otherwise it has three.
     """
+    _check_area(*image.size)
     if image.mode not in (*_GREY, *_COLOURED):
         raise DataError(f"its mode is {image.mode}, and pixels must have 8 bits; convert it")
     if grey and image.mode not in _GREY:

@@ -8,6 +8,7 @@ from lvmrs._user_code import called, imported
 from lvmrs.data.arrays import Arrays
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError, guarded
+from lvmrs.facts import DataFacts
 
 __all__ = ["python"]
 
@@ -22,6 +23,8 @@ def python(name: str, rest: str, split: str) -> Dataset:
         made = called(name, made, split, error=DataError)
     if isinstance(made, Dataset):
         made.name, made.split = str(getattr(made, "name", name)), str(getattr(made, "split", split))
+        if not isinstance(made.facts, DataFacts):
+            raise DataError(f"{name}: its facts are {type(made.facts).__name__}; expected DataFacts")
         made.classes = None if made.classes is None else tuple(map(str, made.classes))
         return made
     if isinstance(made, tuple) and len(made) == 2:

@@ -68,7 +68,8 @@ def assemble(
     """
     source, rest = taken_apart(MODELS, name, directory, error=ModelError)
     file = None if weights is None else absolute(weights, directory)
-    network, facts = MODELS.find(source)(name, rest)
+    with guarded(f"{name}: it cannot be loaded", error=ModelError):
+        network, facts = MODELS.find(source)(name, rest)
     code = source_hash(rest) if source in MODELS.having("code") else None
     if file is not None:
         facts = _with_weights(name, source, network, facts, file)

@@ -38,7 +38,8 @@ def load_denoiser(name: str, sigma: float, directory: Path | None = None) -> tup
     """
     directory = directory or Path.cwd()
     source, rest = taken_apart(DENOISERS, name, directory, error=ModelError)
-    denoiser, facts = DENOISERS.find(source)(name, rest, sigma)
+    with guarded(f"{name}: it cannot be loaded", error=ModelError):
+        denoiser, facts = DENOISERS.find(source)(name, rest, sigma)
     return denoiser, facts
 
 

@@ -39,9 +39,9 @@ _EINSUM = re.compile(r"[A-Za-z,.\s]*(->[A-Za-z,.\s]*)?")
 _NAME = re.compile(r"[\w.:+-]*")
 _SYMBOL = r"Symbol\('[a-z]+\d+'(, \w+=(True|False))*\)|[su]\d+"
 _SIZE = re.compile(
-    rf"({_SYMBOL}|Add|Mul|Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|Integer|Rational|True|False|\d{{1,12}}|[\s(),+*/=<>-])*"
+    rf"({_SYMBOL}|Add|Mul|Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|Integer|Rational|True|False|(?<!\d)\d{{1,12}}(?!\d)|[\s(),+*/=<>-])*"
 )
-_GUARD = re.compile(r"(L(\['\w+'\]|\[\d+\])+(\.size\(\)\[\d+\])?|\d{1,12}|and|or|not|[\s()+*/%=<>!-])*")
+_GUARD = re.compile(r"(L(\['\w+'\]|\[\d+\])+(\.size\(\)\[\d+\])?|(?<!\d)\d{1,12}(?!\d)|and|or|not|[\s()+*/%=<>!-])*")
 _CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", None)
 
 
@@ -60,14 +60,17 @@ def checked_program(name: str, path: Path) -> io.BytesIO:
     with zipfile.ZipFile(path) as archive, zipfile.ZipFile(written, "w") as anew:
         if len(set(archive.namelist())) < len(archive.namelist()):
             raise refuse("it holds two parts of one name")
-        if sum(info.file_size for info in archive.infolist()) > memory():
+        sizes = {info.filename: info.file_size for info in archive.infolist()}
+        if sum(sizes.values()) > memory():
             raise ModelError(f"{name}: it would take more than the memory of this machine")
         for info in archive.infolist():
             part, content = info.filename.partition("/")[2], archive.read(info)
             if re.fullmatch(_GRAPH, part):
                 content = json.dumps(_checked_graph(json.loads(content), refuse)).encode()
             elif re.fullmatch(_PAYLOADS, part):
-                _check_payloads(json.loads(content), refuse)
+                folder = info.filename.rpartition("/")[0]
+                empty = {held.removeprefix(f"{folder}/") for held, size in sizes.items() if not size}
+                _check_payloads(json.loads(content), empty, refuse)
             elif re.fullmatch(_PICKLES, part):
                 torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
             elif not re.fullmatch(_PLAIN, part):
@@ -77,10 +80,13 @@ def checked_program(name: str, path: Path) -> io.BytesIO:
     return written
 
 
-def _check_payloads(stored: Any, refuse: Callable[[str], ModelError]) -> None:
+def _check_payloads(stored: Any, empty: set[str], refuse: Callable[[str], ModelError]) -> None:
+    """Refuse tensors that are pickled, or that have no values, for which torch would put zeros."""
     for key, payload in stored["config"].items():
         if payload["use_pickle"] or not re.fullmatch(r"(weight|tensor)_\d+", payload["path_name"]):
             raise refuse(f"{key!r:.60} is not a plain tensor")
+        if payload["path_name"] in empty and all(size.get("as_int") != 0 for size in payload["tensor_meta"]["sizes"]):
+            raise ValueError(f"{key!r:.60} has no values")
 
 
 def _checked_graph(stored: Any, refuse: Callable[[str], ModelError]) -> Any:

@@ -39,7 +39,7 @@ class Epoch:
     def __post_init__(self) -> None:
         numbers = isinstance(self.number, int), isinstance(self.loss, float), isinstance(self.seconds, float)
         if not all(numbers) or self.number < 1:
-            raise InvalidArgumentError(f"an epoch has a number from 1, a loss and seconds, got {self}")
+            raise TypeError(f"an epoch has a number from 1, a loss and seconds, got {self}")
 
 
 def train(
