@@ -72,7 +72,7 @@ def check_labels(data: Dataset, classes: int) -> None:
 
 
 def _counted(data: Dataset, answer: Any) -> int:
-    if not isinstance(answer, Integral) or not 0 <= answer <= sys.maxsize:
+    if not isinstance(answer, Integral) or not 0 <= int(answer) <= sys.maxsize:
         raise DataError(f"{data.name}: its length is {answer!r:.60}; expected a whole number from 0")
     return int(answer)
 
