@@ -142,7 +142,7 @@ def test_checkpoints_of_other_trainings_are_refused(tmp_path: Path) -> None:
     refused("lr was 0.005 and is 0.1", settings=training.Settings(epochs=1, lr=0.1))
     refused("objective was 'Gaussian\\(sigma=0.25\\)' and is", objective=training.Gaussian(0.5))
     refused("model was 'net' and is 'other'", origin={"model": "other"})
-    with pytest.raises(RunError, match=r"it does not fit the model; delete it to begin anew \(RuntimeError: Error"):
+    with pytest.raises(RunError, match=r"it does not fit the model; delete it to begin again \(RuntimeError: Error"):
         training.train(fresh("fast_cnn"), data, aim, settings, saved=file, resume=True, origin={"model": "net"})
     with pytest.raises(InvalidArgumentError, match="resume needs saved"):
         training.train(fresh(), data, aim, settings, resume=True)
@@ -151,7 +151,7 @@ def test_checkpoints_of_other_trainings_are_refused(tmp_path: Path) -> None:
     file.write_bytes(b"nothing")
     refused("is not a whole checkpoint of lvmrs train; delete it to begin again")
     torch.save({"state_dict": {}}, file)
-    refused("is not a whole checkpoint of lvmrs train; delete it to begin anew")
+    refused("is not a whole checkpoint of lvmrs train; delete it to begin again")
     for part, odd in {
         "settings": 3,
         "history": [3],
@@ -160,10 +160,10 @@ def test_checkpoints_of_other_trainings_are_refused(tmp_path: Path) -> None:
         "scaler": "text",
     }.items():
         torch.save({**whole, part: odd}, file)
-        refused("delete it to begin anew")
+        refused("delete it to begin again")
     for epoch in ({}, {"number": "1", "loss": 0.5, "seconds": 1.0}, {"number": 1, "loss": None, "seconds": 1.0}):
         torch.save({**whole, "history": [epoch]}, file)
-        refused("it is not a checkpoint of lvmrs train; delete it to begin anew")
+        refused("it is not a checkpoint of lvmrs train; delete it to begin again")
     file.unlink()
     refused("there is no checkpoint to go on from")
 

@@ -46,7 +46,7 @@ _CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", None)
 
 
 def checked_program(name: str, path: Path) -> io.BytesIO:
-    """Read a file of torch.export, refuse one that holds more than a graph and its tensors, and write it anew.
+    """Read a file of torch.export, refuse one that holds more than a graph and its tensors, and write it again.
 
     Args:
         name: the name of the model, for errors.
@@ -57,7 +57,7 @@ def checked_program(name: str, path: Path) -> io.BytesIO:
         return ModelError(f"{name}: it is refused, since it could run code: {what}; export a plain network")
 
     written = io.BytesIO()
-    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(written, "w") as anew:
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(written, "w") as again:
         if len(set(archive.namelist())) < len(archive.namelist()):
             raise refuse("it holds two parts of one name")
         sizes = {info.filename: info.file_size for info in archive.infolist()}
@@ -75,7 +75,7 @@ def checked_program(name: str, path: Path) -> io.BytesIO:
                 torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
             elif not re.fullmatch(_PLAIN, part):
                 raise refuse(f"it holds {part!r:.60}")
-            anew.writestr(info.filename, content)
+            again.writestr(info.filename, content)
     written.seek(0)
     return written
 

@@ -91,7 +91,7 @@ def train(
     if resume:
         if saved is None:
             raise InvalidArgumentError("resume needs saved, the checkpoint to go on from")
-        with guarded(f"{saved}: it is not a checkpoint of lvmrs train; delete it to begin anew", error=RunError):
+        with guarded(f"{saved}: it is not a checkpoint of lvmrs train; delete it to begin again", error=RunError):
             state.history[:] = [Epoch(**row) for row in checkpoint.read(saved, state, made_with)]
     with _seeded_for_layers(place):
         for number in range(len(state.history), settings.epochs):
