@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, guarded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -194,7 +194,8 @@ def broadcast(**arrays: Floats) -> None:
 
 def known_lipschitz(model: object) -> float | None:
     """The Lipschitz constant in the attribute ``lipschitz`` of a model; None if it has none."""
-    value = getattr(model, "lipschitz", None)
+    with guarded(f"lipschitz of {type(model).__name__} cannot be read", error=InvalidArgumentError):
+        value = getattr(model, "lipschitz", None)
     if value is None:
         return None
     if isinstance(value, bool) or callable(value):

@@ -282,7 +282,7 @@ MISTAKES = {
     "certify DIGITS --out a --method python:lvmrs.nothing:x": (2, "lvmrs.nothing cannot be imported"),
     "certify DIGITS --out a --method python:lvmrs.planners:Planner": (2, "Planner has no method choose; write it"),
     "certify DIGITS --out a --method lvm --map python:lvmrs.maps:SimplexMap": (2, "SimplexMap has no name"),
-    "certify DIGITS --out a --method python:lvmrs.radius:r2": (2, "the function failed with TypeError: r2() missing"),
+    "certify DIGITS --out a --method python:lvmrs.radius:r2": (2, "the function failed (TypeError: r2() missing"),
     "certify DIGITS --out a --method lvm --map python:lvmrs.radius:r2": (2, "a map must be a class derived from Map"),
     "certify DIGITS --out a --method lvm --bound python:lvmrs:Cohen": (2, "a bound must be a class derived from Bound"),
     "predict DIGITS --by luck": (2, "by must be one of duels, votes, got 'luck'"),
@@ -304,7 +304,7 @@ MISTAKES = {
     "certify DIGITS --out a --model python:lvmrs.nothing:x": (1, "lvmrs.nothing cannot be imported"),
     "certify DIGITS --out a --model python:lvmrs.models.norms:of_matrix": (
         1,
-        "the function failed with TypeError: of_matrix()",
+        "the function failed (TypeError: of_matrix()",
     ),
     "predict DIGITS --n 1": (2, "n must be a whole number of at least 2"),
     "predict DIGITS --data npz:nowhere.npz": (1, "nowhere.npz does not exist"),

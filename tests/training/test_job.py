@@ -197,7 +197,7 @@ def test_jobs_that_cannot_be(job: TrainingJob, changes: dict[str, Any], sentence
         ),
         ({"data": "npz:no-test.npz"}, DataError, "; choose another test split, or none to measure nothing"),
         ({"data": "npz:other-test.npz"}, ModelError, "the model fails on test inputs of shape (3, 8, 8)"),
-        ({"data": "npz:more-test.npz"}, DataError, "test, has label 9, but the model answers with shape (1, 4)"),
+        ({"data": "npz:more-test.npz"}, DataError, "test, has label 9, but the model has 4 classes"),
         ({"split": "nowhere"}, DataError, "there is no split 'nowhere'"),
         ({"model": "hf:some/thing"}, InvalidArgumentError, "hf:some/thing cannot be trained"),
         ({"objective": training.Margin(0.25)}, ModelError, "margins are distances in networks of a known"),

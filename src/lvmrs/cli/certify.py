@@ -64,7 +64,7 @@ def certify(
 
     \b
     Examples:
-      lvmrs certify --model python:nets:resnet --weights w.safetensors --data cifar10:c.npz --sigma 0.5 --out runs/a
+      lvmrs certify --model python:nets.py:resnet --weights w.safetensors --data cifar10:c.npz --sigma 0.5 --out runs/a
       lvmrs certify --model hf:microsoft/resnet-50 --data imagefolder:val --image-size 224 --sigma 0.25 --out runs/b
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --method cohen --skip 20 --out runs/c
     """

@@ -33,7 +33,7 @@ def predict(
 
     \b
     Examples:
-      lvmrs predict --model python:nets:resnet --weights w.safetensors --data digits --sigma 0.5 --max 20
+      lvmrs predict --model python:nets.py:resnet --weights w.safetensors --data digits --sigma 0.5 --max 20
       lvmrs predict --model onnx:net.onnx --data npz:test.npz --sigma 0.25 --n 10000 > answers.tsv
     """
     from lvmrs import jobs

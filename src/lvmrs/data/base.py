@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from numbers import Integral
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from lvmrs.data.checks import AUTHORED, checked_input
 from lvmrs.errors import DataError
 from lvmrs.facts import DataFacts
 
 if TYPE_CHECKING:
     from lvmrs.data.load import DataSource
 
-__all__ = ["Dataset", "checked_input", "checked_name"]
+__all__ = ["Dataset"]
 
 
 class Dataset(ABC):
     """Inputs and labels, numbered from 0.
 
     An input is a float32 tensor with values in [0, 1] and no batch dimension; a label is a class number from 0. Authors
-    write ``__len__``, ``__getitem__`` and ``fingerprint``.
+    write ``__len__``, ``__getitem__`` and ``fingerprint``. Whatever these raise becomes one sentence of a
+    ``DataError``, and answers of the wrong kind are refused.
     """
 
     name: str
@@ -37,6 +38,13 @@ class Dataset(ABC):
     data_source: DataSource | None = None
     """The arguments that it was loaded with; None if it was not loaded by name."""
 
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Guard what the author of a class wrote."""
+        super().__init_subclass__(**settings)
+        for method, guard in AUTHORED.items():
+            if callable(written := vars(cls).get(method)):
+                setattr(cls, method, guard(written))
+
     @property
     def assumed(self) -> tuple[str, ...]:
         """The facts in words."""
@@ -49,6 +57,10 @@ class Dataset(ABC):
     @abstractmethod
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         """One input and its label."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+        """All inputs with their labels, in order."""
+        return (self[index] for index in range(len(self)))
 
     def many(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Several inputs and their labels, each with a leading dimension."""
@@ -83,34 +95,3 @@ class Dataset(ABC):
 
 def _some(shapes: set[tuple[int, ...]]) -> str:
     return ", ".join(str(shape) for shape in sorted(shapes)[:3])
-
-
-def checked_input(data: Dataset, index: int) -> tuple[Tensor, int]:
-    """Read one input and its label, and check them.
-
-    Args:
-        data: the data set.
-        index: the index of the input.
-
-    Returns:
-        The input, a floating-point tensor with values in [0, 1], and its class number.
-    """
-    x, label = data[index]
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise DataError(f"{data.name}: input {index} is {kind}; expected a floating-point tensor in [0, 1]")
-    if not (torch.isfinite(x).all() and float(x.min()) >= 0 and float(x.max()) <= 1):
-        raise DataError(f"{data.name}: input {index} has values outside [0, 1], the units of sigma; scale it")
-    if isinstance(label, Tensor) and label.numel() == 1:
-        label = label.item()
-    if not isinstance(label, Integral) or label < 0:
-        raise DataError(f"{data.name}: input {index} has label {label!r}; expected a class number from 0")
-    return x, int(label)
-
-
-def checked_name(data: Dataset, index: int) -> str | None:
-    """Read the name of an input, and check it; None if it has none."""
-    name = data.input_name(index)
-    if name is not None and not isinstance(name, str):
-        raise DataError(f"{data.name}: the name of input {index} is {name!r:.40}; expected a text or None")
-    return name or None

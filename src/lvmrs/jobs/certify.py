@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lvmrs.errors import DataError, InvalidArgumentError
+from lvmrs.data import check_labels
+from lvmrs.errors import InvalidArgumentError
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.keeping import OnNote, keeping
 from lvmrs.runs import Row, Run, RunWriter
@@ -77,7 +78,7 @@ def certify(
         job.smoothed.fix_batch(begun.batch)
     first, label = job.input(job.selection.indices[0])
     pace = job.smoothed.prepare(first)
-    _check_labels(job, label, pace.classes)
+    check_labels(job.data, pace.classes, label)
     with RunWriter.begin(out, job.manifest(pace.batch, command), resume=resume) as writer:
         inputs = len(job.selection.indices)
         kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0
@@ -109,11 +110,3 @@ def _damaged(writer: RunWriter, *, resample: bool, on_note: OnNote) -> list[int]
     if len(damaged) < len(writer.done) and (note := KeptScores.of(writer.run, whole=False).note) is not None:
         on_note(note)
     return list(damaged)
-
-
-def _check_labels(job: Job, first: int, classes: int) -> None:
-    """Refuse labels that the model does not know, before anything is written."""
-    known = job.data.largest_label()
-    largest = first if known is None else known
-    if largest >= classes:
-        raise DataError(f"{job.data.name} has label {largest}, but the model has {classes} classes")

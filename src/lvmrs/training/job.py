@@ -60,6 +60,8 @@ class TrainingJob:
     """The split to measure on at the end; None to measure nothing."""
     image_size: int | None = None
     """Images from files are scaled and cropped to squares of so many pixels."""
+    class_index: Path | None = None
+    """A file that says the class number of each folder of images; see ``lvmrs.data.load``."""
     device: str = "auto"
     workers: int = 0
     """Processes that read the data."""
@@ -153,7 +155,7 @@ def _run(
     on_epoch: Callable[[Epoch], None],
     on_step: Callable[[int], None],
 ) -> Trained:
-    data = load(job.data, split=job.split, size=job.image_size)
+    data = _data(job, job.split)
     fingerprint = data.fingerprint()
     test = _test_data(job, fingerprint)
     network = network_for(data, job.model, weights=job.weights, mean=job.mean, std=job.std, seed=job.settings.seed)
@@ -221,12 +223,16 @@ def _writable(path: Path) -> Iterator[None]:
         raise RunError(f"{path} cannot be written to ({error.strerror}); make room and resume the training") from error
 
 
+def _data(job: TrainingJob, split: str) -> Dataset:
+    return load(job.data, split=split, size=job.image_size, class_index=job.class_index)
+
+
 def _test_data(job: TrainingJob, fingerprint: str) -> Dataset | None:
     """The data to measure on; refused if they are those with this fingerprint, which are trained on."""
     if job.test_split is None:
         return None
     try:
-        test = load(job.data, split=job.test_split, size=job.image_size)
+        test = _data(job, job.test_split)
     except DataError as error:
         raise DataError(f"{error}; choose another test split, or none to measure nothing") from error
     if test.fingerprint() == fingerprint:
