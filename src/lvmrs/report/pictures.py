@@ -51,13 +51,16 @@ def pictures_of(run: Run, name: str | None = None) -> Pictures:
         return Pictures(why_none=str(error))
     if made.hash is not None and dataset.fingerprint() != made.hash:
         return Pictures(why_none=f"{wanted} is not the data that the run was made with")
-    labels = {row.idx: row.label for row in run.rows()}
+    rows = run.read("idx", "radius", "label")
+    order = rows["idx"].argsort()
+    indices, labels = rows["idx"][order], rows["label"][order]
 
     def of(index: int) -> str | None:
-        if index >= len(dataset):
+        place = int(np.searchsorted(indices, index))
+        if index >= len(dataset) or place == len(indices) or indices[place] != index:
             return None
         x, label = dataset[index]
-        return picture(x.numpy()) if label == labels.get(index) else None  # else these are other data
+        return picture(x.numpy()) if label == labels[place] else None  # else these are other data
 
     return Pictures(of)
 
