@@ -14,7 +14,7 @@ from lvmrs.analysis import Results
 from lvmrs.analysis.curve import largest_radius
 from lvmrs.errors import RunError
 from lvmrs.registry import MAPS
-from lvmrs.runs import Row, Run
+from lvmrs.runs import Run
 from lvmrs.runs.rows import NOT_NAMED
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from lvmrs._checks import Floats
 from lvmrs.confidence.base import Bound
-from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.forms import R2, Form, Ramp
 from lvmrs.maps import SimplexMap, Slopes
 from lvmrs.plan import Choice, Terms
@@ -78,17 +77,19 @@ def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Seq
     Args:
         survey: the candidates and their moments.
         terms: the terms of the certificate.
-        bounds: names of the bounds for soft maps; votes are bounded by Clopper–Pearson.
+        bounds: names of the bounds. Those for 0/1 scores only are tried for votes only; if there are any, votes are
+            not tried with the others.
         forms: the forms of the radius.
     """
-    soft = [BOUNDS.find(name)() for name in bounds]
+    kinds = [BOUNDS.find(name) for name in bounds]
     votes = np.array([each.binary for each in survey.maps])
-    ways = [Way(bound, two) for bound in (ClopperPearson(), *soft) for two in (False, True)]
+    counted = votes & any(kind.votes_only for kind in kinds)
+    ways = [Way(kind(), two) for kind in kinds for two in (False, True)]
     means = np.take_along_axis(survey.mean, survey.order, axis=1)
     variances = np.take_along_axis(survey.variance, survey.order, axis=1)
     low, high = np.zeros((2, len(ways), len(votes)))
     for i, way in enumerate(ways):
-        meant = votes == way.bound.votes_only
+        meant = counted if way.bound.votes_only else ~counted
         low[i], high[i] = -1.0, 1.0
         if meant.any():
             low[i, meant], high[i, meant] = bounds_of(way, means[meant], variances[meant], terms)

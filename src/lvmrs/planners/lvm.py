@@ -15,8 +15,9 @@ measured on the same samples (the best of a hundred candidates is often two or t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from lvmrs._checks import Floats
 from lvmrs.plan import Choice, Terms
-from lvmrs.planners.base import Planner, check_search
+from lvmrs.planners.base import Planner, check_search, keeps_constant
 from lvmrs.planners.forecast import Forecast, best, bounds_of, forecasts, forms_for, signed_radius
 from lvmrs.planners.survey import TEMPERATURES, Survey
 
@@ -52,11 +53,21 @@ class LVM(Planner):
     """Temperatures to try for each soft map."""
     mass: float = 1.0
     """What the scores of the maps sum to."""
-    bounds: tuple[str, ...] = ("betting", "bernstein", "hoeffding")
-    """Names of the bounds to try for soft maps; votes are bounded by Clopper–Pearson, which is exact."""
+    bounds: tuple[str, ...] = ("clopper_pearson", "betting", "bernstein", "hoeffding")
+    """Names of the bounds to try; one for 0/1 scores only, if it is among them, is the one for votes."""
+
+    settled: ClassVar[Mapping[str, str]] = {
+        "form": "the one with the largest forecast is taken for each input (method fixed takes one)",
+        "width": "a width is for duels",
+    }
 
     def __post_init__(self) -> None:
-        check_search(self.maps, self.temperatures, self.mass, self.bounds)
+        check_search(self.maps, self.temperatures, self.mass, self.bounds, usual=TEMPERATURES)
+
+    @property
+    def uses_constant(self) -> bool:
+        """Whether a map keeps a Lipschitz constant."""
+        return any(map(keeps_constant, self.maps))
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the candidate with the largest forecast, or votes if its lead may be chance."""

@@ -7,7 +7,7 @@ networks of docs/planners.md, this is nearly all that LVM-RS gains over Cohen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,7 +19,16 @@ from lvmrs.planners.base import Planner
 from lvmrs.planners.forecast import best, forecasts
 from lvmrs.planners.survey import Survey
 
-__all__ = ["Votes"]
+__all__ = ["OF_VOTES", "Votes"]
+
+OF_VOTES = {
+    "bound": "votes have Clopper–Pearson's bound, which is exact (method fixed takes another one with map hardmax)",
+    "map": "it counts votes, which are the map hardmax",
+    "temperature": "votes are the same at every temperature",
+    "mass": "votes are shares of 1",
+    "width": "it counts votes, and a width is for duels",
+}
+"""Why most settings cannot be chosen where votes are counted, by their names."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +36,11 @@ class Votes(Planner):
     """Certifies the class with most votes by R2 with a bound for each rival, or by R3 where its forecast is larger."""
 
     scope: ClassVar[Scope] = "all inputs"
+    uses_constant: ClassVar[bool] = False
+    settled: ClassVar[Mapping[str, str]] = {**OF_VOTES, "form": "it takes R2 or R3, whichever has the larger forecast"}
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the class with most votes, and R2 or R3, whichever has the larger forecast."""
         survey = Survey.of(logits, maps=("hardmax",))
-        row, forecast = best(forecasts(survey, terms, bounds=(), forms=(R2(),)))
+        row, forecast = best(forecasts(survey, terms, bounds=("clopper_pearson",), forms=(R2(),)))
         return forecast.choice(survey, row, terms)
