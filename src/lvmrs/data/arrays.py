@@ -188,7 +188,9 @@ def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None
         raise DataError(f"{name}: {path} is not an .npz archive of plain arrays: {reason}") from error
     last = inputs.ndim == 4 and inputs.shape[-1] in (1, 3) and inputs.shape[1] not in (1, 3)
     inputs = inputs.transpose(0, 3, 1, 2) if last else inputs
-    return Arrays(name, split, inputs, labels, classes=classes, facts=DataFacts(channels_last=last))
+    found = Arrays(name, split, inputs, labels, classes=classes, facts=DataFacts(channels_last=last))
+    found.divided = names != ("x", "y")
+    return found
 
 
 def _split(name: str, splits: dict[str, _T], split: str) -> _T:

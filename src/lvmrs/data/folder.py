@@ -38,7 +38,8 @@ class ImageFolder(Dataset):
         if not path.is_dir():
             raise DataError(f"{name}: {path} is not a folder; write imagefolder:PATH")
         self.name, self.split, self.size = name, split, size
-        self.root = path / split if (path / split).is_dir() else path
+        self.divided = (path / split).is_dir()
+        self.root = path / split if self.divided else path
         folders = sorted(entry.name for entry in self.root.iterdir() if entry.is_dir() and _has_images(entry))
         numbered = bool(folders) and all(folder.isdecimal() for folder in folders)
         label_of = {folder: int(folder) if numbered else k for k, folder in enumerate(folders)}

@@ -22,7 +22,7 @@ class HuggingFaceDataset(Dataset):
     def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:
         datasets = optional("datasets", extra="hf", error=DataError)
         self.name, self.split, self.size = name, split, size
-        self.rows = _rows(datasets, name, rest, split)
+        self.rows, self.divided = _rows(datasets, name, rest, split)
         features = self.rows.features
         images = [key for key, kind in features.items() if isinstance(kind, datasets.Image)]
         labels = [key for key, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
@@ -50,7 +50,8 @@ class HuggingFaceDataset(Dataset):
         return f"{self.rows._fingerprint}-{self.size}"
 
 
-def _rows(datasets: Any, name: str, rest: str, split: str) -> Any:
+def _rows(datasets: Any, name: str, rest: str, split: str) -> tuple[Any, bool]:
+    """The rows of the split, and whether the data are divided into splits."""
     path = Path(rest).expanduser()
     saved = (path / "dataset_dict.json").is_file() or (path / "dataset_info.json").is_file()
     try:
@@ -58,10 +59,11 @@ def _rows(datasets: Any, name: str, rest: str, split: str) -> Any:
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         reason = first_line(error)
         raise DataError(f"{name}: the data set cannot be loaded: {reason}") from error
+    divided = not saved or isinstance(rows, dict)
     if isinstance(rows, dict):
         if split not in rows:
             raise DataError(f"{name}: there is no split {split!r}; choose {' or '.join(rows)}")
         rows = rows[split]
     if not len(rows):
         raise DataError(f"{name}: there are no inputs in split {split!r}")
-    return rows
+    return rows, divided

@@ -17,11 +17,12 @@ def python(name: str, rest: str, split: str) -> Dataset:
 
     The function returns a ``Dataset``, or a pair of arrays (inputs, labels).
     """
-    made = imported(name, rest, error=DataError)
+    named = made = imported(name, rest, error=DataError)
     if callable(made) and not isinstance(made, Dataset):
         made = called(name, made, split, error=DataError)
     if isinstance(made, Dataset):
         made.name, made.split = getattr(made, "name", name), getattr(made, "split", split)
+        made.divided = made.divided and made is not named
         return made
     if isinstance(made, tuple) and len(made) == 2:
         return Arrays(name, split, *(np.asarray(part) for part in made))

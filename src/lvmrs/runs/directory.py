@@ -99,8 +99,8 @@ class Run:
         """
         if inputs is None:
             return rows_of(self.read(*COLUMNS))
-        place, texts = self.columns.index("idx"), {str(index) for index in inputs}
-        return rows_of(self.read(*COLUMNS, wanted=lambda fields: fields[place] in texts))
+        place, numbers = self.columns.index("idx"), set(inputs)
+        return rows_of(self.read(*COLUMNS, wanted=lambda fields: _is_one_of(fields[place], numbers)))
 
     def one_of_each(self, *names: str) -> list[Row]:
         """Read the first row of each combination of texts that stand in these columns."""
@@ -124,3 +124,11 @@ class Run:
     def complete(self) -> bool:
         """Whether every input of the selection has its row."""
         return self.count == len(self.manifest.selection.indices)
+
+
+def _is_one_of(text: str, numbers: Collection[int]) -> bool:
+    """Whether a text is one of these numbers; also if it is none, so that the reader says what is wrong with it."""
+    try:
+        return float(text) in numbers
+    except ValueError:
+        return True
