@@ -21,7 +21,7 @@ REFUSED = {
         }.items()
     },
     **{
-        f"certify DATA {SURE} --{name} {value}": f"{name} cannot be chosen with method lipschitz-deterministic: it takes"
+        f"certify DATA {SURE} --{name} {value}": f"{name} is not a setting of method lipschitz-deterministic: "
         for name, value in {
             "mass": 2, "bound": "betting", "map": "softmax", "temperature": 2, "form": "r2", "width": 1,
         }.items()

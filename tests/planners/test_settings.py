@@ -71,7 +71,7 @@ def test_each_setting_is_obeyed_or_refused_with_the_reason(name: str, setting: s
     expected, value = EXPECTED[name][list(VALUES).index(setting)], VALUES[setting]
     others: dict[str, Any] = {"map": "sparsemax"} if name == "fixed" and setting != "map" else {}
     if expected != OBEYED:
-        with pytest.raises(InvalidArgumentError, match=f"{setting} cannot be chosen with method {name}: ") as refused:
+        with pytest.raises(InvalidArgumentError, match=f"{setting} is not a setting of method {name}: ") as refused:
             method(name, **others, **{setting: value})
         assert expected in str(refused.value)
         return

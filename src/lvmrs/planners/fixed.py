@@ -20,7 +20,7 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.plan import Choice, Scope, Terms
 from lvmrs.planners.base import Planner, check_search, keeps_constant
 from lvmrs.planners.forecast import best, forecasts, forms_for
-from lvmrs.planners.survey import TEMPERATURES, Survey
+from lvmrs.planners.survey import MANY_CLASSES, TEMPERATURES, Survey
 from lvmrs.registry import FORMS
 
 __all__ = ["Fixed", "calibrated"]
@@ -103,8 +103,8 @@ def calibrated(
     total: dict[str, Floats] = {}
     count = 0
     for count, scores in enumerate(samples, start=1):
-        survey = Survey.of(scores, maps=maps, temperatures=temperatures, mass=mass)
-        right = survey.mean.argmax(axis=1) == labels[count - 1] if labels is not None else True
+        survey = Survey.of(scores, maps=maps, temperatures=temperatures, mass=mass, most=MANY_CLASSES)
+        right = survey.tops == labels[count - 1] if labels is not None else True
         for forecast in forecasts(survey, terms, bounds=Fixed.bounds, forms=forms_for(terms)):
             expected = forecast.expected
             value = np.maximum(expected, 0.0) if objective == "average radius" else (expected > epsilon) * 1.0

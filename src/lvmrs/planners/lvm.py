@@ -27,7 +27,7 @@ from lvmrs._checks import Floats
 from lvmrs.plan import Choice, Terms
 from lvmrs.planners.base import Planner, check_search, keeps_constant
 from lvmrs.planners.forecast import Forecast, best, bounds_of, forecasts, forms_for, signed_radius
-from lvmrs.planners.survey import TEMPERATURES, Survey
+from lvmrs.planners.survey import MANY_CLASSES, TEMPERATURES, Survey
 
 __all__ = ["LVM"]
 
@@ -73,7 +73,11 @@ class LVM(Planner):
         """Choose the candidate with the largest forecast, or votes if its lead may be chance."""
         compared: list[Tensor] = []
         survey = Survey.of(
-            _remembered(logits, compared), maps=self.maps, temperatures=self.temperatures, mass=self.mass
+            _remembered(logits, compared),
+            maps=self.maps,
+            temperatures=self.temperatures,
+            mass=self.mass,
+            most=MANY_CLASSES,
         )
         found = forecasts(survey, terms, bounds=self.bounds, forms=forms_for(terms))
         row, forecast = best(found)
@@ -100,8 +104,8 @@ def _remembered(batches: Iterable[Tensor], into: list[Tensor]) -> Iterator[Tenso
 
 def _effects(survey: Survey, row: int, forecast: Forecast, terms: Terms, compared: list[Tensor]) -> Floats:
     """The effect of each selection sample on the forecast of a candidate, to first order (the delta method)."""
-    top, rival = survey.order[row][:2]
-    way, at = forecast.ways[row], [[top, rival]]
+    way, at = forecast.ways[row], [[column for column in survey.order[row][:3] if survey.is_class(column)][:2]]
+    top, rival = survey.ranked(row)[:2]
     mean, variance = np.repeat(survey.mean[row][at], 5, axis=0), np.repeat(survey.variance[row][at], 5, axis=0)
     step = np.maximum(np.sqrt(variance[0] / survey.n0), 2 / terms.n)  # counts come in steps of 1/n
     mean += np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]]) * step
@@ -111,6 +115,6 @@ def _effects(survey: Survey, row: int, forecast: Forecast, terms: Terms, compare
     radius = signed_radius(forecast.form, low, high, sigma=terms.sigma, slopes=slopes)
     radius = np.clip(radius, -_FAR * terms.sigma, _FAR * terms.sigma)
     gradient = (radius[[1, 3]] - radius[[2, 4]]) / (2 * step)
-    scores = survey.maps[row].columns(torch.cat(compared), int(top), torch.tensor([rival]), torch.tensor([]).long())
+    scores = survey.maps[row].columns(torch.cat(compared), top, torch.tensor([rival]), torch.tensor([]).long())
     effects: Floats = scores.cpu().double().numpy() @ gradient
     return effects

@@ -22,7 +22,7 @@ from lvmrs.confidence.bernstein import Bernstein
 from lvmrs.forms import R2
 from lvmrs.plan import Choice, Terms
 from lvmrs.planners.base import Planner, check_search
-from lvmrs.planners.survey import TEMPERATURES, Survey
+from lvmrs.planners.survey import MANY_CLASSES, TEMPERATURES, Survey
 from lvmrs.registry import BOUNDS
 
 __all__ = ["Paper"]
@@ -49,10 +49,10 @@ class Paper(Planner):
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the map and temperature with the largest R2 that n0 samples certify."""
-        survey = Survey.of(logits, maps=self.maps, temperatures=self.temperatures, mass=self.mass)
+        survey = Survey.of(logits, maps=self.maps, temperatures=self.temperatures, mass=self.mass, most=MANY_CLASSES)
         risk, bound = terms.alpha / survey.classes, BOUNDS.find(self.bound)()
         lower, upper = _at_n0(bound, survey, risk)
-        tops = survey.mean.argmax(axis=1)
+        tops = survey.order[:, 0]
         rows = np.arange(len(tops))
         p_a = np.clip(lower[rows, tops], 0.0, 1.0)
         upper[rows, tops] = -np.inf
@@ -60,14 +60,14 @@ class Paper(Planner):
         expected = radius.r2(p_a, p_b, sigma=terms.sigma)
         row = int(np.where(expected > 0, expected, np.minimum(p_a - p_b, 0.0)).argmax())
         return Choice(
-            top=int(tops[row]),
+            top=int(survey.tops[row]),
             classes=survey.classes,
             map=survey.maps[row],
             bound=bound,
             form=R2(),
             risk_top=risk,
             risk_rival=risk,
-            alone=bound.alone(survey.order[row].tolist()[1:], others=1),
+            alone=bound.alone(survey.ranked(row)[1:], others=1),
         )
 
 

@@ -81,7 +81,7 @@ class Run:
 
         Args:
             names: names of fields of ``Row``; ``idx`` and ``radius`` must be among them.
-            wanted: whether a row is read, by its fields in the order of ``columns``.
+            wanted: whether a row is read, by its line, which has the fields in the order of ``columns``.
 
         Returns:
             An array for each name, in the order in which the rows were written. Columns that an earlier version did not
@@ -100,14 +100,15 @@ class Run:
         if inputs is None:
             return rows_of(self.read(*COLUMNS))
         place, numbers = self.columns.index("idx"), set(inputs)
-        return rows_of(self.read(*COLUMNS, wanted=lambda fields: _is_one_of(fields[place], numbers)))
+        return rows_of(self.read(*COLUMNS, wanted=lambda line: _is_one_of(_field(line, place), numbers)))
 
     def one_of_each(self, *names: str) -> list[Row]:
         """Read the first row of each combination of texts that stand in these columns."""
         places = [self.columns.index(name) for name in names if name in self.columns]
         seen: set[tuple[str, ...]] = set()
 
-        def is_new(fields: list[str]) -> bool:
+        def is_new(line: str) -> bool:
+            fields = line.rstrip("\n").split("\t")
             texts = tuple(fields[place] for place in places)
             known = texts in seen
             seen.add(texts)
@@ -124,6 +125,10 @@ class Run:
     def complete(self) -> bool:
         """Whether every input of the selection has its row."""
         return self.count == len(self.manifest.selection.indices)
+
+
+def _field(line: str, place: int) -> str:
+    return line.split("\t", place + 1)[place]
 
 
 def _is_one_of(text: str, numbers: Collection[int]) -> bool:

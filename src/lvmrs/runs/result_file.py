@@ -41,8 +41,8 @@ class Kind(Enum):
 
 
 Columns = dict[str, NDArray[Any]]
-Wanted = Callable[[list[str]], bool]
-"""Whether a line is read, by its fields."""
+Wanted = Callable[[str], bool]
+"""Whether a line is read, by its text."""
 
 
 def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def read(
     kinds = {name: kind for name, kind in (*needed.items(), *optional.items()) if name in names}
     lines = _lines(path, len(names), ours=inputs is not None)
     if wanted is not None:
-        lines = (line for line in lines if wanted(line.rstrip("\n").split("\t")))
+        lines = filter(wanted, lines)
     columns = _parsed(path, names, kinds, lines)
     _check(path, columns, inputs)
     return columns
