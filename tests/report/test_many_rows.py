@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import pytest
 from lvmrs.errors import RunError
 from lvmrs.report import write_report
 from lvmrs.report.guarantee import guarantee, kinds_of_rows
-from lvmrs.runs import Row, Run, RunWriter, directory
+from lvmrs.runs import Row, Run, RunWriter
+from lvmrs.runs.rows import rows_of
 from tests.manifests import manifest
 
 ROW = Row(
@@ -35,14 +35,13 @@ def run(tmp_path: Path) -> Run:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each reading of a run made."""
     counts: list[int] = []
-    original: Callable[..., list[Row]] = directory.rows_of
 
     def counting(columns: Any) -> list[Row]:
-        rows = original(columns)
+        rows = rows_of(columns)
         counts.append(len(rows))
         return rows
 
-    monkeypatch.setattr(directory, "rows_of", counting)
+    monkeypatch.setattr("lvmrs.runs.directory.rows_of", counting)
     return counts
 
 
