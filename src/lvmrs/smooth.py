@@ -91,8 +91,7 @@ class SmoothedClassifier:
     def __repr__(self) -> str:
         """One line."""
         known = "" if math.isinf(self.lipschitz) else f", lipschitz={self.lipschitz:g}"
-        sigma = "None" if self._sigma is None else f"{self._sigma:g}"
-        return f"SmoothedClassifier({type(self.model).__name__}, sigma={sigma}{known})"
+        return f"SmoothedClassifier({type(self.model).__name__}, sigma={self._sigma}{known})"
 
     @property
     def sigma(self) -> float:
@@ -219,23 +218,20 @@ class SmoothedClassifier:
             seed: as in ``certify``.
             index: as in ``certify``.
             by: which smoothed classifier. "duels" answers with the class that wins more than half of its duels with
-                each other class; "votes" with the class that wins most often, and compares the two leading classes by
-                an exact binomial test (Cohen et al. 2019, Predict).
+                each other class; "votes" with the class that wins most often (Cohen et al. 2019, Predict).
             width: makes the duels soft; None for hard ones, and for votes.
 
         Returns:
             The class, or −1 if the samples do not show it at this risk.
         """
-        x = self._input(x)
         terms = Terms(self.sigma, alpha, n, noise=self.noise)
         _checks.one_of("by", by, ("duels", "votes"))
-        for name, value in (("n0", n0), ("width", width)):
-            if by == "votes" and value is not None:
-                raise InvalidArgumentError(f"{name} has no effect on votes, only on duels; leave it out")
-        scores = self._samplers.of(x).scores(x, Stream(seed, index, "prediction"), terms.n)
+        if by == "votes" and (n0, width) != (None, None):
+            raise InvalidArgumentError("n0 and width have no effect on votes, only on duels; leave them out")
+        scores = self.scores(x, terms.n, seed=seed, index=index, stage="prediction")
         if by == "duels":
             n0 = _checks.count("n0", 100 if n0 is None else n0, least=1)
-            selection = self._samplers.of(x).scores(x, Stream(seed, index, "selection"), n0)
+            selection = self.scores(x, n0, seed=seed, index=index, stage="selection")
             return prove(Duels(width).plan(selection, terms), terms, scores).prediction
         return winner_of_votes(scores.logits(), terms.alpha)
 
@@ -244,8 +240,7 @@ class SmoothedClassifier:
 
         Stages have independent noise: plan on "selection", prove on "certification".
         """
-        x = self._input(x)
-        n = _checks.count("n", n, least=1)
+        x, n = self._input(x), _checks.count("n", n, least=1)
         return replace(self._samplers.of(x), sigma=self.sigma).scores(x, Stream(seed, index, stage), n)
 
     def calibrate(
