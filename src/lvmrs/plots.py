@@ -14,7 +14,7 @@ from lvmrs.analysis import Results
 from lvmrs.analysis.curve import largest_radius
 from lvmrs.errors import RunError
 from lvmrs.registry import MAPS
-from lvmrs.runs import Row, Run
+from lvmrs.runs import Run
 from lvmrs.runs.rows import NOT_NAMED
 
 if TYPE_CHECKING:
@@ -86,16 +86,15 @@ def _coloured(maps: Iterable[str]) -> Iterator[tuple[str, str]]:
 def choices(run: Run) -> Figure:
     """Which map and temperature were chosen for each input, against its radius."""
     figure, axes = _figure("certified radius", "temperature")
-    of_map: dict[str, list[Row]] = {}
-    for row in run.rows():
-        of_map.setdefault(row.map, []).append(row)
-    of_map.pop(NOT_NAMED, None)
-    for name, colour in _coloured(of_map):
-        rows = of_map[name]
+    rows = run.read("idx", "radius", "map", "temperature")
+    maps = dict.fromkeys(rows["map"].tolist())
+    maps.pop(NOT_NAMED, None)
+    for name, colour in _coloured(maps):
+        chosen = rows["map"] == name
         flat = name in MAPS and name not in MAPS.having("tempered")  # the temperature has no effect
         axes.scatter(
-            [row.radius for row in rows], [row.temperature for row in rows], s=14, color=colour, alpha=0.6,
-            marker="_" if flat else "o", linewidths=1, label=f"{_label(name)} ({len(rows)})",
+            rows["radius"][chosen], rows["temperature"][chosen], s=14, color=colour, alpha=0.6,
+            marker="_" if flat else "o", linewidths=1, label=f"{_label(name)} ({chosen.sum()})",
         )  # fmt: skip
     if not axes.collections:
         raise RunError(f"{run.directory} does not say which map was chosen for an input; there is nothing to show")

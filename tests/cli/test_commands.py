@@ -273,11 +273,14 @@ MISTAKES = {
     "certify DIGITS --out a --method lvm --bound magic": (2, "bounds must be one of"),
     "certify DIGITS --out a --method duels --bound betting": (
         2,
-        "bound is not a setting of method duels; leave it out",
+        "bound is not a setting of method duels: hard duels have Clopper–Pearson's bound",
     ),
     "certify DIGITS --out a --width wide": (2, "width must be a number or chosen, got 'wide'"),
     "certify DIGITS --out a --width -1": (2, "width must be positive and finite, got -1.0"),
-    "certify DIGITS --out a --method cohen --width 1": (2, "width is not a setting of method cohen; leave it out"),
+    "certify DIGITS --out a --method cohen --width 1": (
+        2,
+        "width is not a setting of method cohen: it counts votes, and a width is for duels; leave it out",
+    ),
     "certify DIGITS --out a --method fixed --map duel": (2, "maps must be a map to the simplex, got duel"),
     "certify DIGITS --out a --method python:lvmrs.nothing:x": (2, "lvmrs.nothing cannot be imported"),
     "certify DIGITS --out a --method python:lvmrs.planners:Planner": (2, "Planner has no method choose; write it"),

@@ -75,7 +75,7 @@ def test_rows_have_the_names_of_the_data(tmp_path: Path) -> None:
     assert [answer.name for answer in answers] == ["cats/0.png"]
 
     class Numbered(Named):
-        def input_name(self, index: int) -> str | None:
+        def input_name(self, index: int) -> str:
             return index  # type: ignore[return-value]
 
     numbered = Numbered("tiny", "test", DATA.inputs, DATA.labels)

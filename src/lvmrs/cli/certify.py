@@ -74,7 +74,7 @@ def certify(
     part = shard(shard_)
     RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
-    loaded, dataset, smoothed = setup.load(lipschitz=lipschitz, autocast=autocast, compiled=compile)
+    loaded, dataset, smoothed = setup.load(chosen, lipschitz=lipschitz, autocast=autocast, compiled=compile)
     job = jobs.Job(
         loaded,
         dataset,

@@ -20,7 +20,9 @@ __all__ = ["predict"]
 def predict(
     setup: Setup,
     alpha: options.Alpha = 0.001,
-    n0: options.N0 = 100,
+    n0: Annotated[
+        Optional[int], typer.Option("--n0", "--N0", help="Samples to plan on, for duels; 100 if not given.")
+    ] = None,
     n: options.N = 1_000,
     by: Annotated[str, typer.Option("--by", help="Who answers: the winner of all duels, or of most votes.")] = "duels",
     width: Annotated[Optional[float], typer.Option("--width", help="Soft duels of this width; else hard ones.")] = None,

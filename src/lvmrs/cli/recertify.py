@@ -62,7 +62,7 @@ def recertify(
     known_name(NOISES, noise)
     source = Run(run)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
-    inputs, terms = len(source.rows()), source.manifest.terms
+    inputs, terms = source.count, source.manifest.terms
     with watching() as watcher:
         watcher.begin(inputs, (terms.n0 or 0) + (terms.n or 0))
         made = jobs.recertify(

@@ -21,8 +21,8 @@ _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 _NUMBERS, _TEXTS = "biuf", "US"
 
 
-def read_arrays(name: str, path: Path, choose: Callable[[list[str]], list[str]]) -> list[NDArray[Any]]:
-    """Read arrays of an archive.
+def read_arrays(name: str, path: Path, choose: Callable[[list[str]], list[str]]) -> dict[str, NDArray[Any]]:
+    """Read arrays of an archive, by their names.
 
     Args:
         name: the name of the data, for errors.
@@ -41,7 +41,7 @@ def read_arrays(name: str, path: Path, choose: Callable[[list[str]], list[str]])
                 _check_header(f"{name}: {key} of {path}", opened, info.file_size, kinds)
         if sum(info.file_size for info in chosen.values()) > memory():
             raise DataError(f"{name}: {path} would take more than the memory of this machine; split it")
-        return [_read(archive, info) for info in chosen.values()]
+        return {key: _read(archive, info) for key, info in chosen.items()}
 
 
 def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:

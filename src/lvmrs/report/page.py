@@ -11,13 +11,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lvmrs import analysis
 from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs._replacing import replacing
 from lvmrs.analysis import Results
 from lvmrs.answers import ABSTAIN, is_correct
 from lvmrs.registry import MAPS
-from lvmrs.report.guarantee import guarantee
+from lvmrs.report.guarantee import guarantee, kinds_of_rows
 from lvmrs.report.pictures import Picture
 from lvmrs.report.settings import settings_shown
 from lvmrs.runs import Row, Run
@@ -47,9 +49,9 @@ def write_report(
     """
     results = [analysis.results_of(run) for run in runs]
     manifests = [run.manifest for run in runs]
-    rows = [run.rows() for run in runs]
-    every = {row.idx for part in rows for row in part}
-    listed = sorted(every)[:most]
+    every = np.unique(np.concatenate([result.idx for result in results]))
+    listed: list[int] = every[:most].tolist()
+    rows = [run.rows(listed) for run in runs]
     names = {row.idx: escaped(row.name) for row in rows[0] if row.name is not None}
     content = {
         "version": version("lvmrs"),
@@ -61,12 +63,12 @@ def write_report(
         "cautions": _cautions(results),
         "runs": [
             _measures(result, radii, confidence)
-            | {"settings": settings_shown(made), "guarantee": guarantee(made, part)}
+            | {"settings": settings_shown(run.manifest), "guarantee": guarantee(run.manifest, kinds_of_rows(run))}
             | {
-                "pictured": made.data.hash == manifests[0].data.hash,
-                "rows": {row.idx: _row(row) for row in part if row.idx <= listed[-1]},
+                "pictured": run.manifest.data.hash == manifests[0].data.hash,
+                "rows": {row.idx: _row(row) for row in part},
             }
-            for result, made, part in zip(results, manifests, rows, strict=True)
+            for result, run, part in zip(results, runs, rows, strict=True)
         ],
     }
     with replacing(out) as file:
