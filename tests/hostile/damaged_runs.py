@@ -253,7 +253,7 @@ _ARRAYS: dict[str, Callable[[bytes], bytes]] = {
     "NaN": lambda whole: _npy(_put(_array(whole), np.nan)),
     "infinity": lambda whole: _npy(_put(_array(whole), np.inf)),
     "one value changed": lambda whole: _npy(_put(_array(whole), 1e6)),
-    "zeros": lambda whole: _npy(_array(whole) * 0),
+    "all zeros": lambda whole: _npy(_array(whole) * 0),
     "two inputs swapped": lambda whole: _npy(_array(whole)[[1, 0, 2, 3, 4, 5]]),
     "classes swapped": lambda whole: _npy(np.ascontiguousarray(_array(whole)[:, :, ::-1])),
     "too few inputs": lambda whole: _npy(_array(whole)[:3]),
