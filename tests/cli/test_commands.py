@@ -14,7 +14,7 @@ import pytest
 
 from lvmrs import demo, runs
 from lvmrs.cli import main, parsing
-from lvmrs.cli.progress import duration, watching
+from lvmrs.cli.progress import Watcher, duration
 from tests.cli.helpers import run
 
 DIGITS = "--model python:lvmrs.models.small:small_cnn --data digits --sigma 0.5 --batch 100"
@@ -399,7 +399,7 @@ def test_progress_for_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     row = runs.Row(0, 1, 1, 0.5, 1, 0.1, 0.9, 0.1, 1, "hardmax", 1.0, 1.0, "betting", "r2", 0.001, "-", "-")
-    with watching() as watcher:
+    with Watcher(5) as watcher:
         watcher.begin(2, 100, done=3)
         watcher.row(row)
         watcher.row(row)

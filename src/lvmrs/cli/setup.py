@@ -54,6 +54,7 @@ class Setup:
         from lvmrs.cli.own_parts import noise
         from lvmrs.smooth import SmoothedClassifier
 
+        device = _torch_checks.device_to_run_on(self.device)  # refused before anything is loaded
         dataset = data.load(self.data, split=self.split, size=self.image_size, class_index=self.class_index)
         loaded = models.load(
             self.model,
@@ -63,7 +64,6 @@ class Setup:
             denoiser=self.denoiser,
             sigma=_checks.positive_number("sigma", self.sigma),
         )
-        device = _torch_checks.device_to_run_on(self.device)
         if isinstance(loaded.model, nn.Module):
             loaded.model.to(device)
         smoothed = SmoothedClassifier(
