@@ -1,7 +1,7 @@
 """What holds for all tests.
 
-Property tests draw the same examples each time, on any machine: a failure is a finding, not the weather. Tests may run in
-any order (``--shuffle SEED``), and leave no process behind.
+Property tests draw the same examples each time, on any machine: a failure is a finding, not the weather. Tests may run
+in any order (``--shuffle SEED``), and leave no process behind.
 """
 
 import random

@@ -34,7 +34,7 @@ def adopt_orphans() -> None:
 
 def left_behind(process: int | None = None) -> dict[int, str]:
     """The running children of a process (of this one by default), with their command lines; Python's own excepted."""
-    own = getattr(resource_tracker._resource_tracker, "_pid", None)  # type: ignore[attr-defined]
+    own = getattr(resource_tracker._resource_tracker, "_pid", None)
     found = {}
     for listed in Path(f"/proc/{process or os.getpid()}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # a thread that has ended

@@ -1,7 +1,7 @@
 """Signals that ask the program to stop: Control-C, SIGTERM and SIGHUP.
 
-This module needs nothing that takes time to import: it is in place before anything else is loaded. An exception must not
-be raised while torch is being imported, since C++ code that meets one aborts. So while nothing is written yet, the
+This module needs nothing that takes time to import: it is in place before anything else is loaded. An exception must
+not be raised while torch is being imported, since C++ code that meets one aborts. So while nothing is written yet, the
 program just leaves. Later it is interrupted with ``KeyboardInterrupt``, so that files are closed and the user is told
 how to go on.
 """

@@ -47,8 +47,8 @@ def device(value: str | torch.device) -> torch.device | None:
         chosen = torch.device(value)
         if chosen.type == "cpu":
             chosen = torch.device("cpu")  # there is one, whatever its number
-        elif int(torch.ones(1, device=chosen).add(1).item()) != 2:  # the device "meta" cannot say
-            raise RuntimeError("it does not compute")
+        else:
+            torch.ones(1, device=chosen).add(1).item()  # the device "meta" would not give an answer
     except Exception as error:  # torch raises errors of many kinds: without CUDA it asserts, others fail to import
         reason = first_line(error)
         raise InvalidArgumentError(

@@ -114,7 +114,7 @@ def test_a_signal_during_a_run_tells_how_to_go_on(tmp_path: Path, number: signal
 def test_a_signal_that_was_ignored_from_the_start_stays_so(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(MODEL)
     rows = tmp_path / "a" / "certificates.tsv"
-    ignoring = "trap '' HUP; exec \"$0\" \"$@\""  # what nohup does
+    ignoring = 'trap \'\' HUP; exec "$0" "$@"'  # what nohup does
     line = [sys.executable, "-m", "lvmrs", *CERTIFY.split(), "--n", "500", "--max", "30"]
     with subprocess.Popen(["sh", "-c", ignoring, *line], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603, S607
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -92,7 +92,7 @@ class _Verb(TyperCommand):
             return super().invoke(ctx)
 
 
-_VERBS = {
+_VERBS: dict[str, Callable[..., None]] = {
     "demo": demo_command,
     "train": train,
     "certify": certify,

@@ -7,10 +7,11 @@ print there goes to stderr, so that programs can read the data.
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from typing import TextIO
 
 import typer
@@ -30,10 +31,8 @@ _data: list[TextIO | None] = []
 
 def tell(*lines: str) -> None:
     """Print lines for people, with escapes for control characters."""
-    try:
+    with suppress(OSError):  # the terminal may be gone: then nobody can be told, and the work goes on
         print(*map(printable, lines), sep="\n", file=sys.stderr, flush=True)
-    except OSError:  # the terminal is gone: nobody can be told any more, and the work goes on
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 def output(text: str) -> None:
@@ -54,12 +53,14 @@ def output(text: str) -> None:
 
 def reader_has_gone() -> bool:
     """Whether nobody reads stdout any more, so that a ``BrokenPipeError`` is about it."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
+    if sys.stdout is not sys.__stdout__ or sys.stdout is None:
+        return False
+    look = select.poll()
+    look.register(sys.stdout.fileno(), select.POLLOUT)
+    gone = any(events & select.POLLERR for _, events in look.poll(0))
+    if gone:
         _forget(sys.stdout)
-        return True
-    return False
+    return gone
 
 
 def _forget(stream: TextIO) -> None:

@@ -15,7 +15,7 @@ from lvmrs.errors import InvalidArgumentError, LvmrsError, first_line
 __all__ = ["FAILED", "WRONG_USAGE", "exit_code"]
 
 FAILED, WRONG_USAGE = 1, 2
-_LONGEST = 2_000
+_LONGEST, _LONGEST_NAME = 2_000, 200
 _UsageError = typer.BadParameter.__base__ or Exception  # typer has no name of its own for it
 
 
@@ -62,6 +62,9 @@ def _sentence(error: BaseException) -> str:
         return "there is not enough memory for this; take less at a time, such as a smaller --batch"
     if isinstance(error, RecursionError):
         return "some code calls itself without end (RecursionError); run again with --debug to see which"
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        name = str(error.filename)  # a file that the user named: nothing is wrong with the program
+        return f"{name[:_LONGEST_NAME]}{'…' * (len(name) > _LONGEST_NAME)} cannot be used ({error.strerror})"
     try:
         reason = first_line(error)
     except Exception as broken:  # an exception of the user may have a __str__ that fails

@@ -52,9 +52,7 @@ class Lines:
         at_end = done == self._total and self._told >= 0
         if done == self._told or not (at_end or now - self._last >= self._wait):
             return
-        if self._told >= 0:
-            self._wait = min(_LAST, _GROWTH * self._wait)
-        self._told, self._last = done, now
+        self._told, self._last, self._wait = done, now, min(_LAST, _GROWTH * self._wait)
         rate = done / max(now - self._start, 1e-9)
         left = (self._total - done) / rate
         parts = [f"{done}/{self._total} {self._unit}", _per_time(rate, self._unit), words(rate)]

@@ -24,6 +24,6 @@ def read_all(paths: Sequence[Path]) -> tuple[list[Results], bool]:
             empty.append(error)
     if empty and not found:
         raise empty[0]
-    for error in empty:
-        tell(f"left out: {error}")
+    for why in empty:
+        tell(f"left out: {why}")
     return found, not empty

@@ -104,7 +104,7 @@ def _alive() -> Iterator[None]:
 def _in_order(workers: Sequence[_Worker], items: Iterable[Any]) -> Iterator[Any]:
     """Give each free worker the next item; a result that comes early waits for those before it."""
     waiting = enumerate(items)
-    busy: dict[Connection, tuple[_Worker, int]] = {}
+    busy: dict[object, tuple[_Worker, int]] = {}
     early: dict[int, Any] = {}
     following = 0
 
@@ -117,8 +117,8 @@ def _in_order(workers: Sequence[_Worker], items: Iterable[Any]) -> Iterator[Any]
     for worker in workers:
         begin(worker)
     while busy:
-        for pipe in wait(list(busy)):
-            worker, number = busy.pop(pipe)  # type: ignore[arg-type]
+        for pipe in wait([worker.pipe for worker, _ in busy.values()]):
+            worker, number = busy.pop(pipe)
             early[number] = worker.result()
             begin(worker)
         while following in early:
@@ -131,6 +131,7 @@ def _work(content: Packed, pipe: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     task: Callable[[Any], Any] | None = None
+    failure: BaseException | None
     while True:
         try:
             item = pipe.recv()
@@ -139,10 +140,10 @@ def _work(content: Packed, pipe: Connection) -> None:
         try:
             if task is None:
                 task = unpacked(content)
-            answer = task(item), None
+            result, failure = task(item), None
         except BaseException as error:  # whatever the user's code raises
-            answer = None, _sendable(error)
-        pipe.send(answer)
+            result, failure = None, _sendable(error)
+        pipe.send((result, failure))
 
 
 def _end_with_parent() -> None:
