@@ -65,7 +65,7 @@ class Setup:
             sigma=_checks.positive_number("sigma", self.sigma),
         )
         if isinstance(loaded.model, nn.Module):
-            loaded.model.to(place)
+            loaded.model.to(device)
         smoothed = SmoothedClassifier(
             loaded.model,
             self.sigma,
