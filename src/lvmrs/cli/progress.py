@@ -23,7 +23,7 @@ _FIRST, _GROWTH, _LAST = 10.0, 1.5, 60.0
 Clock = Callable[[], float]
 
 
-class Display(Protocol):
+class _Display(Protocol):
     """Shows how much of something is done."""
 
     def begin(self, total: int) -> None:
@@ -76,7 +76,7 @@ class _Bar:
 
 
 @contextmanager
-def _displaying(unit: str, clock: Clock) -> Iterator[Display]:
+def _displaying(unit: str, clock: Clock) -> Iterator[_Display]:
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Lines(unit, clock)
@@ -92,7 +92,7 @@ class Watcher:
     def __init__(self, inputs: int, clock: Clock = time.monotonic) -> None:
         self.inputs = inputs
         """Inputs of the run, with and without a row."""
-        self._displaying: AbstractContextManager[Display] = _displaying("inputs", clock)
+        self._displaying: AbstractContextManager[_Display] = _displaying("inputs", clock)
         self._samples_each = self._right = self._seen = self._before = 0
 
     def __enter__(self) -> Watcher:
