@@ -19,7 +19,7 @@ print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=Tru
 
 
 def test_processes_hear_signals_that_are_ignored_here() -> None:
-    line = ["/bin/sh", "-c", "trap '' INT HUP; exec \"$0\" \"$@\"", sys.executable, "-c", ASKS]
+    line = ["/bin/sh", "-c", 'trap \'\' INT HUP; exec "$0" "$@"', sys.executable, "-c", ASKS]
     shown = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S603
     assert "SIG_IGN" not in shown
     assert str(signal.SIG_DFL) in shown

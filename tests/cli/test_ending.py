@@ -204,8 +204,8 @@ def test_stdout_that_is_gone_full_or_closed(tmp_path: Path) -> None:
     assert gone.stderr in ("3\n", "0\n")  # 0 if it was quicker than its reader
     gone = shell("LVMRS --help | true; echo ${PIPESTATUS[0]} >&2", tmp_path)
     assert gone.stderr in ("3\n", "0\n")
-    full = shell(f"{radius} > /dev/full", tmp_path)
-    assert (full.returncode, full.stderr) == (1, "lvmrs: stdout cannot be written to (No space left on device)\n")
+    full = shell(f"ulimit -f 0; {radius} > a", tmp_path)
+    assert (full.returncode, full.stderr) == (1, "lvmrs: stdout cannot be written to (File too large)\n")
     closed = shell(f"{radius} >&-", tmp_path)
     assert (closed.returncode, closed.stderr) == (
         1, "lvmrs: there is no stdout to write the result to; do not close it\n",

@@ -203,7 +203,7 @@ def goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     code, _, err = run(RECERTIFY, capsys)
     assert code == 0, err
     assert len(Run("b").rows()) == 12
-    assert {path.name for path in Path("b").iterdir()} == {"manifest.json", "certificates.tsv", ".lock"}
+    assert {path.name for path in Path("b").iterdir()} == {"manifest.json", "certificates.tsv"}
 
 
 @pytest.mark.usefixtures("goes_on")
