@@ -10,6 +10,7 @@ import numpy as np
 
 from lvmrs import analysis
 from lvmrs._extras import optional
+from lvmrs._printable import printable
 from lvmrs.analysis import Results
 from lvmrs.analysis.curve import largest_radius
 from lvmrs.errors import RunError
@@ -38,8 +39,8 @@ def _figure(x: str, y: str) -> tuple[Figure, Any]:
 
 
 def _label(name: str) -> str:
-    """A name as it is: matplotlib would take $ for mathematics, and leave out what begins with an underscore."""
-    return " " + name.replace("$", r"\$")
+    """A name as it is: matplotlib takes $ for mathematics, leaves out what begins with _, and writes broken SVG."""
+    return " " + printable(name).replace("$", r"\$")
 
 
 def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:

@@ -73,6 +73,7 @@ class Setup:
         from lvmrs.smooth import SmoothedClassifier
 
         self._refuse_without_effect(method)
+        device = _torch_checks.device_to_run_on(self.device)  # refused before anything is loaded
         dataset = data.load(self.data, split=self.split, size=self.image_size, class_index=self.class_index)
         if not dataset.divided:
             self._refuse(("split",), f"{self.data} is not divided into splits")
@@ -84,7 +85,6 @@ class Setup:
             denoiser=self.denoiser,
             sigma=0.0 if self.sigma is None else _checks.positive_number("sigma", self.sigma),
         )
-        device = _torch_checks.device_to_run_on(self.device)
         if isinstance(loaded.model, nn.Module):
             loaded.model.to(device)
         smoothed = SmoothedClassifier(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -30,7 +30,7 @@ __all__ = ["write_report"]
 
 def write_report(
     runs: Sequence[Run],
-    out: Path,
+    out: Path | BinaryIO,
     *,
     radii: Sequence[float],
     picture: Picture = lambda index: None,
@@ -41,7 +41,7 @@ def write_report(
 
     Args:
         runs: The runs that it shows, each with at least one row.
-        out: The file to write.
+        out: The file to write, by its name or open; by its name it is written completely or not at all.
         radii: The radii of the table.
         picture: Gives the picture of an input of the first run's data, by its index.
         most: How many inputs are listed.
@@ -71,8 +71,12 @@ def write_report(
             for result, run, part in zip(results, runs, rows, strict=True)
         ],
     }
+    page = _page(content).encode()
+    if not isinstance(out, Path):
+        out.write(page)
+        return
     with replacing(out) as file:
-        file.write(_page(content).encode())
+        file.write(page)
 
 
 def _page(content: dict[str, Any]) -> str:
