@@ -60,7 +60,7 @@ def test_odd_names_in_rows(tmp_path: Path) -> None:
 class Named(Arrays):
     """Data whose inputs have names."""
 
-    def input_name(self, index: int) -> str:
+    def input_name(self, index: int) -> str | None:
         return f"cats/{index}.png"
 
 
