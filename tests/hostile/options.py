@@ -1,0 +1,245 @@
+"""Bad values for every option of every command.
+
+``BASES`` has a good call of each command. A case is such a call with one word changed. ``KINDS`` says what an option
+takes, and ``BAD`` has bad values for each kind. To add a case, add a line to ``BAD``; for a new option, name its kind in
+``KINDS`` (a test fails until that is done). A value that a command may take does not belong here: an exception to a
+kind is listed in ``GOOD``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+__all__ = ["BAD", "BASES", "GOOD", "KINDS", "Call", "option_cases"]
+
+
+class Call(NamedTuple):
+    """A command with its arguments by name and its options."""
+
+    command: str
+    arguments: dict[str, str]
+    options: dict[str, str]
+
+    def words(self) -> list[str]:
+        """The words of the command line."""
+        options = [word for pair in self.options.items() for word in pair if word]
+        return [self.command, *(word for word in self.arguments.values() if word), *options]
+
+    def changed(self, name: str, value: str) -> list[str]:
+        """The words with another value of one option or argument."""
+        if name.startswith("-"):
+            rest = [word for key, given in self.options.items() if key != name for word in (key, given) if word]
+            return [self.command, *self.arguments.values(), *rest, f"{name}={value}"]
+        options = [word for pair in self.options.items() for word in pair if word]
+        return [self.command, *options, "--", *({**self.arguments, name: value}.values())]
+
+
+_SMOOTHED = {
+    "--model": "trained:{world}/net.safetensors",
+    "--data": "npz:{world}/data.npz",
+    "--sigma": "0.5",
+    "--max": "2",
+    "--device": "cpu",
+}
+_SAMPLED = {**_SMOOTHED, "--n0": "20", "--n": "60", "--batch": "20"}
+BASES = {
+    call.command: call
+    for call in (
+        Call("demo", {}, {"--out": "a"}),
+        Call(
+            "train",
+            {},
+            {
+                "--model": "ready:small_cnn,width=2",
+                "--data": "npz:{world}/data.npz",
+                "--sigma": "0.5",
+                "--epochs": "1",
+                "--batch": "3",
+                "--device": "cpu",
+                "--out": "a.safetensors",
+            },
+        ),
+        Call("certify", {}, {**_SAMPLED, "--out": "a"}),
+        Call("predict", {}, dict(_SAMPLED)),
+        Call("calibrate", {}, {**_SMOOTHED, "--n0": "20", "--batch": "20"}),
+        Call("recertify", {"run": "{world}/run"}, {"--out": "a"}),
+        Call("merge", {"shards": "{world}/shard-1", "second": "{world}/shard-2"}, {"--out": "a"}),
+        Call("import", {"file": "{world}/other.tsv"}, {"--sigma": "0.5", "--out": "a"}),
+        Call("analyze", {"runs": "{world}/run"}, {}),
+        Call("compare", {"first": "{world}/run", "second": "{world}/plain"}, {}),
+        Call("plot", {"runs": "{world}/run"}, {"--out": "a.png"}),
+        Call("report", {"runs": "{world}/run"}, {"--out": "a.html", "--data": "none"}),
+        Call("lipschitz", {}, {"--model": "trained:{world}/net.safetensors", "--shape": "1,8,8"}),
+        Call("radius", {"p_a": "0.9", "p_b": "0.05"}, {"--sigma": "0.5"}),
+    )
+}
+
+_LONG, _NUL, _BYTES = "x" * 5000, "a\0b", "a\udcff"
+_NO_NUMBER = {
+    "nothing": "", "a word": "x", "two numbers": "1 2", "a comma": "1,5", "a list": "[1]", "a NUL": "1\0", "None": "None",
+    "hexadecimal": "0x10", "a fraction": "1/2", "another minus": "−1", "infinity as a sign": "∞", "a byte": "\udcff",
+}  # fmt: skip
+_NOT_FINITE = {"nan": "nan", "inf": "inf", "-inf": "-inf", "1e400": "1e400", "-nan": "-nan"}
+_NO_WHOLE = {**_NO_NUMBER, **_NOT_FINITE, "1.5": "1.5", "1e3": "1e3", "10**400": "1" + "0" * 400}
+_NO_NAME = {"nothing": "", "a space": " ", "unknown": "magic", "NUL": _NUL, "long": _LONG, "bytes": _BYTES, "dots": "../.."}
+_NO_CODE = {
+    "python alone": "python:", "no function": "python:os", "two colons": "python::", "no module": "python:nowhere_at_all:f",
+    "no attribute": "python:os:nothing_at_all", "no file": "python:nowhere.py:f", "a folder": "python:{world}/empty:f",
+    "not Python": "python:{world}/text.txt:f", "module NUL": f"python:{_NUL}:f", "module long": f"python:{_LONG}:f",
+    "dots": "python:...:f", "a dot": "python:.:f", "a number": "python:os:name", "a module": "python:os:path",
+}  # fmt: skip
+_NO_FILE = {
+    "missing": "{world}/nowhere", "a directory": "{world}/empty", "NUL": _NUL, "long": _LONG, "nothing": "",
+    "/dev/null": "/dev/null", "a broken link": "{world}/broken", "a loop of links": "{world}/loop", "bytes": _BYTES,
+    "below a file": "{world}/text.txt/a", "nobody's home": "~nobody-of-that-name/a", "a text": "{world}/text.txt",
+}  # fmt: skip
+_NO_PLACE = {
+    "NUL": _NUL, "long": _LONG, "nothing": "", "below a file": "{world}/text.txt/a", "here": ".",
+    "below /dev/null": "/dev/null/a", "nobody's home": "~nobody-of-that-name/a", "a loop of links": "{world}/loop/a",
+}  # fmt: skip
+BAD: dict[str, dict[str, str]] = {
+    "positive": {**_NO_NUMBER, **_NOT_FINITE, "0": "0", "-0.0": "-0.0", "-1": "-1", "1e-400": "1e-400"},
+    "positive or inf": {**_NO_NUMBER, "nan": "nan", "-inf": "-inf", "0": "0", "-1": "-1", "1e-400": "1e-400"},
+    "from 0": {**_NO_NUMBER, **_NOT_FINITE, "-1": "-1", "-1e-300": "-1e-300"},
+    "fraction": {**_NO_NUMBER, **_NOT_FINITE, "0": "0", "1": "1", "-0.1": "-0.1", "1.1": "1.1", "1e-400": "1e-400"},
+    "probability": {**_NO_NUMBER, **_NOT_FINITE, "-0.1": "-0.1", "1.1": "1.1"},
+    "whole from 0": {**_NO_WHOLE, "-1": "-1"},
+    "whole from 1": {**_NO_WHOLE, "0": "0", "-1": "-1"},
+    "whole from 2": {**_NO_WHOLE, "0": "0", "1": "1", "-1": "-1"},
+    "samples": {**_NO_WHOLE, "0": "0", "1": "1", "-1": "-1", "2**63": str(2**63), "10**30": str(10**30)},
+    "planning samples": {**_NO_WHOLE, "0": "0", "-1": "-1", "2**63": str(2**63), "10**30": str(10**30)},
+    "image size": {**_NO_WHOLE, "0": "0", "-1": "-1", "of arrays": "8"},
+    "width": {**_NO_NUMBER, **_NOT_FINITE, "0": "0", "-1": "-1"},
+    "numbers": {**_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "ends with a comma": "0.5,", "two": "0.5,0.5"},
+    "shape": {
+        **_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "ends with a comma": "1,8,8,", "zero": "0,8,8", "negative": "-1,8,8",
+        "fraction": "1.5,8,8", "nan in it": "nan,8,8", "inf in it": "inf,8,8", "two sides": "8,8", "four sides": "1,1,8,8",
+        "other channels": "3,8,8", "other sides": "1,7,9", "a bomb": "1,1000000,1000000", "10**30": f"1,8,{10**30}",
+    },
+    "shard": {
+        **{k: v for k, v in _NO_NUMBER.items() if v != "1/2"}, "one number": "1", "a slash": "/", "no count": "1/", "no number": "/2", "two slashes": "1/2/3",
+        "zero": "0/2", "zeros": "0/0", "beyond": "3/2", "negative": "-1/2", "fractions": "1.0/2", "nan": "nan/2",
+        "more than inputs": "1/99", "huge": f"1/{10**30}", "superscript": "¹/²",
+    },
+    "radii": {
+        **_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "an empty one": "0,,1", "-1": "-1", "a colon": ":", "two colons": "::",
+        "two parts": "0:1", "four parts": "0:1:1:1", "step 0": "0:1:0", "step below 0": "0:1:-1", "step nan": "0:1:nan",
+        "backwards": "1:0:0.1", "last inf": "0:inf:1", "first nan": "nan:1:1", "last nan": "0:nan:1", "first -1": "-1:1:1",
+        "last 1e400": "0:1e400:1", "step 1e-400": "0:1:1e-400", "too many": "0:1:1e-9", "huge": "0:1e308:1e-308",
+        "both inf": "inf:inf:1", "all inf": "inf:inf:inf", "step inf": "0:1:inf", "a word in it": "0:x:1",
+    },
+    "any text": {},  # a note, or a name that is only looked up
+    "name": dict(_NO_NAME),
+    "own name": {**_NO_NAME, **_NO_CODE},
+    "split": {"nothing": "", "a space": " ", "unknown": "magic", "NUL": _NUL, "long": _LONG, "bytes": _BYTES},
+    "device": {
+        **_NO_NAME, "tpu0": "tpu0", "cuda:99": "cuda:99", "cuda:-1": "cuda:-1", "cuda:x": "cuda:x", "meta": "meta",
+        "number": "99", "vulkan": "vulkan", "ipu": "ipu", "hpu": "hpu", "xla": "xla", "privateuseone": "privateuseone",
+        "opengl": "opengl", "maia": "maia", "lazy": "lazy", "fpga": "fpga", "colon": ":", "cpu and more": "cpu:x",
+    },
+    "model": {
+        **_NO_NAME, **_NO_CODE, "no network": "ready:", "unknown network": "ready:magic", "no setting": "ready:small_cnn,",
+        "unknown setting": "ready:small_cnn,magic=1", "setting without a value": "ready:small_cnn,width=",
+        "setting no number": "ready:small_cnn,width=x", "setting 0": "ready:small_cnn,width=0",
+        "setting -1": "ready:small_cnn,width=-1", "setting nan": "ready:small_cnn,width=nan",
+        "setting huge": f"ready:small_cnn,width={10**30}", "a bomb": "ready:small_cnn,width=10000000",
+        "setting twice": "ready:small_cnn,width=1,width=2", "setting a list": "ready:small_cnn,width=[1]",
+        "no file": "trained:", "no program": "export:", "no onnx": "onnx:", "no name": "timm:", "no hub name": "hf:",
+        **{f"trained {label}": f"trained:{value}" for label, value in _NO_FILE.items() if value},
+        **{f"onnx {label}": f"onnx:{value}" for label, value in _NO_FILE.items() if value},
+        **{f"export {label}": f"export:{value}" for label, value in _NO_FILE.items() if value},
+    },
+    "data": {
+        **_NO_NAME, **_NO_CODE, "digits with a path": "digits:x", "no npz": "npz:", "no folder": "imagefolder:",
+        **{f"npz {label}": f"npz:{value}" for label, value in _NO_FILE.items() if value},
+        **{f"cifar10 {label}": f"cifar10:{value}" for label, value in _NO_FILE.items() if value},
+        **{f"imagefolder {label}": f"imagefolder:{value}" for label, value in _NO_FILE.items() if value},
+    },
+    "denoiser": {
+        **_NO_NAME, **_NO_CODE, "no folder": "diffusers:", "no file": "trained:", "a classifier": "trained:{world}/net.safetensors",
+        **{f"trained {label}": f"trained:{value}" for label, value in _NO_FILE.items() if value},
+    },
+    "weights": {**_NO_FILE, "a run": "{world}/run", "other format": "{world}/data.npz"},
+    "run": {**_NO_FILE, "no run": "{world}/empty", "rows alone": "{world}/rows-only", "a file of other projects": "{world}/other.tsv"},
+    "results": {**_NO_FILE, "no run": "{world}/empty", "rows alone": "{world}/rows-only", "weights": "{world}/net.safetensors"},
+    "results file": {**_NO_FILE, "a run": "{world}/run", "weights": "{world}/net.safetensors"},
+    "shard of a run": {**_NO_FILE, "the other again": "{world}/shard-2", "a whole run": "{world}/run"},
+    "new directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null", "a run": "{world}/run"},
+    "demo directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null"},
+    "picture": {**{k: f"{v}.png" if v not in ("", ".") else v for k, v in _NO_PLACE.items()}, "no suffix": "a", "gif": "a.gif", "a directory": "{world}/empty"},
+    "page": {**_NO_PLACE, "a directory": "{world}/empty", "/dev/full": "/dev/full"},
+    "weights to write": {**_NO_PLACE, "a directory": "{world}/empty", "no suffix": "a", "pt": "a.pt", "/dev/full": "/dev/full"},
+}  # fmt: skip
+
+KINDS: dict[str, str] = {
+    "--sigma": "positive", "--alpha": "fraction", "--n0": "planning samples", "--n": "samples", "--batch": "whole from 1",
+    "--skip": "whole from 1", "--max": "whole from 1", "--seed": "whole from 0", "--image-size": "image size",
+    "--temperature": "positive", "--mass": "positive", "--lipschitz": "positive or inf", "--width": "width",
+    "--mean": "numbers", "--std": "numbers", "--shape": "shape", "--shard": "shard", "--radii": "radii",
+    "--confidence": "fraction", "--epochs": "whole from 1", "--lr": "positive", "--weight-decay": "from 0",
+    "--epsilon": "positive", "--steps": "whole from 1", "--samples": "whole from 1", "--margin": "from 0",
+    "--workers": "whole from 0", "--inputs": "whole from 1",
+    "--method": "own name", "--bound": "own name", "--map": "own name", "--form": "own name", "--noise": "own name",
+    "--objective": "own name", "--optimizer": "name", "--schedule": "name", "--augment": "name", "--by": "name",
+    "--autocast": "name", "--format": "name", "--kind": "name", "--split": "split", "--test-split": "split",
+    "--device": "device", "--model": "model", "--data": "data", "--denoiser": "denoiser", "--weights": "weights",
+    "--out": "new directory", "demo --out": "demo directory", "train --out": "weights to write", "plot --out": "picture",
+    "report --out": "page", "train --sigma": "from 0", "import --n": "planning samples",
+    "recertify run": "run", "report runs": "run", "merge shards": "shard of a run", "import file": "results file",
+    "analyze runs": "results", "plot runs": "results", "compare first": "results", "compare second": "results",
+    "import --data": "any text", "import --split": "any text", "import --method": "any text", "report --data": "any text",
+    "radius p_a": "probability", "radius p_b": "probability",
+}  # fmt: skip
+
+# Options that need another one, so that it is they that are refused.
+WITH: dict[str, dict[str, str]] = {
+    "--temperature": {"--method": "fixed", "--map": "softmax"},
+    "--mass": {"--method": "fixed", "--map": "softmax"},
+    "--form": {"--method": "fixed", "--map": "softmax"},
+    "--map": {"--method": "lvm"},
+    "--bound": {"--method": "lvm"},
+    "--mean": {"--std": "0.5", "--model": "ready:small_cnn,width=2"},
+    "--std": {"--mean": "0.5", "--model": "ready:small_cnn,width=2"},
+    "--weights": {"--model": "ready:small_cnn,width=2"},
+    "--epsilon": {"--objective": "smoothadv"},
+    "--steps": {"--objective": "smoothadv"},
+    "--samples": {"--objective": "smoothadv"},
+    "--margin": {"--objective": "margin", "--model": "ready:sandwich_small"},
+}
+
+# What is good for an option though it is bad for its kind.
+GOOD = {("--skip", "10**400"), ("--max", "10**400"), ("--inputs", "10**400")}  # more than there are: all
+
+
+# The first option of a kind is given every bad value, and each of the others one value of so many, in turn.
+_PART = 4
+
+
+def option_cases() -> Iterator[tuple[str, list[str]]]:
+    """The name and the words of each case; the words may name ``{world}``."""
+    used: Counter[str] = Counter()
+    for command, call in BASES.items():
+        for name in names_of(command):
+            kind = KINDS.get(f"{command} {name}") or KINDS[name]
+            turn, used[kind] = used[kind], used[kind] + 1
+            for place, (label, value) in enumerate(BAD[kind].items()):
+                if (turn and (place + turn) % _PART) or (name, label) in GOOD:
+                    continue
+                needed = {key: word for key, word in WITH.get(name, {}).items() if key in names_of(command)}
+                changed = call._replace(options={**call.options, **needed}).changed(name, value)
+                yield f"{command} {name} {label}", changed
+
+
+@functools.cache
+def names_of(command: str) -> list[str]:
+    """The options and arguments of a command that take a value, as typer knows them."""
+    import typer
+
+    from lvmrs.cli import app
+
+    group = typer.main.get_command(app)
+    parameters = group.commands[command].params  # type: ignore[attr-defined]
+    return [parameter.opts[0] for parameter in parameters if not getattr(parameter, "is_flag", False)]

@@ -1,0 +1,29 @@
+"""The catalogue of bad inputs is as large as it should be, and covers all commands and public rooms.
+
+To add a case, add a value or a line to a table: ``options`` (words on the command line), ``damaged_runs``,
+``damaged_inputs`` and ``user_code`` (files), ``bad_values``, ``public_math`` and ``public_rooms`` (arguments of functions).
+"""
+
+import typer.main
+
+from lvmrs.cli import app
+from tests.hostile.files import READERS, file_cases
+from tests.hostile.functions import PUBLIC, function_cases
+from tests.hostile.options import BASES, option_cases
+
+
+def test_there_are_at_least_900_cases_each_with_a_name_of_its_own() -> None:
+    names = [case[0] for cases in (option_cases(), file_cases(), function_cases()) for case in cases]
+    assert len(names) >= 900
+    assert len(set(names)) == len(names)
+
+
+def test_all_commands_are_tried() -> None:
+    assert set(BASES) == set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def test_every_format_and_every_room_is_tried() -> None:
+    assert {damage.format for _, damage, _ in file_cases()} == set(READERS)
+    rooms = {name.partition(".")[0] for name in PUBLIC}
+    assert rooms >= {"simplex", "maps", "radius", "lipschitz", "moments", "noise", "data", "models", "jobs", "training",
+                     "analysis", "report", "plots", "testing", "registry", "prove", "Run", "SmoothedClassifier"}  # fmt: skip
