@@ -7,14 +7,17 @@ that are about tensors are in ``_torch_checks``.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, RunError, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,15 +31,23 @@ __all__ = [
     "constant",
     "count",
     "fraction",
+    "instance",
+    "instances",
+    "iterable",
     "known_lipschitz",
     "mass",
     "one_of",
+    "path",
     "positive",
     "positive_number",
+    "radii",
     "real",
     "require",
     "risk",
+    "seed",
+    "shape",
     "single",
+    "text",
     "unwrapped",
     "whole",
     "within",
@@ -54,7 +65,11 @@ if TYPE_CHECKING:
 else:
     Numbers: TypeAlias = Any
 
+_Thing = TypeVar("_Thing")
+
 _LEAST_ALPHA = 1e-300
+_MOST = 2**53
+_LARGEST_INPUT = 2**31
 
 
 def real(name: str, value: Numbers) -> Floats:
@@ -66,8 +81,7 @@ def real(name: str, value: Numbers) -> Floats:
             value = value.cpu() if value.is_complex() else value.cpu().double()
         array = np.asarray(value).astype(np.float64, casting="same_kind", copy=False)
     except (TypeError, ValueError, RuntimeError) as error:
-        shown = f"{value!r}".replace("\n", " ")
-        raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {shown:.80}") from error
+        raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {shown(value)}") from error
     if array.size == 0:
         raise InvalidArgumentError(f"{name} is empty (shape {array.shape}); give it at least one value")
     require(name, array, ~np.isnan(array), "must not be NaN")
@@ -92,7 +106,7 @@ def require(name: str, array: Floats, valid: NDArray[np.bool_] | np.bool_, rule:
 def one_of(name: str, value: object, choices: Iterable[str]) -> None:
     """Refuse a word that is not among the choices."""
     if not isinstance(value, str) or value not in choices:
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}")
 
 
 def single(name: str, array: Floats) -> float:
@@ -161,26 +175,102 @@ def within(name: str, value: Numbers, top: Floats, *, slack: float = 0.0) -> Flo
     """``value`` in [0, top], where ``top`` is the mass; what rounding put above it, by ``slack`` at most, is cut."""
     array = real(name, value)
     broadcast(**{name: array, "mass": top})
-    shown, most = np.broadcast_arrays(array, top)
-    require(name, shown, (shown >= 0) & (shown <= most * (1 + slack)), f"must lie in [0, mass] = [0, {_range(top)}]")
-    return np.minimum(array, top) if slack and (shown > most).any() else array
+    each, most = np.broadcast_arrays(array, top)
+    require(name, each, (each >= 0) & (each <= most * (1 + slack)), f"must lie in [0, mass] = [0, {_range(top)}]")
+    return np.minimum(array, top) if slack and (each > most).any() else array
 
 
 def _range(top: Floats) -> str:
     return f"{top.min():g}" if top.min() == top.max() else f"{top.min():g} to {top.max():g}"
 
 
-def whole(name: str, value: Numbers, *, least: int) -> Floats:
-    """Whole numbers from ``least`` to 2⁵³; kept as float64, which holds them exactly."""
+def whole(name: str, value: Numbers, *, least: int, most: int = _MOST) -> Floats:
+    """Whole numbers from ``least`` to ``most``; kept as float64, which holds them exactly up to 2⁵³."""
     array = real(name, value)
-    rule = f"must be a whole number of at least {least}" + (" and at most 2⁵³" if (array > 2**53).any() else "")
-    require(name, array, (array == np.floor(array)) & (array >= least) & (array <= 2**53), rule)
+    rule = f"must be a whole number of at least {least}"
+    if (array > most).any():
+        rule += f" and at most {'2⁵³' if most == _MOST else most}"
+    require(name, array, (array == np.floor(array)) & (array >= least) & (array <= most), rule)
     return array
 
 
-def count(name: str, value: Numbers, *, least: int) -> int:
-    """One whole number from ``least`` to 2⁵³."""
-    return int(single(name, whole(name, value, least=least)))
+def count(name: str, value: Numbers, *, least: int, most: int = _MOST) -> int:
+    """One whole number from ``least`` to ``most``."""
+    return int(single(name, whole(name, value, least=least, most=most)))
+
+
+def seed(name: str, value: object) -> int:
+    """A whole number from 0 to 2⁶³ − 1, of which no digit is lost: no float, and no array."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= int(value) < 1 << 63:
+        raise InvalidArgumentError(f"{name} must be a whole number from 0 to 2⁶³ − 1, got {shown(value)}")
+    return int(value)
+
+
+def shape(value: Iterable[int]) -> tuple[int, ...]:
+    """The shape of an input: at least one side, each of at least 1, and no more numbers than a machine can hold."""
+    sides = whole("shape", tuple(value) if isinstance(value, Iterable) else value, least=1)
+    if sides.ndim != 1:
+        raise InvalidArgumentError(f"shape must be whole numbers such as (3, 32, 32), got {shown(value)}")
+    if sides.prod() > _LARGEST_INPUT:
+        raise InvalidArgumentError(f"shape must have at most {_LARGEST_INPUT:,} numbers, got {shown(value)}")
+    return tuple(int(side) for side in sides)
+
+
+def radii(value: Numbers) -> list[float]:
+    """Radii as a list, which may be empty: each is at least 0 and finite."""
+    if isinstance(value, list | tuple) and not value:
+        return []
+    array = at_least_zero("radii", value)
+    if array.ndim != 1:
+        raise InvalidArgumentError(f"radii must be a list of numbers, got {shown(value)}")
+    return array.tolist()  # type: ignore[no-any-return]
+
+
+def instance(name: str, value: object, kind: type, what: str) -> None:
+    """Refuse what is not of this class; ``what`` says what it should be, and where it comes from."""
+    if not isinstance(value, kind):
+        raise InvalidArgumentError(f"{name} must be {what}, got {shown(value)}")
+
+
+def iterable(name: str, values: Iterable[_Thing], what: str) -> Iterable[_Thing]:
+    """Several things, which are not looked at; ``what`` says what they should be, in the plural."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidArgumentError(f"{name} must be {what}, got {shown(values)}")
+    return values
+
+
+def instances(name: str, values: Iterable[_Thing], kind: type, what: str) -> list[_Thing]:
+    """At least one object of this class, as a list; ``what`` says what they should be, in the plural."""
+    found = list(iterable(name, values, what))
+    if not found:
+        raise InvalidArgumentError(f"{name} must be {what}, and there is none; give at least one")
+    for each in found:
+        instance(name, each, kind, what)
+    return found
+
+
+def text(name: str, value: object) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"{name} must be a text, got {shown(value)}")
+    return value
+
+
+def path(name: str, value: str | os.PathLike[str]) -> Path:
+    """The path with its ~ expanded. There can be a file of that name; whoever opens it says whether there is one."""
+    if not isinstance(value, str | os.PathLike):
+        raise InvalidArgumentError(f"{name} must be a path, got {shown(value)}")
+    try:
+        found = Path(value).expanduser()
+        os.lstat(found)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return found
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RunError(
+            f"{name} {shown(str(value))} cannot be a file or directory ({reason}); choose another name"
+        ) from error
+    return found
 
 
 def broadcast(**arrays: Floats) -> None:
@@ -199,5 +289,5 @@ def known_lipschitz(model: object) -> float | None:
         return None
     if isinstance(value, bool) or callable(value):
         kind = type(model).__name__
-        raise InvalidArgumentError(f"lipschitz of {kind} must be a positive number or None, got {value!r:.60}")
+        raise InvalidArgumentError(f"lipschitz of {kind} must be a positive number or None, got {shown(value)}")
     return positive_number("lipschitz", value, infinite=True)

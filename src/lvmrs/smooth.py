@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lvmrs import _checks, _torch_checks
 from lvmrs.certificate import ABSTAIN, Certificate
 from lvmrs.deterministic import Deterministic
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.method import Method
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise
 from lvmrs.plan import Terms
@@ -71,9 +71,7 @@ class SmoothedClassifier:
         self.lipschitz = _checks.positive_number("lipschitz", constant, infinite=True)
         given = None if batch is None else _checks.count("batch", batch, least=1)
         self.device = _torch_checks.device(device)
-        if autocast is not None and not isinstance(autocast, torch.dtype):
-            raise InvalidArgumentError(f"autocast must be a torch.dtype such as torch.bfloat16, got {autocast!r}")
-        self.autocast = autocast
+        self.autocast = None if autocast is None else _torch_checks.floating("autocast", autocast)
         check_noise(noise)
         self.noise = noise
         self.compiled = bool(compile)
@@ -257,15 +255,18 @@ class SmoothedClassifier:
         The arguments are those of ``certify`` and of ``lvmrs.planners.fixed.calibrated``, which does the search.
         """
         terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise)
-        inputs = list(inputs)
-        labels = None if labels is None else [int(label) for label in labels]
-        if labels is not None and len(labels) != len(inputs):
-            raise InvalidArgumentError(f"{len(labels)} labels for {len(inputs)} inputs; give one for each")
+        inputs = list(_checks.iterable("inputs", inputs, "tensors"))
+        known: list[int] | None = None
+        if labels is not None:
+            known = [_checks.count("labels", k, least=0) for k in _checks.iterable("labels", labels, "class numbers")]
+            if len(known) != len(inputs):
+                raise InvalidArgumentError(f"{len(known)} labels for {len(inputs)} inputs; give one for each")
         samples = self._calibration(inputs, n0, seed)
-        return calibrated(samples, terms, labels=labels, objective=objective, epsilon=epsilon, **search)
+        return calibrated(samples, terms, labels=known, objective=objective, epsilon=epsilon, **search)
 
     def calibrate_duels(self, inputs: Iterable[Tensor], *, n0: int = 1_000, seed: int = 0) -> Duels:
         """Find one width of soft duels for all inputs, on held-out inputs; see ``calibrated_width``."""
+        inputs = _checks.iterable("inputs", inputs, "tensors")
         return Duels(calibrated_width(self._calibration(inputs, n0, seed)))
 
     def _calibration(self, inputs: Iterable[Tensor], n0: int, seed: int) -> Iterator[Iterator[Tensor]]:
@@ -275,7 +276,7 @@ class SmoothedClassifier:
     def check_method(self, method: Method) -> Planner | Deterministic:
         """Give the method back; refuse what is no method, or one that needs a Lipschitz constant if none is known."""
         if not isinstance(method, Planner | Deterministic):
-            raise InvalidArgumentError(f"planner must be a Planner such as Duels() or LVM(), got {method!r:.80}")
+            raise InvalidArgumentError(f"planner must be a Planner such as Duels() or LVM(), got {shown(method)}")
         if method.needs_constant and math.isinf(self.lipschitz):
             raise InvalidArgumentError(
                 f"lipschitz is not known and {type(method).__name__} needs it; give it (lvmrs lipschitz computes one)"

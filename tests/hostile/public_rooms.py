@@ -25,6 +25,7 @@ from tests.hostile.public_call import Public
 __all__ = ["ROOMS"]
 
 TERMS = Terms(0.5, 0.01, 50)
+PARTS_OF_A_JOB = ("model", "data", "smoothed", "method", "sampling", "selection")
 
 
 def classifier() -> nn.Module:
@@ -63,6 +64,12 @@ def job() -> jobs.Job:
 def method_of(make: Callable[[], Any], name: str) -> Callable[..., Any]:
     """A method of a fresh object."""
     return functools.partial(lambda **given: getattr(make(), name)(**given))
+
+
+def parts_of_a_job() -> dict[str, Any]:
+    """What one job is made of."""
+    made = job()
+    return {field: getattr(made, field) for field in PARTS_OF_A_JOB}
 
 
 def results(world: Path) -> Any:
@@ -120,7 +127,7 @@ ROOMS: dict[str, Public] = {
     "Selection": Public(runs.Selection, lambda w: {"size": 10, "skip": 1, "max": 5, "shard": 1, "shards": 1}, {"size": "whole from 0", "skip": "whole from 1", "max": "whole or None", "shard": "whole from 1", "shards": "whole from 1"}, frozenset({("skip", "beyond 2⁵³"), ("max", "beyond 2⁵³"), ("shards", "beyond 2⁵³"), ("size", "a huge whole number"), ("skip", "a huge whole number"), ("max", "a huge whole number"), ("shards", "a huge whole number")})),
     "Selection.only": Public(runs.Selection, lambda w: {"size": 10, "only": [1, 2]}, {"only": "only"}),
     "jobs.Sampling": Public(jobs.Sampling, lambda w: {"alpha": 0.01, "n0": 10, "n": 20, "seed": 0}, {"alpha": "fraction", "n0": "whole from 1", "n": "whole from 2", "seed": "seed"}),
-    "jobs.Job": Public(jobs.Job, lambda w: {field: getattr(job(), field) for field in ("model", "data", "smoothed", "method", "sampling", "selection")}, dict.fromkeys(("model", "data", "smoothed", "method", "sampling", "selection"), "object")),
+    "jobs.Job": Public(jobs.Job, lambda w: parts_of_a_job(), dict.fromkeys(PARTS_OF_A_JOB, "object")),
     "jobs.certify": Public(jobs.certify, lambda w: {"job": job(), "out": "a"}, {"job": "object", "out": "place"}),
     "jobs.merge": Public(jobs.merge, lambda w: {"shards": [lvmrs.Run(w / "shard-1"), lvmrs.Run(w / "shard-2")], "out": "a"}, {"shards": "runs", "out": "place"}),
     "jobs.recertify": Public(jobs.recertify, lambda w: {"source": lvmrs.Run(w / "run"), "out": "a", "planner": lvmrs.Cohen(), "alpha": 0.01, "n0": 10, "n": 20, "processes": 1}, {"source": "object", "out": "place", "planner": "object", "alpha": "fraction or None", "n0": "whole or None", "n": "whole or None", "processes": "whole from 1"}, frozenset({("processes", "beyond 2⁵³"), ("processes", "a huge whole number")})),

@@ -55,7 +55,8 @@ def import_results(
     ...     print([row.correct for row in import_results(file, Path(folder, "run"), sigma=0.5).rows()])
     [1]
     """
-    if Path(file).expanduser().is_dir():
+    file = _checks.path("file", file)
+    if file.is_dir():
         raise InvalidArgumentError(f"{file} is a run already; use it as it is")
     terms = TermsRecord(
         sigma=_checks.positive_number("sigma", sigma),

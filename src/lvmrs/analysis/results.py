@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from lvmrs import _checks
 from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
 from lvmrs.runs import Manifest, Run, result_file
 from lvmrs.runs.result_file import Columns, Kind
 
-__all__ = ["Results", "read", "results_of"]
+__all__ = ["Results", "check_results", "read", "results_of"]
 
 _NEEDED = {"idx": Kind.WHOLE, "label": Kind.WHOLE, "predict": Kind.WHOLE, "radius": Kind.NUMBER}
 _NOISE = {"sigma": Kind.NUMBER}
@@ -84,7 +85,7 @@ def read(path: str | Path) -> Results:
     ...     print(read(file).radius)
     [0.25]
     """
-    path = Path(path).expanduser()
+    path = _checks.path("path", path)
     if path.is_dir():
         return results_of(Run(path))
     if not path.is_file():
@@ -104,12 +105,18 @@ def results_of(run: Run) -> Results:
     Returns:
         The results; ``missing`` is the number of inputs that have no row yet.
     """
+    _checks.instance("run", run, Run, "a lvmrs.Run")
     columns = run.read(*_NEEDED, "clean")
     found = len(columns["idx"])
     if not found:
         raise RunError(f"{run.directory} has no rows yet; there is nothing to analyse")
     missing = len(run.manifest.selection.indices) - found
     return _results(str(run.directory), columns, missing, run.manifest)
+
+
+def check_results(results: object, name: str = "results") -> None:
+    """Refuse what are no results."""
+    _checks.instance(name, results, Results, "Results, as lvmrs.analysis.read gives them")
 
 
 def _results(name: str, columns: Columns, missing: int = 0, manifest: Manifest | None = None) -> Results:

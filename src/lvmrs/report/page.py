@@ -11,10 +11,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from lvmrs import analysis
+from lvmrs import _checks, analysis
 from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs.analysis import Results
 from lvmrs.answers import ABSTAIN, is_correct
+from lvmrs.errors import RunError
 from lvmrs.registry import MAPS
 from lvmrs.report.guarantee import guarantee
 from lvmrs.report.pictures import Picture
@@ -43,6 +44,9 @@ def write_report(
         most: How many inputs are listed.
         confidence: That of the intervals for the finite test set.
     """
+    out = _checks.path("out", out)
+    runs = _checks.instances("runs", runs, Run, "objects of lvmrs.Run")
+    radii, most = _checks.radii(radii), _checks.count("most", most, least=1)
     results = [analysis.results_of(run) for run in runs]
     manifests = [run.manifest for run in runs]
     rows = [run.rows() for run in runs]
@@ -66,7 +70,10 @@ def write_report(
             for result, made, part in zip(results, manifests, rows, strict=True)
         ],
     }
-    out.write_text(_page(content), encoding="utf-8")
+    try:
+        out.write_text(_page(content), encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{out} cannot be written ({error.strerror}); choose another file") from error
 
 
 def _page(content: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lvmrs import _checks
 from lvmrs._extras import optional
 from lvmrs.errors import DataError, ModelError
 from lvmrs.runs import Run
@@ -37,6 +38,7 @@ def pictures_of(run: Run, name: str | None = None) -> Pictures:
         name: Where its data are now; else where they were when it was made. What is named here and cannot be read is an
             error.
     """
+    _checks.instance("run", run, Run, "a lvmrs.Run")
     made = run.manifest.data
     wanted = made.name if name is None else name
     if wanted is None:

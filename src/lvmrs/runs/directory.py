@@ -7,6 +7,7 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lvmrs import _checks
 from lvmrs._extras import optional
 from lvmrs.errors import RunError
 from lvmrs.runs import result_file
@@ -33,7 +34,7 @@ class Run:
     """
 
     def __init__(self, directory: str | Path) -> None:
-        self.directory = Path(directory).expanduser()
+        self.directory = _checks.path("directory", directory)
         if self.directory.is_file():
             raise RunError(f"{self.directory} is a file, not a run; make a run of it with lvmrs import")
         if not self.directory.is_dir():

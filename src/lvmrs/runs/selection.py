@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
 
 __all__ = ["Selection"]
 
@@ -38,12 +39,10 @@ class Selection:
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
             if not (whole and value >= 1) and not (name == "max" and value is None):
-                raise InvalidArgumentError(f"{name} must be a whole number of at least 1, got {value!r}")
+                raise InvalidArgumentError(f"{name} must be a whole number of at least 1, got {shown(value)}")
         if not isinstance(self.size, int) or self.size < 0:
-            raise InvalidArgumentError(f"size must be a whole number of at least 0, got {self.size!r}")
-        if self.only is not None and (
-            self.shards > 1 or sorted(set(self.only)) != self.only or not all(0 <= k < self.size for k in self.only)
-        ):
+            raise InvalidArgumentError(f"size must be a whole number of at least 0, got {shown(self.size)}")
+        if self.only is not None and (self.shards > 1 or not _rising(self.only, self.size)):
             raise InvalidArgumentError("only must list indices of the data set in order, each once, without shards")
         if self.shard > self.shards:
             raise InvalidArgumentError(f"shard {self.shard} of {self.shards} does not exist; they are numbered from 1")
@@ -55,3 +54,10 @@ class Selection:
             return self.only
         stop = self.size if self.max is None else min(self.size, self.max)
         return range(0, stop, self.skip)[self.shard - 1 :: self.shards]
+
+
+def _rising(indices: object, size: int) -> bool:
+    """Whether these are whole numbers below ``size``, from 0, each larger than the one before."""
+    if not isinstance(indices, list) or not all(type(k) is int for k in indices):
+        return False
+    return all(a < b for a, b in itertools.pairwise((-1, *indices, size)))
