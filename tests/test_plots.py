@@ -92,5 +92,5 @@ def test_every_format_is_written(run: Run, tmp_path: Path, suffix: str) -> None:
 
 
 def test_variance_needs_scores(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"has no scores-certification\.npy"):
+    with pytest.raises(RunError, match=r"has no scores-selection\.npy or scores-certification\.npy"):
         plots.variance(fill(tmp_path / "a"))

@@ -32,3 +32,9 @@ def test_what_was_there_stays_where_writing_fails(tmp_path: Path, stopped_by: ty
         writing()
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_directory_is_not_replaced(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError), replacing(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -290,7 +291,10 @@ BAD_MODELS: dict[str, tuple[Callable[[Tensor], Any], str]] = {
         nn.Sequential(nn.BatchNorm1d(12, track_running_stats=False), nn.Linear(12, 3)),
         "the model's answer to an input depends on the other inputs in its batch",
     ),
-    "own failure": (nn.Linear(7, 3), "the model fails on a batch of shape (8, 12) (torch.float32): mat1 and mat2"),
+    "own failure": (
+        nn.Linear(7, 3),
+        "fails on a batch of shape (8, 12), torch.float32 (RuntimeError: mat1 and mat2",
+    ),
     "classes": (changing(), "the model returned 4 classes after 3"),
 }
 
@@ -389,3 +393,36 @@ def test_classifiers_are_short_to_read() -> None:
         repr(SmoothedClassifier(WithDropout(), 0.25, 2.0)) == "SmoothedClassifier(WithDropout, sigma=0.25, lipschitz=2)"
     )
     assert np.isinf(SmoothedClassifier(good, 0.5).lipschitz)
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int64, torch.bool])
+def test_whole_numbers_are_no_images(kind: torch.dtype) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"use \.float\(\), and divide by 255 if it is bytes"):
+        SmoothedClassifier(nn.Flatten(), 0.5, batch=4).certify(torch.ones(3, 2, 2, dtype=kind), n0=10, n=20)
+
+
+def test_odd_tensors_are_no_inputs() -> None:
+    smoothed = SmoothedClassifier(nn.Flatten(), 0.5, batch=4)
+    for x, sentence in {
+        torch.rand(3, 2).to_sparse(): "x must be a dense tensor, got torch.sparse_coo",
+        torch.rand(3, 2).to(torch.complex64): "x must be a floating-point tensor, got torch.complex64",
+        torch.rand(3, 0): "x is empty",
+    }.items():
+        with pytest.raises(InvalidArgumentError, match=sentence):
+            smoothed.answer(x)
+
+
+def test_images_that_look_like_bytes_are_told_the_units_of_sigma() -> None:
+    smoothed = SmoothedClassifier(nn.Flatten(), 0.5, batch=4)
+    with pytest.warns(UserWarning, match="x has whole numbers up to 200, as bytes have; sigma and radii are in the"):
+        smoothed.answer(torch.tensor([0.0, 200.0, 7.0, 255.0 - 55.0]).view(1, 2, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for fine in (
+            torch.tensor([0.0, 1.0, 1.0, 0.0]).view(1, 2, 2),  # black and white
+            torch.tensor([0.5, 200.0, 7.0, 3.0]).view(1, 2, 2),  # no bytes
+            torch.tensor([-3.0, 200.0, 7.0, 3.0]).view(1, 2, 2),
+            torch.tensor([0.0, 200.0, 7.0, 3.0]).view(2, 1, 2),  # no channels of an image
+            torch.tensor([0.0, 200.0, 7.0]),
+        ):
+            smoothed.answer(fine)

@@ -7,17 +7,15 @@ that are about tensors are in ``_torch_checks``.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from numbers import Integral
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs.errors import InvalidArgumentError, RunError, shown
+from lvmrs.errors import InvalidArgumentError, guarded, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +35,6 @@ __all__ = [
     "known_lipschitz",
     "mass",
     "one_of",
-    "path",
     "positive",
     "positive_number",
     "radii",
@@ -256,23 +253,6 @@ def text(name: str, value: object) -> str:
     return value
 
 
-def path(name: str, value: str | os.PathLike[str]) -> Path:
-    """The path with its ~ expanded. There can be a file of that name; whoever opens it says whether there is one."""
-    if not isinstance(value, str | os.PathLike):
-        raise InvalidArgumentError(f"{name} must be a path, got {shown(value)}")
-    try:
-        found = Path(value).expanduser()
-        os.lstat(found)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return found
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise RunError(
-            f"{name} {shown(str(value))} cannot be a file or directory ({reason}); choose another name"
-        ) from error
-    return found
-
-
 def broadcast(**arrays: Floats) -> None:
     """Raise unless the named arrays can be combined."""
     try:
@@ -284,7 +264,8 @@ def broadcast(**arrays: Floats) -> None:
 
 def known_lipschitz(model: object) -> float | None:
     """The Lipschitz constant in the attribute ``lipschitz`` of a model; None if it has none."""
-    value = getattr(model, "lipschitz", None)
+    with guarded(f"lipschitz of {type(model).__name__} cannot be read", error=InvalidArgumentError):
+        value = getattr(model, "lipschitz", None)
     if value is None:
         return None
     if isinstance(value, bool) or callable(value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lvmrs._paths import expanded, is_file, is_folder
 from lvmrs.errors import LvmrsError
 from lvmrs.registry import Names
 
@@ -36,15 +37,15 @@ def taken_apart(names: Names, name: str, directory: Path, *, error: type[LvmrsEr
         return source, f"{absolute(module, directory)}{colon}{attribute}" if module.endswith(".py") else rest
     if source in names.having("file"):
         path = absolute(rest, directory)
-        if not path.is_file():
+        if not is_file(path):
             shown = rest if directory == Path.cwd() else path
             raise error(f"{name}: {shown} does not exist")
         return source, str(path)
-    if source in names.having("path") and absolute(rest, directory).exists():
-        return source, str(absolute(rest, directory))
+    if source in names.having("path") and (is_file(path := absolute(rest, directory)) or is_folder(path)):
+        return source, str(path)
     return source, rest
 
 
 def absolute(path: str | Path, directory: Path) -> Path:
     """A path that holds in any working directory."""
-    return directory / Path(path).expanduser()
+    return directory / expanded(path)

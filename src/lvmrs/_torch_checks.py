@@ -1,12 +1,14 @@
 """Guards for tensors, precisions and devices: those of ``_checks`` that need torch."""
 
+import warnings
+
 import numpy as np
 import torch
 
 from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, first_line, shown
 
-__all__ = ["device", "device_to_run_on", "finite_tensor", "floating", "precision"]
+__all__ = ["device", "device_to_run_on", "finite_tensor", "floating", "precision", "warn_of_bytes"]
 
 
 def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
@@ -14,7 +16,9 @@ def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
         raise InvalidArgumentError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor")
     if not value.is_floating_point():
-        raise InvalidArgumentError(f"{name} must be a floating-point tensor, got {value.dtype}; use .float()")
+        raise InvalidArgumentError(
+            f"{name} must be a floating-point tensor, got {value.dtype}; use .float(), and divide by 255 if it is bytes"
+        )
     if value.layout != torch.strided:
         raise InvalidArgumentError(f"{name} must be a dense tensor, got {value.layout}; use .to_dense()")
     if value.dim() < dims:
@@ -64,3 +68,16 @@ def device(value: str | torch.device) -> torch.device | None:
 def device_to_run_on(value: str | torch.device) -> torch.device:
     """A device that this machine has; "auto" is a GPU if there is one, and the CPU otherwise."""
     return device(value) or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def warn_of_bytes(name: str, x: torch.Tensor) -> None:
+    """Warn if an image holds whole numbers beyond 1, up to 255: they look like bytes, and sigma is meant for others."""
+    if x.dim() < 3 or x.shape[-3] not in (1, 3):
+        return
+    low, high = (float(bound) for bound in torch.aminmax(x))
+    if low >= 0 and 1 < high <= 255 and bool((x == x.round()).all()):
+        warnings.warn(
+            f"{name} has whole numbers up to {high:g}, as bytes have; sigma and radii are in the units of {name}, so "
+            "divide by 255 if they are meant for pixels in [0, 1]",
+            stacklevel=4,
+        )

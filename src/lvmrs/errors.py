@@ -1,10 +1,16 @@
 """The exceptions of lvmrs. All derive from ``LvmrsError``, so ``except LvmrsError`` catches these and no others."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 __all__ = [
-    "DataError", "InvalidArgumentError", "LvmrsError", "ModelError", "ProofError", "RunError", "first_line", "shown",
+    "DataError", "InvalidArgumentError", "LvmrsError", "ModelError", "ProofError", "RunError", "first_line", "guarded",
+    "shown",
 ]  # fmt: skip
+
+# Longer messages are cut in our sentences; the error that is the cause has all of it.
+_LONGEST = 500
 
 
 class LvmrsError(Exception):
@@ -33,7 +39,43 @@ class ProofError(LvmrsError, ValueError):
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, to quote in a sentence of ours."""
-    return str(error).partition("\n")[0]
+    return str(error).strip().partition("\n")[0][:_LONGEST]
+
+
+@contextmanager
+def guarded(what: str, *, error: type[LvmrsError]) -> Iterator[None]:
+    """Run code that is not ours: the user's, or a library's that may raise anything for a bad file.
+
+    Whatever it raises becomes one sentence, and ``sys.exit`` is no exception: otherwise a model could end a run with
+    exit code 0 and no result. Control-C and errors of lvmrs pass as they are.
+
+    Args:
+        what: the beginning of the sentence, which names the thing and says what failed.
+        error: the class of the error that is raised.
+
+    >>> with guarded("nets.py: it cannot be imported", error=ModelError):
+    ...     raise SystemExit(0)
+    Traceback (most recent call last):
+        ...
+    lvmrs.errors.ModelError: nets.py: it cannot be imported (it calls sys.exit)
+    """
+    try:
+        yield
+    except LvmrsError:
+        raise
+    except SystemExit as failure:
+        raise error(f"{what} (it calls sys.exit)") from failure
+    except Exception as failure:
+        raise error(f"{what} ({_described(failure)})") from failure
+
+
+def _described(failure: Exception) -> str:
+    kind = type(failure).__name__
+    try:
+        reason = first_line(failure)
+    except Exception:  # the message of a class of the user's own is code of the user, too
+        return kind
+    return f"{kind}: {reason}" if reason else kind
 
 
 def shown(value: object, most: int = 80) -> str:

@@ -31,7 +31,7 @@ from torch import Tensor
 from lvmrs._checks import Floats
 from lvmrs.certificate import ABSTAIN, BY_A_PROOF, Certificate
 from lvmrs.confidence.base import Bound
-from lvmrs.errors import ProofError
+from lvmrs.errors import ProofError, guarded
 from lvmrs.forms.base import Form
 from lvmrs.maps.base import Map
 from lvmrs.noise import Stream
@@ -63,12 +63,14 @@ def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
     >>> prove(plan, terms, smoothed.scores(x, 1000)).prediction
     0
     """
-    proof = Proof(plan, terms)
-    check_scores(scores, error=ProofError)
-    _check_stream(plan, scores.stream)
-    for portion in scores:
-        proof.add(portion)
-    return proof.certificate()
+    planner = getattr(plan, "planner", type(plan).__name__)
+    with guarded(f"the proof of a plan by {planner} fails", error=ProofError):  # a part of it may be the user's own
+        proof = Proof(plan, terms)
+        check_scores(scores, error=ProofError)
+        _check_stream(plan, scores.stream)
+        for portion in scores:
+            proof.add(portion)
+        return proof.certificate()
 
 
 class Proof:

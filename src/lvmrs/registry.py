@@ -75,9 +75,11 @@ OBJECTIVES = Names("objective", "lvmrs.training.objectives:Objective", {
 })
 # Sources of models, denoisers and data. Their facts: "file" (what follows the colon is a file that must exist), "path"
 # (it can be a path), "code" (it names Python code), "weights" (weights can be put into it), "program" (the file is run
-# as it is, and identifies it), "sized" (images can be scaled to a size).
+# as it is, and identifies it), "sized" (images can be scaled to a size), "indexed" (a class index file can say the
+# labels), "inert" (files are read, and nothing else happens: a name that was read, and not typed, may be loaded).
 MODELS = Names("model", None, {
-    "python": Entry("lvmrs.models.python:python", "a module or callable, or a function of yours that returns one",
+    "python": Entry("lvmrs.models.python:python", "a module or callable, or a function of yours that returns one; "
+                    "MODULE is a file such as nets.py, or installed",
                     "MODULE:FUNCTION", facts=("code", "weights")),
     "ready": Entry("lvmrs.models.ready:ready", "a network that comes with lvmrs", "NAME", facts=("weights",)),
     "trained": Entry("lvmrs.models.trained:trained", "weights by lvmrs train, normalised as in training, or a "
@@ -103,13 +105,14 @@ DENOISERS = Names("denoiser", None, {
 })
 DATA = Names("data set", None, {
     "digits": Entry("lvmrs.data.arrays:digits", "scikit-learn's 8 × 8 digits: train is the first 1437, "
-                    "test the last 360", extra="digits"),
-    "cifar10": Entry("lvmrs.data.arrays:cifar10", "the folder of the official python batches, or an .npz",
-                     "PATH", facts=("path",)),
-    "imagefolder": Entry("lvmrs.data.folder:ImageFolder", "PATH/CLASS/IMAGE or PATH/SPLIT/CLASS/IMAGE; folders that "
-                         "are numbers are the labels", "PATH", facts=("path", "sized"), extra="images"),
+                    "test the last 360", facts=("inert",), extra="digits"),
+    "cifar10": Entry("lvmrs.data.cifar:cifar10", "the folder of the official python batches, or an .npz",
+                     "PATH", facts=("path", "inert")),
+    "imagefolder": Entry("lvmrs.data.folder:ImageFolder", "PATH/CLASS/IMAGE or PATH/SPLIT/CLASS/IMAGE; labels by "
+                         "a class index file, or folders that are numbers, or their alphabetical order",
+                         "PATH", facts=("path", "sized", "indexed", "inert"), extra="images"),
     "npz": Entry("lvmrs.data.arrays:npz", "arrays x_test and y_test (after the split), or x and y",
-                 "FILE", facts=("file",)),
+                 "FILE", facts=("file", "inert")),
     "hf": Entry("lvmrs.data.huggingface:HuggingFaceDataset", "the first image and class-label columns, from the hub or "
                 "a saved folder", "NAME", facts=("path", "sized"), extra="hf"),
     "python": Entry("lvmrs.data.python:python", "a function of yours that takes the split and returns (inputs, labels) "

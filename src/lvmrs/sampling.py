@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import _checks
-from lvmrs.errors import ModelError
+from lvmrs.errors import ModelError, ProofError, guarded
 from lvmrs.noise import GAUSSIAN, Draws, Noise, Stage, Stream
 from lvmrs.scores import Scores, scores_of
 
@@ -80,7 +80,9 @@ class Sampler:
         with draws:
             for start in range(first, first + n, self.batch):
                 count = min(self.batch, first + n - start)
-                inputs = torch.add(x, draws.of(start, drawn[:count]), alpha=self.sigma, out=copies[:count])
+                with guarded(f"the noise {self.noise.name} fails", error=ProofError):
+                    noise = draws.of(start, drawn[:count])
+                inputs = torch.add(x, noise, alpha=self.sigma, out=copies[:count])
                 logits = self.forward(inputs)
                 check_logits(logits, count, classes)
                 classes = logits.shape[1]
@@ -89,8 +91,9 @@ class Sampler:
                 yield logits.clone() if shared else logits
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Run the model on a batch in eval mode, without gradients."""
-        with evaluating(self.model), self._autocast(inputs.device):
+        """Run the model on a batch in eval mode, without gradients; its failure is one sentence of a ``ModelError``."""
+        failing = f"the model fails on a batch of shape {tuple(inputs.shape)}, {inputs.dtype}"
+        with guarded(failing, error=ModelError), evaluating(self.model), self._autocast(inputs.device):
             return self.model(inputs)
 
     def _autocast(self, device: torch.device) -> AbstractContextManager[object]:
@@ -111,8 +114,8 @@ def check_logits(logits: object, count: int, classes: int) -> None:
         count: how many inputs it was given.
         classes: how many classes it had before; 0 if this is not known.
     """
-    if not isinstance(logits, Tensor):
-        kind = type(logits).__name__
+    if not isinstance(logits, Tensor) or logits.layout != torch.strided:
+        kind = type(logits).__name__ if not isinstance(logits, Tensor) else f"a tensor of layout {logits.layout}"
         raise ModelError(f"the model returned {kind}, not a tensor of logits; wrap it so that it returns logits only")
     if logits.dim() != 2 or len(logits) != count:
         shape = tuple(logits.shape)

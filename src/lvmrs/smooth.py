@@ -168,6 +168,10 @@ class SmoothedClassifier:
         """
         return self._samplers.prepare(self._input(x))
 
+    def classes(self, x: Tensor) -> int:
+        """How many classes the model has, found on an input."""
+        return len(self._logits(self._input(x)))
+
     def answer(self, x: Tensor) -> int:
         """The class that the model itself answers with, without noise and without a guarantee."""
         return int(self._logits(self._input(x)).argmax())
@@ -285,6 +289,7 @@ class SmoothedClassifier:
 
     def _input(self, x: Tensor) -> Tensor:
         x = _torch_checks.finite_tensor("x", x, dims=0).detach()
+        _torch_checks.warn_of_bytes("x", x)
         device = self._device(x)
         return x.to(device) if x.dtype == torch.float64 else x.to(device, torch.float32)
 

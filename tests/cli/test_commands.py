@@ -104,12 +104,30 @@ def test_predict(lvmrs: Command) -> None:
     code, out, err = lvmrs("predict DIGITS --n 500 --max 3")
     assert code == 0
     rows = [line.split("\t") for line in out.splitlines()]
-    assert rows[0] == ["idx", "label", "predict", "correct"]
+    assert rows[0] == ["idx", "label", "predict", "correct", "name"]
     assert [row[0] for row in rows[1:]] == ["0", "1", "2"]
     assert all((row[1] == row[2]) == (row[3] == "1") for row in rows[1:])
     assert re.search(r"3 inputs: \d+\.\d % correct, \d in doubt", err)
     _, lines, _ = lvmrs("predict DIGITS --n 500 --max 3 --json")
-    assert [[str(value) for value in json.loads(line).values()] for line in lines.splitlines()] == rows[1:]
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert [row.pop("name") for row in found] == [None] * 3
+    assert [[*map(str, row.values()), "-"] for row in found] == rows[1:]
+
+
+def test_scores_that_are_gone_are_sampled_again(lvmrs: Command) -> None:
+    lvmrs("certify DIGITS QUICK --out a --keep-scores")
+    Path("a/scores-selection.npy").unlink()
+    for line in ("recertify a --out b", "certify DIGITS QUICK --out a --keep-scores --resume"):
+        code, _, err = lvmrs(line)
+        assert code == 1
+        assert "lvmrs: a: the kept scores of 6 of 6 rows (inputs 0, 1, 2, 3, 4, …) are missing or damaged: " in err
+        assert err.endswith("resume the run with resample to sample these inputs again\n")
+    assert lvmrs("certify DIGITS QUICK --out a --keep-scores --resume --resample")[0] == 0
+    assert lvmrs("recertify a --out b")[0] == 0
+    code, _, err = lvmrs("certify DIGITS QUICK --out c --keep-scores --resample")
+    assert (code, err.splitlines()[-1]) == (
+        2, "lvmrs: resample is for a run that is resumed and that keeps scores; leave it out",
+    )  # fmt: skip
 
 
 def test_recertify_and_merge(lvmrs: Command) -> None:
@@ -264,7 +282,7 @@ MISTAKES = {
     "certify DIGITS --out a --method python:lvmrs.nothing:x": (2, "lvmrs.nothing cannot be imported"),
     "certify DIGITS --out a --method python:lvmrs.planners:Planner": (2, "Planner has no method choose; write it"),
     "certify DIGITS --out a --method lvm --map python:lvmrs.maps:SimplexMap": (2, "SimplexMap has no name"),
-    "certify DIGITS --out a --method python:lvmrs.radius:r2": (2, "the function failed with TypeError: r2() missing"),
+    "certify DIGITS --out a --method python:lvmrs.radius:r2": (2, "the function failed (TypeError: r2() missing"),
     "certify DIGITS --out a --method lvm --map python:lvmrs.radius:r2": (2, "a map must be a class derived from Map"),
     "certify DIGITS --out a --method lvm --bound python:lvmrs:Cohen": (2, "a bound must be a class derived from Bound"),
     "predict DIGITS --by luck": (2, "by must be one of duels, votes, got 'luck'"),
@@ -286,7 +304,7 @@ MISTAKES = {
     "certify DIGITS --out a --model python:lvmrs.nothing:x": (1, "lvmrs.nothing cannot be imported"),
     "certify DIGITS --out a --model python:lvmrs.models.norms:of_matrix": (
         1,
-        "the function failed with TypeError: of_matrix()",
+        "the function failed (TypeError: of_matrix()",
     ),
     "predict DIGITS --n 1": (2, "n must be a whole number of at least 2"),
     "predict DIGITS --data npz:nowhere.npz": (1, "nowhere.npz does not exist"),

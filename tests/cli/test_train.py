@@ -255,7 +255,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
         2, "sigma must be at least 0 and finite, got -1.0",
     ),
     "train --model ready:small_cnn QUICK AS_A --objective python:aims.py:Failing": (
-        2, "python:aims.py:Failing: the function failed with KeyError: 'nothing'",
+        2, "python:aims.py:Failing: the function failed (KeyError: 'nothing')",
     ),
     "train --model ready:small_cnn QUICK AS_A --objective margin": (1, "margins are distances in networks of a known"),
     "train --model ready:small_cnn QUICK AS_A --objective margin --margin -1": (2, "margin must be at least 0 and"),

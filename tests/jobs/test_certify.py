@@ -60,7 +60,7 @@ def test_a_model_that_fails_on_one_input_names_it(tmp_path: Path) -> None:
             raise ValueError("no such day\nin the calendar")
         return good(x)
 
-    with pytest.raises(ModelError, match=r"input \d+: the model fails with ValueError: no such day$"):
+    with pytest.raises(ModelError, match=r"input \d+: the model fails on a batch .* \(ValueError: no such day\)$"):
         fill(tmp_path / "a", model=fails)
 
 

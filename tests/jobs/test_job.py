@@ -77,7 +77,7 @@ def test_labels_that_the_model_does_not_know(tmp_path: Path) -> None:
     loaded = models.Loaded.of(lambda x: x.flatten(1)[:, :3], "three classes")
     smoothed = SmoothedClassifier(loaded.model, 0.5, batch=8)
     job = jobs.Job(loaded, digits, smoothed, Cohen(), jobs.Sampling(n0=5, n=10), Selection(len(digits)))
-    with pytest.raises(DataError, match="digits has label 9, but the model has 3 classes"):
+    with pytest.raises(DataError, match="digits, test, has label 9, but the model has 3 classes"):
         jobs.certify(job, tmp_path / "a")
     assert not (tmp_path / "a").exists()
 

@@ -18,7 +18,7 @@ def test_recertifying_equals_certifying(tmp_path: Path) -> None:
         again = jobs.recertify(source, tmp_path / name, planner)
         assert lines(again) == lines(fill(tmp_path / f"{name}-fresh", planner=planner))
     spread = jobs.recertify(source, tmp_path / "spread", LVM(), processes=2)
-    assert lines(spread) == lines(source)
+    assert lines(spread) == lines(Run(tmp_path / "0-fresh"))
     risky = jobs.recertify(source, tmp_path / "risky", LVM(), alpha=0.2)
     assert lines(risky) == lines(fill(tmp_path / "risky-fresh", alpha=0.2))
     fewer = jobs.recertify(source, tmp_path / "fewer", LVM(), n0=20, n=100)
@@ -38,7 +38,7 @@ def test_recertifying_an_unfinished_run_certifies_what_is_there(tmp_path: Path) 
 def test_what_cannot_be_recertified(tmp_path: Path) -> None:
     kept, without = fill(tmp_path / "a", keep=True), fill(tmp_path / "b")
     cases: list[tuple[Run, dict[str, object], str]] = [
-        (without, {}, "has no scores-selection.npy; its scores were not kept"),
+        (without, {}, "has no scores-selection.npy or scores-certification.npy; its scores were not kept"),
         (kept, {"n": 301}, "n = 301 is more than the 300 scores that were kept"),
         (kept, {"n0": 51}, "n0 = 51 is more than the 50 scores that were kept"),
         (kept, {"alpha": 1.5}, "alpha must lie strictly between 0 and 1"),

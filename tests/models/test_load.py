@@ -112,19 +112,19 @@ def test_normalisation_is_part_of_the_model(tmp_path: Path, monkeypatch: pytest.
         "import torch\nnet = torch.nn.Flatten()\nnet.lipschitz = 1.0\ndef plain():\n    return lambda x: x.flatten(1)\n"
     )
     monkeypatch.chdir(tmp_path)
-    loaded = models.load("python:mine_for_models:net", mean=[0.5], std=[0.25])
+    loaded = models.load("python:mine_for_models.py:net", mean=[0.5], std=[0.25])
     assert torch.allclose(answers(loaded.model), (X.flatten(1) - 0.5) / 0.25)
     assert SmoothedClassifier(loaded.model, 0.5).lipschitz == 4.0  # in pixels, a step is four times as large inside
     assert loaded.assumed == ("normalised with mean 0.5 and std 0.25, as given",)
-    plain = models.load("python:mine_for_models:plain")
+    plain = models.load("python:mine_for_models.py:plain")
     assert plain.fingerprint is None
     assert torch.equal(answers(plain.model), X.flatten(1))
     Path("normalised_already.py").write_text(
         "import torch\nfrom lvmrs.models import Preprocessed\nnet = Preprocessed(torch.nn.Flatten(), [0.5], [0.25])\n"
     )
-    assert models.load("python:normalised_already:net").assumed == ()
+    assert models.load("python:normalised_already.py:net").assumed == ()
     with pytest.raises(ModelError, match="it has its own normalisation; leave mean and std out"):
-        models.load("python:normalised_already:net", mean=[0.5], std=[0.25])
+        models.load("python:normalised_already.py:net", mean=[0.5], std=[0.25])
 
 
 # ---- onnx: and export:

@@ -169,7 +169,7 @@ def test_trained_files(elsewhere: Callable[[object], Any]) -> None:
 
 
 def test_python_code_with_random_weights(elsewhere: Callable[[object], Any]) -> None:
-    for name in ("own_code_here.py:make", "own_code_here:make", "own_code_here:steady"):
+    for name in ("own_code_here.py:make", "own_code_here.py:steady"):
         check(elsewhere, models.load(f"python:{name}"))
     loaded = models.load("python:own_code_here.py:make", mean=[0.5], std=[0.25])
     check(elsewhere, loaded)
@@ -180,11 +180,11 @@ def test_python_code_with_random_weights(elsewhere: Callable[[object], Any]) -> 
         "ModelError: python:own_code_here.py:make: it is not the model that was pickled: its weights or file changed; "
         "load it again"
     )
-    loaded = models.load("python:own_code_here:make")
+    loaded = models.load("python:own_code_here.py:make")
     Path("own_code_here.py").write_text(CODE + "\n# another version\n")
     assert elsewhere(loaded) == (
-        "ModelError: python:own_code_here:make: it is not the model that was pickled: the code that makes it changed; "
-        "load it again"
+        "ModelError: python:own_code_here.py:make: it is not the model that was pickled: the code that makes it "
+        "changed; load it again"
     )
 
 
@@ -192,7 +192,7 @@ def test_a_module_of_the_same_name_elsewhere_does_not_come_first(
     elsewhere: Callable[[object], Any], tmp_path: Path
 ) -> None:
     (tmp_path / "there" / "own_code_here.py").write_text("raise RuntimeError('the wrong file')")
-    check(elsewhere, models.load("python:own_code_here:make"))
+    check(elsewhere, models.load("python:own_code_here.py:make"))
 
 
 def test_onnx_files(elsewhere: Callable[[object], Any]) -> None:
@@ -218,7 +218,7 @@ def test_exported_programs(elsewhere: Callable[[object], Any], dynamic: bool) ->
 def test_denoised_models(elsewhere: Callable[[object], Any]) -> None:
     save(Path("d.safetensors"), ready.build("dncnn,channels=1"), "ready:dncnn,channels=1", {})
     write_onnx(Path("net.onnx"), network(), "n")
-    for denoiser in ("trained:d.safetensors", "python:own_code_here.py:weaker", "python:own_code_here:weaker"):
+    for denoiser in ("trained:d.safetensors", "python:own_code_here.py:weaker"):
         loaded = models.load("onnx:net.onnx", denoiser=denoiser, sigma=0.5)
         assert loaded.facts.denoiser is not None
         assert loaded.facts.denoiser.name == denoiser
@@ -238,7 +238,7 @@ def test_sources_are_plain_and_say_where_paths_begin(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     source = models.load("ready:small_cnn", mean=[0.5], std=[1]).source
     assert source == models.ModelSource("ready:small_cnn", None, (0.5,), (1.0,), None, 0.0, tmp_path)
-    assert data.load("digits").data_source == data.DataSource("digits", "test", None, tmp_path)
+    assert data.load("digits").data_source == data.DataSource("digits", "test", None, None, tmp_path)
     with pytest.raises(ModelError, match="mean and std go together; give both"):
         models.ModelSource("ready:small_cnn", mean=(0.5,)).load()
 
@@ -268,14 +268,13 @@ def test_data_sets_go_to_another_process(elsewhere: Callable[[object], Any]) -> 
 
 
 def test_data_by_ones_own_class_are_named_again(elsewhere: Callable[[object], Any]) -> None:
-    for name in ("python:own_code_here.py:Greys", "python:own_code_here:Greys"):
-        dataset = data.load(name, split="val")
-        same_data(elsewhere, dataset)
+    dataset = data.load("python:own_code_here.py:Greys", split="val")
+    same_data(elsewhere, dataset)
     Path("own_code_here.py").write_text(CODE.replace("greys {", "other greys {"))
     assert elsewhere(dataset) == (
-        "DataError: python:own_code_here:Greys: the data have changed since they were pickled; load them again"
+        "DataError: python:own_code_here.py:Greys: the data have changed since they were pickled; load them again"
     )
     Path("own_code_here.py").unlink()
-    assert "own_code_here cannot be imported" in elsewhere(dataset)
+    assert "own_code_here.py cannot be imported" in elsewhere(dataset)
     with pytest.raises(DataError, match="the data have changed since they were pickled"):
         data.DataSource("digits").load_again("digits", "another")

@@ -88,7 +88,7 @@ def test_where_a_plan_comes_from_is_stamped_on_it_whoever_wrote_the_planner() ->
     with pytest.raises(InvalidArgumentError, match="terms must be Terms, got float"):
         Own().plan(made_up_scores(z), 0.001)  # type: ignore[arg-type]
     clumsy = type("Clumsy", (Own,), {"choose": lambda self, logits, terms: vars(terms)["nothing"]})
-    with pytest.raises(InvalidArgumentError, match=r"Clumsy\.choose fails with KeyError: 'nothing'"):
+    with pytest.raises(InvalidArgumentError, match=r"Clumsy\.choose fails \(KeyError: 'nothing'\)"):
         planned(clumsy(), z)
     lazy = type("Lazy", (Own,), {"choose": lambda self, logits, terms: None})
     with pytest.raises(InvalidArgumentError, match=r"Lazy\.choose must return a Choice, got NoneType"):

@@ -5,14 +5,17 @@ import os
 import resource
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lvmrs import analysis
-from lvmrs.errors import RunError
-from lvmrs.planners import Cohen
+from lvmrs.errors import LvmrsError, RunError
+from lvmrs.plan import Choice, Terms
+from lvmrs.planners import Cohen, Planner
 from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
 from tests.jobs.helpers import INPUTS, fill, in_child, job_of, lines
+from tests.manifests import manifest
 
 
 def test_a_run_is_a_manifest_and_rows(tmp_path: Path) -> None:
@@ -97,13 +100,13 @@ def test_other_settings_are_refused_with_the_difference(tmp_path: Path) -> None:
 
 
 def test_two_writers_are_not_let_into_one_directory(tmp_path: Path) -> None:
-    manifest = job_of().manifest(64)
+    made = job_of().manifest(64)
     with (
-        RunWriter.begin(tmp_path / "a", manifest),
+        RunWriter.begin(tmp_path / "a", made),
         pytest.raises(RunError, match="another process is writing to"),
     ):
-        RunWriter.begin(tmp_path / "a", manifest, resume=True)
-    with RunWriter.begin(tmp_path / "a", manifest, resume=True) as writer:
+        RunWriter.begin(tmp_path / "a", made, resume=True)
+    with RunWriter.begin(tmp_path / "a", made, resume=True) as writer:
         assert writer.pending == list(range(INPUTS))
 
 
@@ -128,7 +131,7 @@ def damaged(run: Run, kind: str) -> str:
         return "column radius is missing"
     if kind == "short line":
         run.file.write_text("\n".join([*rows[:2], "3\t1", *rows[2:]]))
-        return "certificates.tsv, line 3 has 2 columns instead of 19; it is damaged"
+        return "certificates.tsv, line 3 has 2 columns instead of 21; it is damaged"
     if kind == "no number":
         run.file.write_text("\n".join([*rows[:2], rows[2].replace("\t", "\tx", 1), *rows[3:]]))
         return "certificates.tsv, line 3 is damaged: label is 'x1', and must be a whole number"
@@ -139,7 +142,7 @@ def damaged(run: Run, kind: str) -> str:
         run.file.write_text(text.replace("\n1\t", "\n1000\t", 1))
         return "input 1000 does not belong to this run"
     if kind == "unknown column":
-        run.file.write_text(text.replace("\tclean\n", "\tprice\n", 1))
+        run.file.write_text(text.replace("\tclean\t", "\tprice\t", 1))
         return "column price is not known to this version of lvmrs; use the version that wrote it"
     if kind == "infinite radius":
         run.file.write_text(
@@ -187,3 +190,76 @@ def test_places_where_no_run_can_be(tmp_path: Path) -> None:
             fill(tmp_path / "locked")
 
     assert in_child(as_nobody) == 0
+
+
+class NotYet(Planner):
+    """Fails on each input."""
+
+    def choose(self, logits: Any, terms: Terms) -> Choice:
+        list(logits)
+        raise ValueError("not yet")
+
+
+def test_a_run_that_failed_before_its_first_row_is_begun_anew(tmp_path: Path) -> None:
+    """The corrected command is the same directory, with other settings, and needs no resumption."""
+
+    out = tmp_path / "a"
+    for keep in (False, True):
+        with pytest.raises(LvmrsError, match=r"NotYet\.choose fails with ValueError: not yet"):
+            fill(out, planner=NotYet(), keep=keep, seed=3)
+        assert not list(out.glob("scores-*"))
+    assert lines(fill(out)) == lines(fill(tmp_path / "b"))
+    assert Run(out).manifest.terms.seed == 0
+    with pytest.raises(RunError, match="holds a run already"):
+        fill(out)
+
+
+def test_what_holds_no_run_of_ours_is_not_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "manifest.json").write_text('{"name": "a page of the web"}')
+    with pytest.raises(RunError, match="has format None"):
+        fill(tmp_path / "a")
+    assert "page" in (tmp_path / "a" / "manifest.json").read_text()
+    run = fill(tmp_path / "b", keep=True)
+    run.file.unlink()  # scores without rows may be of value to somebody
+    with pytest.raises(RunError, match="holds a run already"):
+        fill(tmp_path / "b", keep=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "sentence"),
+    [
+        ("time", "nan", "time of input 1 is nan, and must be a finite number"),
+        ("time", "inf", "time of input 1 is inf, and must be a finite number"),
+        ("p_lower", "-inf", "p_lower of input 1 is -inf, and must be a finite number"),
+        ("mass", "inf", "mass of input 1 is inf, and must be a finite number"),
+        ("label", "nan", "column label must hold whole numbers"),
+        ("label", "1e300", "column label must hold whole numbers"),
+        ("top", "inf", "column top must hold whole numbers"),
+        ("clean", "nan", "clean is 'nan', and must be a whole number"),
+        ("radius", "nan", "the radius of input 1 is nan"),
+        ("scores", "abc", "scores of input 1 is 'abc', and must be a checksum or -"),
+        ("scope", "nan", "scope is 'nan', and must be one of"),
+    ],
+)
+def test_fields_that_no_run_has(tmp_path: Path, column: str, value: str, sentence: str) -> None:
+    run = one_row(tmp_path / "a")
+    rows = [line.split("\t") for line in run.file.read_text().split("\n")[:-1]]
+    rows[2][COLUMNS.index(column)] = value
+    run.file.write_text("".join("\t".join(row) + "\n" for row in rows))
+    with pytest.raises(RunError) as caught:
+        Run(tmp_path / "a").rows()
+    assert sentence in str(caught.value)
+
+
+def one_row(out: Path) -> Run:
+    """A run that nobody sampled."""
+    with RunWriter.begin(out, manifest(2)) as writer:
+        for index in range(2):
+            row = Row(index, 0, 0, 0.5, 1, 0.1, 0.5, 0.5, 0, "softmax", 0.5, 1.0, "betting", "r1", 0.5, "-", "-")
+            writer.append(row)
+    return writer.run
+
+
+def test_the_lock_leaves_no_file(tmp_path: Path) -> None:
+    assert {file.name for file in one_row(tmp_path / "a").directory.iterdir()} == {"certificates.tsv", "manifest.json"}

@@ -75,7 +75,7 @@ class Returning(Objective):
         self.sigma, self.answer = sigma, answer
 
     def loss(self, model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, generator: Generator) -> Tensor:
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         answer: Tensor = self.answer
         return answer

@@ -11,7 +11,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from lvmrs import demo, models, training
+from lvmrs import _locking, demo, models, training
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, RunError
 from lvmrs.training import Epoch, Prepared, StoppedTrainingError, TrainingJob
 from tests.training import own_objectives
@@ -197,7 +197,7 @@ def test_jobs_that_cannot_be(job: TrainingJob, changes: dict[str, Any], sentence
         ),
         ({"data": "npz:no-test.npz"}, DataError, "; choose another test split, or none to measure nothing"),
         ({"data": "npz:other-test.npz"}, ModelError, "the model fails on test inputs of shape (3, 8, 8)"),
-        ({"data": "npz:more-test.npz"}, DataError, "test, has label 9, but the model answers with shape (1, 4)"),
+        ({"data": "npz:more-test.npz"}, DataError, "test, has label 9, but the model has 4 classes"),
         ({"split": "nowhere"}, DataError, "there is no split 'nowhere'"),
         ({"model": "hf:some/thing"}, InvalidArgumentError, "hf:some/thing cannot be trained"),
         ({"objective": training.Margin(0.25)}, ModelError, "margins are distances in networks of a known"),
@@ -257,3 +257,38 @@ def test_the_demo_trains_by_a_job_and_goes_on_if_it_was_stopped(
             demo.train(cut, sigma=0.5, epochs=2)
     assert demo.train(cut, sigma=0.5, epochs=2) == accuracy
     assert same_weights(whole, cut)
+
+
+def test_two_trainings_of_one_file_are_kept_apart(job: TrainingJob) -> None:
+    """The second one is told so, at any moment of the first, and whether it would resume or not."""
+    sentences: list[str] = []
+
+    def second(*_: object) -> None:
+        for resume in (False, True):
+            with pytest.raises(RunError, match=r"another process is training .*a\.safetensors; wait for it") as caught:
+                training.run(job, resume=resume)
+            sentences.append(str(caught.value))
+
+    job.out.parent.mkdir()
+    training.run(job, on_begin=second, on_epoch=second)
+    assert len(sentences) == 2 * (1 + job.settings.epochs)
+    assert [path.name for path in job.out.parent.iterdir()] == ["a.safetensors"]
+
+
+def test_a_training_that_was_stopped_after_its_last_step_is_finished(job: TrainingJob, tmp_path: Path) -> None:
+    whole = training.run(replace(job, out=tmp_path / "whole.safetensors"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lvmrs._disk.remove", _pull_the_plug)
+        with pytest.raises(StoppedError):
+            training.run(job)
+    _locking._ours.clear()
+    job.lock.unlink()
+    assert job.out.exists()
+    assert job.checkpoint.exists()
+    training.run(job, resume=True)
+    assert [path.name for path in job.out.parent.iterdir()] == ["a.safetensors"]
+    assert same_weights(job.out, whole.out)
+
+
+def _pull_the_plug(path: Path) -> None:
+    raise StoppedError

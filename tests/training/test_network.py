@@ -63,14 +63,27 @@ def test_a_trained_file_goes_on_under_its_own_name(tmp_path: Path) -> None:
     assert given.origin == network.origin
 
 
-@pytest.mark.parametrize(
-    "name", ["hf:somebody/something", "onnx:net.onnx", "trained:nowhere.safetensors", "trained:net.pth"]
-)
+@pytest.mark.parametrize("name", ["hf:somebody/something", "onnx:net.onnx", "trained:net.pth"])
 def test_other_names_cannot_be_trained(name: str) -> None:
     with pytest.raises(InvalidArgumentError) as refusal:
         network_for(some_digits(20), name)
     sentence = f"model: {name} cannot be trained; give ready:NAME, python:MODULE:FUNCTION or trained:FILE"
     assert str(refusal.value) == sentence
+
+
+def test_a_file_does_not_choose_code_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("evil.py").write_text("import os\nos.mkdir('code-was-run')\ndef net(): pass\n")
+    trained.save(Path("w.safetensors"), nn.Linear(1, 1), "python:evil.py:net", {})
+    with pytest.raises(InvalidArgumentError) as refusal:
+        network_for(some_digits(20), "trained:w.safetensors")
+    assert str(refusal.value) == (
+        "model: the network of trained:w.safetensors is code, python:evil.py:net; if you trust it, give that as the "
+        "model with w.safetensors as its weights"
+    )
+    assert not Path("code-was-run").exists()
+    with pytest.raises(ModelError, match=r"nowhere\.safetensors does not exist"):
+        network_for(some_digits(20), "trained:nowhere.safetensors")
 
 
 def test_a_network_without_parameters_is_refused() -> None:
@@ -86,7 +99,7 @@ class Answers(nn.Module):
         self.answer = answer
 
     def forward(self, x: Tensor) -> object:
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 
@@ -94,7 +107,14 @@ class Answers(nn.Module):
 @pytest.mark.parametrize(
     ("model", "objective", "kind", "sentence"),
     [
-        (Answers(KeyError("lost")), GAUSSIAN, ModelError, "the model fails on train inputs of shape (1, 8, 8): 'lost'"),
+        (
+            Answers(KeyError("lost")), GAUSSIAN, ModelError,
+            "the model fails on train inputs of shape (1, 8, 8) (KeyError: 'lost')",
+        ),
+        (
+            Answers(SystemExit(0)), GAUSSIAN, ModelError,
+            "the model fails on train inputs of shape (1, 8, 8) (it calls sys.exit)",
+        ),
         (Answers(DataError("as it is")), GAUSSIAN, DataError, "as it is"),
         (Answers((1, 2)), GAUSSIAN, ModelError, "the model answers with tuple; expected a tensor"),
         (Answers(torch.zeros(1, 9)), DENOISING, ModelError, "the model answers (9,) to (1, 8, 8): not a denoiser"),
@@ -109,7 +129,7 @@ class Answers(nn.Module):
         ),
         (
             Answers(torch.zeros(1, 9)), GAUSSIAN, DataError,
-            "some digits, train, has label 9, but the model answers with shape (1, 9)",
+            "some digits, train, has label 9, but the model has 9 classes",
         ),
     ],
 )  # fmt: skip

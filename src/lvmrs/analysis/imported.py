@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
 import numpy as np
 
-from lvmrs import _checks
+from lvmrs import _checks, _disk
 from lvmrs.analysis.results import Results, read
 from lvmrs.answers import is_correct
 from lvmrs.errors import InvalidArgumentError
@@ -35,7 +36,7 @@ def import_results(
 
     Args:
         file: a file with the columns idx, label, predict and radius.
-        out: the directory of the run.
+        out: the directory of the run. If the same import was begun there, it is completed.
         sigma: the noise that it was made with.
         alpha: its risk, if it is known.
         n0: its samples to choose the class, if known.
@@ -55,8 +56,7 @@ def import_results(
     ...     print([row.correct for row in import_results(file, Path(folder, "run"), sigma=0.5).rows()])
     [1]
     """
-    file = _checks.path("file", file)
-    if file.is_dir():
+    if _disk.place(file).is_dir():
         raise InvalidArgumentError(f"{file} is a run already; use it as it is")
     terms = TermsRecord(
         sigma=_checks.positive_number("sigma", sigma),
@@ -75,11 +75,10 @@ def import_results(
         _selection(found),
         origin=Origin(command, imported=str(file)),
     )
-    place = {int(index): k for k, index in enumerate(found.idx)}
-    with RunWriter.begin(out, manifest) as writer:
-        for index in manifest.selection.indices:
-            k = place[index]
-            writer.append(_row(index, int(found.label[k]), int(found.predict[k]), float(found.radius[k])))
+    order = np.argsort(found.idx)
+    with RunWriter.begin(out, manifest, resume=True) as writer:
+        columns = (column[order].tolist() for column in (found.idx, found.label, found.predict, found.radius))
+        writer.append_missing(itertools.starmap(_row, zip(*columns, strict=True)))
         return writer.run
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs import _checks
+from lvmrs import _checks, _disk
 from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
 from lvmrs.runs import Manifest, Run, result_file
@@ -85,7 +85,7 @@ def read(path: str | Path) -> Results:
     ...     print(read(file).radius)
     [0.25]
     """
-    path = _checks.path("path", path)
+    path = _disk.place(path)
     if path.is_dir():
         return results_of(Run(path))
     if not path.is_file():

@@ -47,6 +47,10 @@ def certify(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, made with the same settings.")
     ] = False,
+    resample: Annotated[
+        bool,
+        typer.Option("--resample", help="With --resume: sample inputs again whose kept scores are missing or damaged."),
+    ] = False,
     keep_scores: Annotated[
         bool, typer.Option("--keep-scores", help="Keep all scores, so that lvmrs recertify can use them.")
     ] = False,
@@ -60,7 +64,7 @@ def certify(
 
     \b
     Examples:
-      lvmrs certify --model python:nets:resnet --weights w.safetensors --data cifar10:c.npz --sigma 0.5 --out runs/a
+      lvmrs certify --model python:nets.py:resnet --weights w.safetensors --data cifar10:c.npz --sigma 0.5 --out runs/a
       lvmrs certify --model hf:microsoft/resnet-50 --data imagefolder:val --image-size 224 --sigma 0.25 --out runs/b
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --method cohen --skip 20 --out runs/c
     """
@@ -87,9 +91,11 @@ def certify(
                 job,
                 out,
                 resume=resume,
+                resample=resample,
                 command=command_line(),
                 on_begin=lambda outlook: _tell_cost(outlook, watcher),
                 on_row=watcher.row,
+                on_note=lambda note: tell(f"caution: {note}"),
             )
         except KeyboardInterrupt:
             again = command_line(*(() if resume else ("--resume",)))

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from lvmrs import analysis
+from lvmrs import _disk, analysis
 from lvmrs.analysis.tables import summary_table
 from lvmrs.cli import options
 from lvmrs.cli.console import tell
@@ -40,7 +40,7 @@ def demo_command(
     weights = place / "digits.safetensors"
     if place == Path() or place.is_file() or weights.exists():
         raise InvalidArgumentError(f"out: {str(place)!r} must be a new directory for the demo")
-    place.mkdir(parents=True, exist_ok=True)
+    _disk.make_directory(place)
     accuracy = demo.train(weights, sigma=demo.SIGMA)
     tell(f"trained on digits with noise σ = {demo.SIGMA:g}: right on {accuracy:.1%} of noisy test digits")
     with watching() as watcher:

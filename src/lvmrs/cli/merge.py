@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lvmrs.cli import options
-from lvmrs.cli.console import command_line
+from lvmrs.cli.console import command_line, tell
 from lvmrs.cli.outcome import show_run
 from lvmrs.runs import Run
 
@@ -28,4 +28,6 @@ def merge(
     """
     from lvmrs import jobs
 
-    show_run(jobs.merge([Run(path) for path in shards], out, command=command_line()), as_json=as_json)
+    opened = [Run(path) for path in shards]
+    run = jobs.merge(opened, out, command=command_line(), on_note=lambda note: tell(f"caution: {note}"))
+    show_run(run, as_json=as_json)

@@ -15,6 +15,7 @@ __all__ = [
     "Autocast",
     "Batch",
     "Bound",
+    "ClassIndex",
     "Compile",
     "Confidence",
     "Data",
@@ -60,6 +61,10 @@ Data = Annotated[str, typer.Option("--data", help=f"One of {DATA.listed}.")]
 Split = Annotated[str, typer.Option("--split", help="Which split of the data.")]
 ImageSize = Annotated[
     Optional[int], typer.Option("--image-size", help="Scale and crop images from files to squares of so many pixels.")
+]
+ClassIndex = Annotated[
+    Optional[Path],
+    typer.Option("--class-index", help="Class numbers of the folders of imagefolder: JSON or one class in each line."),
 ]
 Sigma = Annotated[float, typer.Option("--sigma", help="Standard deviation of the noise, for pixels in [0, 1].")]
 Noise = Annotated[str, typer.Option("--noise", help=f"Kind of noise: {NOISES.listed}, or python:MODULE:NOISE.")]

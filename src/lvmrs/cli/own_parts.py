@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lvmrs._user_code import imported
+from lvmrs._user_code import called, imported
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.registry import NOISES, Names
 
@@ -41,5 +41,5 @@ def known_name(names: Names, word: str | None) -> str | None:
 
 def noise(word: str) -> Noise:
     """The noise of that name."""
-    made: Noise = NOISES.find(known_name(NOISES, word), argument="noise")()
+    made: Noise = called(word, NOISES.find(known_name(NOISES, word), argument="noise"), error=InvalidArgumentError)
     return made

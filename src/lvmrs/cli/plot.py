@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lvmrs import analysis, plots
+from lvmrs._replacing import replacing
 from lvmrs.cli import options, parsing
 from lvmrs.cli.console import tell
 from lvmrs.cli.output_file import writing
@@ -46,6 +47,6 @@ def plot(
         for sentence in analysis.unfinished(*results):
             tell(f"caution: {sentence}")
         figure = plots.OF_RESULTS[kind](results, confidence)
-    with writing(out):
-        figure.savefig(out, dpi=160)
+    with writing(out), replacing(out) as file:
+        figure.savefig(file, format=out.suffix[1:].lower(), dpi=160)
     tell(f"wrote {out}")

@@ -28,15 +28,18 @@ def predict(
 ) -> None:
     """Answer with the class that wins all its duels under noise (or most votes), or −1 where that is in doubt.
 
-    Rows go to stdout as they come: idx, label, predict, correct. An answer is wrong with probability ALPHA at most.
+    Rows go to stdout as they come: idx, label, predict, correct, name. An answer is wrong with probability ALPHA at
+    most.
 
     \b
     Examples:
-      lvmrs predict --model python:nets:resnet --weights w.safetensors --data digits --sigma 0.5 --max 20
+      lvmrs predict --model python:nets.py:resnet --weights w.safetensors --data digits --sigma 0.5 --max 20
       lvmrs predict --model onnx:net.onnx --data npz:test.npz --sigma 0.25 --n 10000 > answers.tsv
     """
     from lvmrs import jobs
     from lvmrs.answers import ABSTAIN
+    from lvmrs.runs.input_names import escaped
+    from lvmrs.runs.result_file import UNKNOWN
 
     _, dataset, smoothed = setup.load()
     numbers = {"n": n, "n0": n0, "alpha": alpha, "seed": setup.seed, "width": width}
@@ -45,6 +48,7 @@ def predict(
         row = dataclasses.asdict(answer)
         if not inputs and not as_json:
             print("\t".join(row))
-        print(json.dumps(row) if as_json else "\t".join(map(str, row.values())), flush=True)
+        named = row | {"name": UNKNOWN if answer.name is None else escaped(answer.name)}
+        print(json.dumps(row) if as_json else "\t".join(map(str, named.values())), flush=True)
         inputs, right, abstained = inputs + 1, right + answer.correct, abstained + (answer.predict == ABSTAIN)
     tell(f"{inputs} inputs: {percent(right / inputs)} % correct, {abstained} in doubt")

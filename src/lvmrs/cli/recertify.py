@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from lvmrs.cli import options
-from lvmrs.cli.console import command_line
+from lvmrs.cli.console import command_line, tell
 from lvmrs.cli.outcome import show_run
 from lvmrs.cli.progress import watching
 from lvmrs.runs import Run
@@ -75,5 +75,6 @@ def recertify(
             command=command_line(),
             processes=(os.cpu_count() or 1) if inputs >= _WORTH_PROCESSES else 1,
             on_row=watcher.row,
+            on_note=lambda note: tell(f"caution: {note}"),
         )
     show_run(made, as_json=as_json)

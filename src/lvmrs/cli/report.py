@@ -24,6 +24,7 @@ def report(
         Optional[str],
         typer.Option("--data", help="Where the inputs are now, for their pictures; none for no pictures."),
     ] = None,
+    class_index: options.ClassIndex = None,
     most: Annotated[int, typer.Option("--inputs", help="List at most so many inputs.")] = 1_000,
     confidence: options.Confidence = 0.95,
 ) -> None:
@@ -41,8 +42,10 @@ def report(
     opened = [Run(path) for path in runs]
     if most < 1:
         raise InvalidArgumentError(f"inputs must be a whole number of at least 1, got {most}")
+    if class_index is not None and data in (None, "none"):
+        raise InvalidArgumentError("class-index goes with data; say where the data are, too")
     wanted = parsing.radii(radii)
-    pictures = Pictures() if data == "none" else pictures_of(opened[0], data)
+    pictures = Pictures() if data == "none" else pictures_of(opened[0], data, class_index)
     if pictures.why_none is not None:
         tell(f"no pictures: {pictures.why_none}{'; say where the data are with --data' if data is None else ''}")
     with writing(out):

@@ -37,6 +37,7 @@ class Setup:
     noise: options.Noise = "gaussian"
     split: options.Split = "test"
     image_size: options.ImageSize = None
+    class_index: options.ClassIndex = None
     batch: options.Batch = None
     skip: options.Skip = 1
     max: options.Max = None
@@ -53,7 +54,7 @@ class Setup:
         from lvmrs.cli.own_parts import noise
         from lvmrs.smooth import SmoothedClassifier
 
-        dataset = data.load(self.data, split=self.split, size=self.image_size)
+        dataset = data.load(self.data, split=self.split, size=self.image_size, class_index=self.class_index)
         loaded = models.load(
             self.model,
             weights=self.weights,

@@ -43,6 +43,7 @@ def train(
         str, typer.Option("--test-split", help="The split to measure on at the end, or none.")
     ] = "test",
     image_size: options.ImageSize = None,
+    class_index: options.ClassIndex = None,
     epochs: Annotated[int, typer.Option("--epochs", help="How often to go through the data.")] = 20,
     batch: Annotated[int, typer.Option("--batch", help="Inputs in a step.")] = 128,
     lr: Annotated[float, typer.Option("--lr", help="The largest learning rate.")] = 0.005,
@@ -98,6 +99,7 @@ def train(
         split=split,
         test_split=None if test_split == "none" else test_split,
         image_size=image_size,
+        class_index=class_index,
         device=device,
         workers=workers,
         command=command_line(),

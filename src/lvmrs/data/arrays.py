@@ -1,11 +1,9 @@
-"""Data sets in memory: scikit-learn's digits, CIFAR-10, and .npz files."""
+"""Data sets in memory: scikit-learn's digits, and .npz files."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import pickle
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,15 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs._extras import optional
+from lvmrs.data.archive import read_arrays
 from lvmrs.data.base import Dataset
-from lvmrs.errors import DataError, first_line
+from lvmrs.errors import DataError
 from lvmrs.facts import DataFacts
 
-__all__ = ["Arrays", "cifar10", "digits", "npz"]
+__all__ = ["Arrays", "digits", "npz", "part_of"]
 
 _T = TypeVar("_T")
-
-CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+# Larger labels are no class numbers, and could not be held.
+_LARGEST_LABEL = 1 << 31
 
 
 class Arrays(Dataset):
@@ -37,6 +36,7 @@ class Arrays(Dataset):
         labels: whole numbers from 0, one for each input.
         classes: names of the classes, if they are known.
         facts: what was assumed about the source.
+        names: a name for each input, if they have names.
 
     >>> data = Arrays("two", "test", np.zeros((2, 1, 8, 8), np.uint8), np.array([0, 1]))
     >>> data, data[1][1]
@@ -52,6 +52,7 @@ class Arrays(Dataset):
         *,
         classes: tuple[str, ...] | None = None,
         facts: DataFacts | None = None,
+        names: NDArray[Any] | None = None,
     ) -> None:
         self.name, self.split, self.classes, self.facts = name, split, classes, facts or DataFacts()
         if inputs.ndim < 2:
@@ -61,11 +62,15 @@ class Arrays(Dataset):
             raise DataError(f"{name}: {len(inputs)} inputs but {len(labels)} labels; there must be one for each")
         if not len(inputs):
             raise DataError(f"{name}: there are no inputs in split {split!r}")
+        if not inputs.size:
+            raise DataError(f"{name}: the inputs are empty (shape {inputs.shape}); each must have at least one value")
         if inputs.dtype != np.uint8:
             _check_range(name, inputs)
         if classes is not None and labels.max() >= len(classes):
             raise DataError(f"{name}: label {labels.max()} is out of range for {len(classes)} classes")
-        self.inputs, self.labels = inputs, labels
+        if names is not None and (names.shape != labels.shape or names.dtype.kind not in "US"):
+            raise DataError(f"{name}: the names of the inputs must be texts, one for each input")
+        self.inputs, self.labels, self.names = inputs, labels, names
 
     def __len__(self) -> int:
         """The number of inputs."""
@@ -81,6 +86,13 @@ class Arrays(Dataset):
         rows = np.asarray(indices)
         x = torch.from_numpy(self.inputs[rows].astype(np.float32))
         return (x / 255 if self.inputs.dtype == np.uint8 else x), torch.from_numpy(self.labels[rows])
+
+    def input_name(self, index: int) -> str | None:
+        """The name of an input, if the arrays came with names."""
+        if self.names is None:
+            return None
+        found = self.names[index]
+        return found.decode(errors="backslashreplace") if isinstance(found, bytes) else str(found)
 
     def largest_label(self) -> int:
         """The largest label."""
@@ -99,7 +111,7 @@ def _labels(name: str, labels: NDArray[Any]) -> NDArray[np.int64]:
     whole = np.issubdtype(flat.dtype, np.integer) or (
         np.issubdtype(flat.dtype, np.floating) and np.array_equal(flat, np.round(flat))
     )
-    if flat.ndim != 1 or not whole or (flat < 0).any():
+    if flat.ndim != 1 or not whole or (flat < 0).any() or (flat > _LARGEST_LABEL).any():
         raise DataError(f"{name}: labels must be whole numbers from 0, one for each input; save class numbers")
     return flat.astype(np.int64)
 
@@ -123,75 +135,37 @@ def digits(name: str, rest: str, split: str) -> Dataset:
     The first 1437 are the split "train"; the last 360, which other people wrote, are "test".
     """
     bunch = optional("sklearn.datasets", extra="digits", error=DataError).load_digits()
-    part = _split(name, {"train": slice(0, 1437), "test": slice(1437, None)}, split)
+    part = part_of(name, {"train": slice(0, 1437), "test": slice(1437, None)}, split)
     images = (bunch.images[part, None] / 16).astype(np.float32)
     return Arrays(name, split, images, bunch.target[part], classes=tuple(map(str, range(10))))
 
 
-def cifar10(name: str, rest: str, split: str) -> Dataset:
-    """Load CIFAR-10 from the official python batches (Krizhevsky 2009), or from an .npz with x_test, y_test and so on.
-
-    ``rest`` is the folder of the batches, the folder around it, or the .npz file.
-    """
-    path = Path(rest).expanduser()
-    if not path.exists():
-        raise DataError(f"{name}: {path} does not exist; write cifar10:PATH")
-    if path.is_file():
-        return npz(name, rest, split, classes=CIFAR10)
-    folder = path / "cifar-10-batches-py" if (path / "cifar-10-batches-py").is_dir() else path
-    files = _split(name, {"train": [f"data_batch_{k}" for k in range(1, 6)], "test": ["test_batch"]}, split)
-    batches = [_python_batch(name, folder / file) for file in files]
-    inputs = np.concatenate([np.asarray(batch[b"data"], dtype=np.uint8) for batch in batches]).reshape(-1, 3, 32, 32)
-    labels = np.concatenate([np.asarray(batch[b"labels"]) for batch in batches])
-    return Arrays(name, split, inputs, labels, classes=CIFAR10)
-
-
-class _NumbersOnly(pickle.Unpickler):
-    """Unpickles arrays, and refuses everything that could run code."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        allowed = {("_codecs", "encode"), ("numpy", "ndarray"), ("numpy", "dtype")}
-        rebuild = module.startswith("numpy.") and module.endswith(".multiarray") and name == "_reconstruct"
-        if rebuild or (module, name) in allowed:
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it would import {module}.{name}")
-
-
-def _python_batch(name: str, file: Path) -> dict[bytes, Any]:
-    if not file.is_file():
-        raise DataError(f"{name}: {file} is missing; give the folder with data_batch_1 … and test_batch, or an .npz")
-    try:
-        with file.open("rb") as opened:
-            batch = _NumbersOnly(opened, encoding="bytes").load()
-    except (pickle.UnpicklingError, EOFError, ValueError, ImportError) as error:
-        raise DataError(f"{name}: {file} is not an official CIFAR-10 batch: {error}") from error
-    if not isinstance(batch, dict) or not {b"data", b"labels"} <= set(batch):
-        raise DataError(f"{name}: {file} has no data and labels; it is not an official CIFAR-10 batch")
-    return batch
-
-
 def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None) -> Dataset:
-    """Load the arrays x_SPLIT and y_SPLIT of a NumPy archive, or x and y if it has no splits."""
-    path = Path(rest)
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            names = (f"x_{split}", f"y_{split}") if f"x_{split}" in archive.files else ("x", "y")
-            if missing := sorted(set(names) - set(archive.files)):
-                held = ", ".join(archive.files) or "nothing"
-                raise DataError(
-                    f"{name}: {' and '.join(missing)} not found; expected x_{split} and y_{split}, or x and y, "
-                    f"and the file holds {held}"
-                )
-            inputs, labels = (archive[key] for key in names)
-    except (zipfile.BadZipFile, ValueError, EOFError, AttributeError, TypeError, OSError) as error:
-        reason = first_line(error)
-        raise DataError(f"{name}: {path} is not an .npz archive of plain arrays: {reason}") from error
+    """Load the arrays x_SPLIT and y_SPLIT of a NumPy archive, or x and y if it has no splits.
+
+    If it also has names_SPLIT or names, a text for each input, rows of runs have these names.
+    """
+
+    def chosen(held: list[str]) -> list[str]:
+        names = [f"x_{split}", f"y_{split}"] if f"x_{split}" in held else ["x", "y"]
+        if missing := sorted(set(names) - set(held)):
+            raise DataError(
+                f"{name}: {' and '.join(missing)} not found; expected x_{split} and y_{split}, or x and y, "
+                f"and the file holds {', '.join(held) or 'nothing'}"
+            )
+        texts = f"names{names[0][1:]}"
+        return [*names, texts] if texts in held else names
+
+    inputs, labels, *named = read_arrays(name, Path(rest), chosen)
     last = inputs.ndim == 4 and inputs.shape[-1] in (1, 3) and inputs.shape[1] not in (1, 3)
     inputs = inputs.transpose(0, 3, 1, 2) if last else inputs
-    return Arrays(name, split, inputs, labels, classes=classes, facts=DataFacts(channels_last=last))
+    return Arrays(
+        name, split, inputs, labels, classes=classes, facts=DataFacts(channels_last=last), names=next(iter(named), None)
+    )
 
 
-def _split(name: str, splits: dict[str, _T], split: str) -> _T:
+def part_of(name: str, splits: dict[str, _T], split: str) -> _T:
+    """The part of the data that a split names; other splits are refused."""
     if split not in splits:
         raise DataError(f"{name}: there is no split {split!r}; choose {' or '.join(splits)}")
     return splits[split]

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from numbers import Integral
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from lvmrs.data.checks import AUTHORED, checked_input
 from lvmrs.errors import DataError
 from lvmrs.facts import DataFacts
 
 if TYPE_CHECKING:
     from lvmrs.data.load import DataSource
 
-__all__ = ["Dataset", "checked_input"]
+__all__ = ["Dataset"]
 
 
 class Dataset(ABC):
     """Inputs and labels, numbered from 0.
 
     An input is a float32 tensor with values in [0, 1] and no batch dimension; a label is a class number from 0. Authors
-    write ``__len__``, ``__getitem__`` and ``fingerprint``.
+    write ``__len__``, ``__getitem__`` and ``fingerprint``. Whatever these raise becomes one sentence of a
+    ``DataError``, and answers of the wrong kind are refused.
     """
 
     name: str
@@ -36,6 +37,13 @@ class Dataset(ABC):
     """What the source says about the data, or what was assumed."""
     data_source: DataSource | None = None
     """The arguments that it was loaded with; None if it was not loaded by name."""
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Guard what the author of a class wrote."""
+        super().__init_subclass__(**settings)
+        for method, guard in AUTHORED.items():
+            if callable(written := vars(cls).get(method)):
+                setattr(cls, method, guard(written))
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -50,6 +58,10 @@ class Dataset(ABC):
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         """One input and its label."""
 
+    def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+        """All inputs with their labels, in order."""
+        return (self[index] for index in range(len(self)))
+
     def many(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Several inputs and their labels, each with a leading dimension."""
         rows = [checked_input(self, index) for index in indices]
@@ -61,6 +73,10 @@ class Dataset(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """A hash that changes when the data change."""
+
+    def input_name(self, index: int) -> str | None:
+        """The name of an input, such as that of its file; None if it has none."""
+        return None
 
     def largest_label(self) -> int | None:
         """The largest label; None if it is not known without reading every input."""
@@ -79,26 +95,3 @@ class Dataset(ABC):
 
 def _some(shapes: set[tuple[int, ...]]) -> str:
     return ", ".join(str(shape) for shape in sorted(shapes)[:3])
-
-
-def checked_input(data: Dataset, index: int) -> tuple[Tensor, int]:
-    """Read one input and its label, and check them.
-
-    Args:
-        data: the data set.
-        index: the index of the input.
-
-    Returns:
-        The input, a floating-point tensor with values in [0, 1], and its class number.
-    """
-    x, label = data[index]
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise DataError(f"{data.name}: input {index} is {kind}; expected a floating-point tensor in [0, 1]")
-    if not (torch.isfinite(x).all() and float(x.min()) >= 0 and float(x.max()) <= 1):
-        raise DataError(f"{data.name}: input {index} has values outside [0, 1], the units of sigma; scale it")
-    if isinstance(label, Tensor) and label.numel() == 1:
-        label = label.item()
-    if not isinstance(label, Integral) or label < 0:
-        raise DataError(f"{data.name}: input {index} has label {label!r}; expected a class number from 0")
-    return x, int(label)

@@ -3,56 +3,77 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lvmrs._extras import optional
+from lvmrs._paths import expanded, is_folder
 from lvmrs.data.base import Dataset
-from lvmrs.errors import DataError
+from lvmrs.data.class_index import read_class_index
+from lvmrs.errors import DataError, guarded
 from lvmrs.facts import DataFacts
 
 __all__ = ["ImageFolder", "pixels"]
 
 _GREY, _COLOURED = ("1", "L"), ("RGB", "RGBA", "P", "PA", "LA", "CMYK", "YCbCr", "HSV", "LAB")
 
+# Images of more pixels are taken for an attack on the memory, as Pillow does.
+_MOST_PIXELS = 89_478_485
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"}
 
 
 class ImageFolder(Dataset):
     """Images in the folders PATH/CLASS/ or PATH/SPLIT/CLASS/.
 
-    If all names of folders are numbers, they are the labels; otherwise folders are numbered in alphabetical order.
+    The labels are those of the class index file, if there is one. Otherwise, if all names of folders are numbers, they
+    are the labels; else folders are numbered in alphabetical order. ``facts.labels`` says which.
 
     Args:
         name: the name of the data set.
         rest: PATH.
         split: which part of the data.
         size: images are scaled and cropped to squares of that many pixels; None to leave them as they are.
+        class_index: a file that says the class number of each folder; see ``read_class_index``.
     """
 
-    def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:
-        path = Path(rest).expanduser()
-        if not path.is_dir():
+    def __init__(
+        self, name: str, rest: str, split: str, size: int | None = None, class_index: Path | None = None
+    ) -> None:
+        path = expanded(rest)
+        if not is_folder(path):
             raise DataError(f"{name}: {path} is not a folder; write imagefolder:PATH")
         self.name, self.split, self.size = name, split, size
-        self.root = path / split if (path / split).is_dir() else path
+        self.root = path / split if is_folder(path / split) else path
         folders = sorted(entry.name for entry in self.root.iterdir() if entry.is_dir() and _has_images(entry))
-        numbered = bool(folders) and all(folder.isdecimal() for folder in folders)
-        label_of = {folder: int(folder) if numbered else k for k, folder in enumerate(folders)}
+        label_of = self._labels(folders, class_index)
         self.files = [
             (file, label_of[folder])
-            for folder in sorted(folders, key=label_of.__getitem__)
+            for folder in sorted(folders, key=lambda folder: (label_of[folder], folder))
             for file in sorted((self.root / folder).iterdir())
             if file.suffix.lower() in _SUFFIXES
         ]
         if not self.files:
             raise DataError(f"{name}: no images in the folders of {self.root}; expected {self.root}/CLASS/IMAGE.png")
-        self.classes = None if numbered else tuple(folders)
-        self.facts = DataFacts(labels="folder numbers" if numbered else "folder order")
         self.grey = all(self._mode(file) in _GREY for file, _ in self.files[:20])
+
+    def _labels(self, folders: Sequence[str], class_index: Path | None) -> dict[str, int]:
+        """The label of each folder."""
+        if class_index is not None:
+            index = read_class_index(class_index)
+            self.classes, self.facts = index.classes, DataFacts(labels="class index file")
+            return {folder: index.number(folder) for folder in folders}
+        if folders and all(folder.isdecimal() and len(folder) < 10 for folder in folders):
+            self.facts = DataFacts(labels="folder numbers")
+            return {folder: int(folder) for folder in folders}
+        self.classes, self.facts = tuple(folders), DataFacts(labels="folder order")
+        return {folder: number for number, folder in enumerate(folders)}
 
     def __len__(self) -> int:
         """The number of inputs."""
@@ -61,18 +82,21 @@ class ImageFolder(Dataset):
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         """One input and its label."""
         file, label = self.files[index]
-        image = optional("PIL.Image", extra="images", error=DataError)
         try:
-            with image.open(file) as opened:
-                return pixels(opened, self.size, grey=self.grey), label
-        except (OSError, DataError) as error:
+            with guarded("Pillow fails", error=DataError), _opened(file) as image:
+                return pixels(image, self.size, grey=self.grey), label
+        except DataError as error:
             raise DataError(f"{self.name}: {file} cannot be read as an image: {error}") from error
+
+    def input_name(self, index: int) -> str:
+        """The file of an input, relative to the folder of the split."""
+        return self.files[index][0].relative_to(self.root).as_posix()
 
     def _mode(self, file: Path) -> str:
         try:
-            with optional("PIL.Image", extra="images", error=DataError).open(file) as opened:
-                return str(opened.mode)
-        except OSError:  # __getitem__ reports it
+            with guarded("Pillow fails", error=DataError), _opened(file) as image:
+                return str(image.mode)
+        except DataError:  # __getitem__ reports it
             return ""
 
     def largest_label(self) -> int:
@@ -83,7 +107,9 @@ class ImageFolder(Dataset):
         """A hash of the names, labels and sizes of the files, and of the size that images are scaled to."""
         digest = hashlib.sha256(str(self.size).encode())
         for file, label in self.files:
-            digest.update(f"\n{file.relative_to(self.root)} {label} {file.stat().st_size}".encode())
+            digest.update(
+                f"\n{file.relative_to(self.root)} {label} {file.stat().st_size}".encode(errors="surrogateescape")
+            )
         return digest.hexdigest()
 
 
@@ -91,7 +117,23 @@ def _has_images(folder: Path) -> bool:
     return not folder.name.startswith(".") and any(file.suffix.lower() in _SUFFIXES for file in folder.iterdir())
 
 
-def pixels(image: "PIL.Image.Image", size: int | None, *, grey: bool) -> Tensor:  # type: ignore[name-defined]  # noqa: F821, UP037
+@contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    """An image of a file that is not too large; Pillow only warns of some that are."""
+    images = optional("PIL.Image", extra="images", error=DataError)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", images.DecompressionBombWarning)
+        opened = images.open(file)
+    with opened:
+        yield opened
+
+
+def _check_area(width: int, height: int) -> None:
+    if width * height > _MOST_PIXELS:
+        raise DataError(f"{width} × {height} pixels are more than {_MOST_PIXELS:,}, the most that are read")
+
+
+def pixels(image: Any, size: int | None, *, grey: bool) -> Tensor:
     """Turn an image into a tensor (channels, height, width) with values in [0, 1].
 
     Args:
@@ -99,6 +141,7 @@ def pixels(image: "PIL.Image.Image", size: int | None, *, grey: bool) -> Tensor:
         size: the shorter side is scaled to this many pixels, and a square is cut out of the middle; None for no change.
         grey: whether the data set has one channel; otherwise it has three.
     """
+    _check_area(*image.size)
     if image.mode not in (*_GREY, *_COLOURED):
         raise DataError(f"its mode is {image.mode}, and pixels must have 8 bits; convert it")
     if grey and image.mode not in _GREY:
@@ -107,6 +150,7 @@ def pixels(image: "PIL.Image.Image", size: int | None, *, grey: bool) -> Tensor:
     if size is not None:
         scale = size / min(image.size)
         width, height = (max(size, round(side * scale)) for side in image.size)
+        _check_area(width, height)
         image = image.resize((width, height), resample=2)  # bilinear
         left, top = (width - size) // 2, (height - size) // 2
         image = image.crop((left, top, left + size, top + size))

@@ -8,9 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from lvmrs._extras import optional
+from lvmrs._paths import expanded, is_file
 from lvmrs.data.base import Dataset
 from lvmrs.data.folder import pixels
-from lvmrs.errors import DataError, first_line
+from lvmrs.errors import DataError, guarded
 from lvmrs.facts import DataFacts
 
 __all__ = ["HuggingFaceDataset"]
@@ -45,19 +46,27 @@ class HuggingFaceDataset(Dataset):
         except DataError as error:
             raise DataError(f"{self.name}: image {index}: {error}") from error
 
+    def input_name(self, index: int) -> str | None:
+        """The name of the file of an image, without its folders, if the library knows it."""
+        found = getattr(self.rows[index][self.image], "filename", None)
+        return Path(found).name if isinstance(found, str) and found else None
+
+    def largest_label(self) -> int:
+        """The largest label."""
+        return int(max(self.rows[self.label]))
+
     def fingerprint(self) -> str:
         """The library's fingerprint, and the size that images are scaled to."""
         return f"{self.rows._fingerprint}-{self.size}"
 
 
 def _rows(datasets: Any, name: str, rest: str, split: str) -> Any:
-    path = Path(rest).expanduser()
-    saved = (path / "dataset_dict.json").is_file() or (path / "dataset_info.json").is_file()
-    try:
-        rows = datasets.load_from_disk(str(path)) if saved else datasets.load_dataset(rest, split=split)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = first_line(error)
-        raise DataError(f"{name}: the data set cannot be loaded: {reason}") from error
+    path = expanded(rest)
+    saved = any(is_file(path / file) for file in ("dataset_dict.json", "dataset_info.json"))
+    # Before version 4, the library asked whether to run a script that a data set comes with.
+    plain = {} if int(datasets.__version__.partition(".")[0]) >= 4 else {"trust_remote_code": False}
+    with guarded(f"{name}: the data set cannot be loaded", error=DataError):
+        rows = datasets.load_from_disk(str(path)) if saved else datasets.load_dataset(rest, split=split, **plain)
     if isinstance(rows, dict):
         if split not in rows:
             raise DataError(f"{name}: there is no split {split!r}; choose {' or '.join(rows)}")

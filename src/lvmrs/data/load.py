@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from lvmrs._sources import taken_apart
-from lvmrs._user_code import importing_from
+from lvmrs._sources import absolute, taken_apart
 from lvmrs.data.base import Dataset
-from lvmrs.errors import DataError
+from lvmrs.errors import DataError, InvalidArgumentError, guarded
 from lvmrs.registry import DATA
 
 __all__ = ["DataSource", "load"]
 
+_LARGEST_SIZE = 4096
 
-def load(name: str, *, split: str = "test", size: int | None = None) -> Dataset:
+
+def load(name: str, *, split: str = "test", size: int | None = None, class_index: str | Path | None = None) -> Dataset:
     """Load a data set by its name.
 
     Args:
         name: a source of ``lvmrs.registry.DATA`` and what to load from it, such as ``npz:FILE``.
         split: which part of the data, such as "test" or "train".
-        size: images from files are scaled and cropped to squares of that many pixels.
+        size: images from files are scaled and cropped to squares of that many pixels, at most 4096.
+        class_index: a file that says the class number of each folder of images: JSON such as {"0": ["n01440764",
+            "tench"]}, {"0": "tench"} or {"tench": 0}, a JSON list, or text with one class in each line.
 
     Returns:
         The data set; its ``facts`` say what was assumed about it.
@@ -28,7 +32,7 @@ def load(name: str, *, split: str = "test", size: int | None = None) -> Dataset:
     >>> len(load("digits", split="train"))
     1437
     """
-    return DataSource(name, split, size).load()
+    return DataSource(name, split, size, None if class_index is None else str(class_index)).load()
 
 
 @dataclass(frozen=True)
@@ -38,22 +42,40 @@ class DataSource:
     name: str
     split: str = "test"
     size: int | None = None
+    class_index: str | None = None
     directory: Path = field(default_factory=Path.cwd)
-    """Where relative paths begin and modules are imported from: the working directory of the first call."""
+    """Where relative paths begin: the working directory of the first call."""
 
     def load(self) -> Dataset:
         """Load the data set."""
-        if self.size is not None and self.size < 1:
-            raise DataError(f"image size must be a whole number of at least 1, got {self.size}")
+        self._check_arguments()
         source, rest = taken_apart(DATA, self.name, self.directory, error=DataError)
-        sized = DATA.having("sized")
-        if self.size is not None and source not in sized:
-            raise DataError(f"{self.name}: only {' and '.join(sized)} take an image size; leave it out")
-        size = {"size": self.size} if source in sized else {}
-        with importing_from(self.directory):
-            data: Dataset = DATA.find(source)(self.name, rest, self.split, **size)
+        with guarded(f"{self.name}: it cannot be read", error=DataError):
+            data: Dataset = DATA.find(source)(self.name, rest, self.split, **self._options(source))
+        if not len(data):
+            raise DataError(f"{self.name}: there are no inputs in split {self.split!r}")
         data.data_source = self
         return data
+
+    def _check_arguments(self) -> None:
+        if self.size is not None and not (type(self.size) is int and 1 <= self.size <= _LARGEST_SIZE):
+            raise InvalidArgumentError(
+                f"image size must be a whole number from 1 to {_LARGEST_SIZE}, got {self.size!r:.40}"
+            )
+        # The split of a run is read from its manifest, and may be the name of a folder.
+        if not isinstance(self.split, str) or self.split in ("", ".", "..") or set(self.split) & set("/\\\0"):
+            raise DataError(f"{self.name}: split must be a word such as test, got {self.split!r:.40}")
+
+    def _options(self, source: str) -> dict[str, Any]:
+        """What is given beside the name, for the sources that take it."""
+        index = None if self.class_index is None else absolute(self.class_index, self.directory)
+        given = {"size": (self.size, "sized", "an image size"), "class_index": (index, "indexed", "a class index")}
+        for value, fact, words in given.values():
+            takers = DATA.having(fact)
+            if value is not None and source not in takers:
+                verb = "takes" if len(takers) == 1 else "take"
+                raise DataError(f"{self.name}: only {' and '.join(takers)} {verb} {words}; leave it out")
+        return {option: value for option, (value, fact, _) in given.items() if source in DATA.having(fact)}
 
     def load_again(self, name: str, fingerprint: str) -> Dataset:
         """Load the data set that was pickled under that name; data that have changed are refused."""

@@ -7,7 +7,8 @@ import numpy as np
 from lvmrs._user_code import called, imported
 from lvmrs.data.arrays import Arrays
 from lvmrs.data.base import Dataset
-from lvmrs.errors import DataError
+from lvmrs.errors import DataError, guarded
+from lvmrs.facts import DataFacts
 
 __all__ = ["python"]
 
@@ -21,10 +22,15 @@ def python(name: str, rest: str, split: str) -> Dataset:
     if callable(made) and not isinstance(made, Dataset):
         made = called(name, made, split, error=DataError)
     if isinstance(made, Dataset):
-        made.name, made.split = getattr(made, "name", name), getattr(made, "split", split)
+        made.name, made.split = str(getattr(made, "name", name)), str(getattr(made, "split", split))
+        if not isinstance(made.facts, DataFacts):
+            raise DataError(f"{name}: its facts are {type(made.facts).__name__}; expected DataFacts")
+        made.classes = None if made.classes is None else tuple(map(str, made.classes))
         return made
     if isinstance(made, tuple) and len(made) == 2:
-        return Arrays(name, split, *(np.asarray(part) for part in made))
+        with guarded(f"{name}: inputs and labels are no arrays", error=DataError):
+            inputs, labels = (np.asarray(part) for part in made)
+        return Arrays(name, split, inputs, labels)
     raise DataError(
         f"{name}: it gives {type(made).__name__}; expected a Dataset, or a function from a split to (inputs, labels)"
     )

@@ -7,13 +7,19 @@ from typing import Literal
 
 __all__ = ["DataFacts"]
 
+_LABELS = {
+    "folder numbers": "folder names are the class numbers",
+    "folder order": "labels are the places of the folders in alphabetical order",
+    "class index file": "labels are from the class index file",
+}
+
 
 @dataclass(frozen=True)
 class DataFacts:
     """Facts about a data set, in plain values; ``sentences`` says them in words."""
 
-    labels: Literal["given", "folder numbers", "folder order"] = "given"
-    """Where class numbers come from: the source, the names of the folders, or the alphabetical order of the folders."""
+    labels: Literal["given", "folder numbers", "folder order", "class index file"] = "given"
+    """Where class numbers come from: the source, the names of the folders, their alphabetical order, or a file."""
     channels_last: bool = False
     """Whether the source has images as height × width × channels; they are read as channels × height × width."""
     image_column: str | None = None
@@ -28,7 +34,7 @@ class DataFacts:
         ('images come as height × width × channels',)
         """
         said = [
-            "folder names are the class numbers" if self.labels == "folder numbers" else None,
+            _LABELS.get(self.labels),
             "images come as height × width × channels" if self.channels_last else None,
             None
             if self.image_column is None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lvmrs.errors import DataError
+from lvmrs.data import check_labels
+from lvmrs.errors import InvalidArgumentError
 from lvmrs.jobs.job import Job
-from lvmrs.jobs.keeping import keeping
+from lvmrs.jobs.keeping import OnNote, keeping
 from lvmrs.runs import Row, Run, RunWriter
+from lvmrs.runs.scores import KeptScores, damaged_inputs, refusal
 
 __all__ = ["OnRow", "Outlook", "certify"]
 
@@ -23,9 +25,9 @@ class Outlook:
     """What a run will cost; it is known before the first input is certified."""
 
     inputs: int
-    """Number of inputs that have no row yet."""
+    """Number of inputs that have no row yet, or whose scores are sampled again."""
     done: int
-    """Number of inputs that have a row already."""
+    """Number of inputs that have a row already, and need no other."""
     samples_each: int
     """Samples for each input."""
     rate: float
@@ -46,46 +48,65 @@ def certify(
     out: str | Path,
     *,
     resume: bool = False,
+    resample: bool = False,
     command: str = "",
     on_begin: Callable[[Outlook], None] = lambda outlook: None,
     on_row: OnRow = lambda row: None,
+    on_note: OnNote = lambda note: None,
 ) -> Run:
     """Certify every input of a job that has no row yet.
 
     Args:
         job: what to certify, and how.
         out: the directory of the run. Each row is on the disk before the next input is begun.
-        resume: whether to continue a run in that directory, which the same job must have begun.
+        resume: whether to continue a run in that directory, which the same job must have begun. If it keeps scores,
+            those of all its rows are checked first.
+        resample: whether inputs whose kept scores are missing or damaged are sampled again; otherwise they are refused.
+            Their rows stay until the new ones are there.
         command: what the user typed, for readers of the run.
         on_begin: called once, with what the run will cost.
         on_row: called with each row after it is on the disk.
+        on_note: called with a sentence about what cannot be checked in a run of an earlier version.
 
     Returns:
         The run. The docstring of ``lvmrs.jobs`` has an example.
     """
+    if resample and not (resume and job.keeps_scores):
+        raise InvalidArgumentError("resample is for a run that is resumed and that keeps scores; leave it out")
     begun = RunWriter.begun(out, resume=resume, batch=job.smoothed.batch)
     if begun is not None and begun.batch is not None:  # the last digits of logits may depend on it
         job.smoothed.fix_batch(begun.batch)
-    pace = job.smoothed.prepare(job.input(job.selection.indices[0])[0])
-    _check_labels(job, pace.classes)
+    first, label = job.input(job.selection.indices[0])
+    pace = job.smoothed.prepare(first)
+    check_labels(job.data, pace.classes, label)
     with RunWriter.begin(out, job.manifest(pace.batch, command), resume=resume) as writer:
         inputs = len(job.selection.indices)
         kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0
-        pending = writer.pending
+        damaged = _damaged(writer, resample=resample, on_note=on_note) if job.keeps_scores else []
+        pending = [*damaged, *writer.pending]
         on_begin(Outlook(len(pending), inputs - len(pending), job.samples_each, pace.rate, pace.classes, kept))
-        with keeping(writer.run) as keeper:
+        with keeping(writer, anew=len(damaged) == len(writer.done)) as keeper:
+            if keeper is not None and resample:
+                keeper.mend_ends()
             for index in pending:
-                if keeper is not None:
+                if keeper is None:
+                    row = job.row(index)
+                else:
                     keeper.begin(writer.position(index))
-                row = job.row(index, None if keeper is None else keeper.add)
-                if keeper is not None:
-                    keeper.flush()
-                writer.append(row)
+                    row = job.row(index, keeper.add)
+                    row = replace(row, scores=keeper.finish())
+                (writer.replace if index in writer.done else writer.append)(row)
                 on_row(row)
         return writer.run
 
 
-def _check_labels(job: Job, classes: int) -> None:
-    largest = job.data.largest_label()
-    if largest is not None and largest >= classes:
-        raise DataError(f"{job.data.name} has label {largest}, but the model has {classes} classes")
+def _damaged(writer: RunWriter, *, resample: bool, on_note: OnNote) -> list[int]:
+    """The inputs with a row whose scores must be sampled again; refused if they may not be."""
+    if not writer.done:
+        return []
+    damaged = damaged_inputs(writer.run)
+    if damaged and not resample:
+        raise refusal(writer.run, damaged)
+    if len(damaged) < len(writer.done) and (note := KeptScores.of(writer.run, whole=False).note) is not None:
+        on_note(note)
+    return list(damaged)

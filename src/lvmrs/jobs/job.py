@@ -17,7 +17,7 @@ from torch import nn
 
 from lvmrs import _checks, method_settings
 from lvmrs.data import Dataset, checked_input
-from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, first_line
+from lvmrs.errors import DataError, InvalidArgumentError, ModelError, guarded
 from lvmrs.jobs.packing import Packed, packed, unpacked
 from lvmrs.method import Method
 from lvmrs.models import Denoised, Loaded, Preprocessed
@@ -127,7 +127,8 @@ class Job:
         clean = _named(index, lambda: self.smoothed.answer(x)) if self.method.samples else certificate.top
         if not 0 <= label < certificate.classes:
             raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
-        return Row.of(index, label, certificate, time.perf_counter() - start, clean=clean)
+        seconds = time.perf_counter() - start
+        return Row.of(index, label, certificate, seconds, clean=clean, name=self.data.input_name(index))
 
     def manifest(self, batch: int, command: str = "") -> Manifest:
         """The record of the run that this job makes.
@@ -185,22 +186,19 @@ def _named(index: int, made: Callable[[], Any]) -> Any:
         return made()
     except ModelError as error:
         raise ModelError(f"input {index}: {error}") from error
-    except LvmrsError:
-        raise
-    except Exception as error:
-        reason = first_line(error)
-        raise ModelError(f"input {index}: the model fails with {type(error).__name__}: {reason}") from error
 
 
 def method_record(method: Method, noise: Noise, sigma: float) -> MethodRecord:
     """The record of a method: its settings, and the classifier that its certificates are about at this noise and σ."""
-    return MethodRecord(
-        name=type(method).__name__,
-        settings=method_settings.settings(method),
-        own_code=method_settings.own_code(method, noise),
-        scope=method.scope,
-        classifier=method.classifier(noise.words(sigma)),
-    )
+    name = type(method).__name__
+    with guarded(f"the settings and words of {name} and {noise.name} noise fail", error=InvalidArgumentError):
+        return MethodRecord(
+            name=name,
+            settings=method_settings.settings(method),
+            own_code=method_settings.own_code(method, noise),
+            scope=method.scope,
+            classifier=method.classifier(noise.words(sigma)),
+        )
 
 
 def _model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:

@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lvmrs.noise import Stage
-from lvmrs.runs import Run
-from lvmrs.runs.scores import ScoresWriter, kept_logits
+from lvmrs.runs import Row, Run, RunWriter
+from lvmrs.runs.scores import KeptScores, ScoresWriter, refusing
 
-__all__ = ["copy_scores", "keeping"]
+__all__ = ["OnNote", "copy_scores", "keeping", "opened_scores"]
+
+OnNote = Callable[[str], None]
+"""Is called with a sentence that the user should read."""
+_STAGES: tuple[Stage, ...] = ("selection", "certification")
 
 
 @contextmanager
-def keeping(run: Run) -> Iterator[ScoresWriter | None]:
-    """Open a writer for the scores of a run; None if the run does not keep scores."""
-    manifest = run.manifest
-    if not manifest.keeps_scores:
+def keeping(writer: RunWriter, *, anew: bool) -> Iterator[ScoresWriter | None]:
+    """Open a writer for the scores of a run; None if the run does not keep scores.
+
+    Args:
+        writer: the writer of the run.
+        anew: whether no row has scores of value.
+
+    If the block fails before there is a row, the scores are removed, so that the run can be begun with other settings.
+    """
+    if not writer.run.manifest.keeps_scores:
         yield None
         return
-    samples: dict[Stage, int] = {"selection": manifest.terms.n0 or 0, "certification": manifest.terms.n or 0}
-    keeper = ScoresWriter(run.directory, len(manifest.selection.indices), samples)
+    keeper = ScoresWriter(writer.run, anew=anew)
     try:
         yield keeper
-    finally:
+    except BaseException:
         keeper.close()
+        if not writer.done:
+            keeper.discard()
+        raise
+    keeper.close()
 
 
-def copy_scores(run: Run, index: int, keeper: ScoresWriter) -> None:
-    """Copy the kept scores of one input of a run to the present input of the writer."""
-    position = run.manifest.selection.indices.index(index)
-    for stage, count in keeper.samples.items():
-        for batch in kept_logits(run.directory, position, stage, count):
-            keeper.add(stage, batch)
+def opened_scores(run: Run, on_note: OnNote) -> KeptScores:
+    """The kept scores of a run; the user is told what cannot be checked about them."""
+    with refusing(run):
+        kept = KeptScores.of(run)
+    if kept.note is not None:
+        on_note(kept.note)
+    return kept
+
+
+def copy_scores(run: Run, kept: KeptScores, row: Row, keeper: ScoresWriter) -> None:
+    """Check the kept scores of one input of a run, and copy them to the present input of the writer."""
+    with refusing(run):
+        kept.check(row)
+        for stage in _STAGES:
+            for batch in kept.logits(row.idx, stage):
+                keeper.add(stage, batch)

@@ -7,20 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from lvmrs.errors import RunError
-from lvmrs.jobs.keeping import copy_scores, keeping
+from lvmrs.jobs.keeping import OnNote, copy_scores, keeping, opened_scores
 from lvmrs.origin import origin
 from lvmrs.runs import Run, RunWriter
 
 __all__ = ["merge"]
 
 
-def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
+def merge(shards: Sequence[Run], out: str | Path, *, command: str = "", on_note: OnNote = lambda note: None) -> Run:
     """Make one run from all its shards, which must be complete and made with the same settings.
 
     Args:
         shards: the runs of the shards, in any order.
         out: the directory of the new run. If a merge of the same shards was begun there, it is completed.
         command: what the user typed, for readers of the run.
+        on_note: called with a sentence about what cannot be checked in a shard of an earlier version.
 
     Returns:
         The new run. The docstring of ``lvmrs.jobs`` has an example.
@@ -36,17 +37,24 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
         batch=first.batch if len(batches) == 1 else None,
         origin=origin(command, shards=[str(run.directory) for run in shards]),
     )
-    rows = sorted(((row, run) for run in shards for row in run.rows()), key=lambda pair: pair[0].idx)
+    kept = [opened_scores(run, on_note) if manifest.keeps_scores else None for run in shards]
+    rows = sorted(
+        ((row, run, scores) for run, scores in zip(shards, kept, strict=True) for row in run.rows()),
+        key=lambda found: found[0].idx,
+    )
     with RunWriter.begin(out, manifest, resume=True) as writer:
-        with keeping(writer.run) as keeper:
+        merged = []
+        with keeping(writer, anew=True) as keeper:
+            for position, (row, run, scores) in enumerate(rows):
+                if keeper is None or scores is None:
+                    merged.append(row)
+                    continue
+                keeper.begin(position)
+                copy_scores(run, scores, row, keeper)
+                merged.append(replace(row, scores=keeper.checksum))
             if keeper is not None:
-                for position, (row, run) in enumerate(rows):
-                    keeper.begin(position)
-                    copy_scores(run, row.idx, keeper)
-                keeper.flush()
-        for row, _ in rows:
-            if row.idx not in writer.done:
-                writer.append(row)
+                keeper.finish()
+        writer.append_missing(merged)
         return writer.run
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lvmrs.answers import is_correct
-from lvmrs.data import Dataset, checked_input
+from lvmrs.data import Dataset, check_labels, checked_input
 from lvmrs.jobs.job import check_selection
 from lvmrs.planners import Duels
 from lvmrs.runs import Selection
@@ -28,6 +28,8 @@ class Answer:
     """The answer, or −1 if the samples do not show it at this risk."""
     correct: int
     """1 if the answer is the label, else 0."""
+    name: str | None
+    """The name of the input in its data set; None if it has none."""
 
 
 def predict(smoothed: SmoothedClassifier, data: Dataset, selection: Selection, **settings: Any) -> Iterator[Answer]:
@@ -40,17 +42,23 @@ def predict(smoothed: SmoothedClassifier, data: Dataset, selection: Selection, *
         settings: those of ``SmoothedClassifier.predict``.
 
     Returns:
-        The answers, as they come. A selection that does not fit the data is refused at once. The docstring of
+        The answers, as they come. A selection or labels that do not fit are refused at once. The docstring of
         ``lvmrs.jobs`` has an example.
     """
-    check_selection(data, selection)
+    _check(smoothed, data, selection)
     return (_answer(smoothed, data, index, settings) for index in selection.indices)
+
+
+def _check(smoothed: SmoothedClassifier, data: Dataset, selection: Selection) -> None:
+    """Refuse a selection that does not fit the data, and labels that are not the classes of the model."""
+    check_selection(data, selection)
+    check_labels(data, smoothed.classes(checked_input(data, selection.indices[0])[0]))
 
 
 def _answer(smoothed: SmoothedClassifier, data: Dataset, index: int, settings: dict[str, Any]) -> Answer:
     x, label = checked_input(data, index)
     found = smoothed.predict(x, index=index, **settings)
-    return Answer(index, label, found, int(is_correct(found, label)))
+    return Answer(index, label, found, int(is_correct(found, label)), data.input_name(index))
 
 
 def calibrate_duels(
@@ -76,6 +84,6 @@ def calibrate_duels(
     >>> 0.3 < float(found.width) < 0.4
     True
     """
-    check_selection(data, selection)
+    _check(smoothed, data, selection)
     inputs = (checked_input(data, index)[0] for index in selection.indices)
     return smoothed.calibrate_duels(inputs, n0=n0, seed=seed)

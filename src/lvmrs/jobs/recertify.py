@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from lvmrs._user_code import code_hash
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.jobs.certify import OnRow
 from lvmrs.jobs.job import method_record
+from lvmrs.jobs.keeping import OnNote, opened_scores
 from lvmrs.jobs.processes import spread
 from lvmrs.method import Method
 from lvmrs.noise import Noise, Stream
@@ -23,7 +24,7 @@ from lvmrs.prove import prove
 from lvmrs.registry import NOISES
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.manifest import ROWS_OF, TermsRecord
-from lvmrs.runs.scores import kept_scores, read_scores
+from lvmrs.runs.scores import KeptScores, refusing
 
 __all__ = ["recertify"]
 
@@ -39,6 +40,7 @@ def recertify(
     command: str = "",
     processes: int = 1,
     on_row: OnRow = lambda row: None,
+    on_note: OnNote = lambda note: None,
 ) -> Run:
     """Make a new run from the kept scores of another.
 
@@ -55,6 +57,7 @@ def recertify(
         command: what the user typed, for readers of the run.
         processes: how many processes to use.
         on_row: called with each row after it is on the disk.
+        on_note: called with a sentence about what cannot be checked in a run of an earlier version.
 
     Returns:
         The new run. The docstring of ``lvmrs.jobs`` has an example.
@@ -69,8 +72,7 @@ def recertify(
         raise InvalidArgumentError(
             "the run was made without a Lipschitz constant, which this method needs; take another method"
         )
-    for stage in ("selection", "certification"):
-        read_scores(source.directory, stage)  # a run without scores is refused before a directory is made
+    kept = opened_scores(source, on_note)  # a run without scores is refused before a directory is made
     record = _fewer(old.terms, alpha, n0, n)
     terms = _terms(record)
     _check_code(old.method.own_code, type(terms.noise))
@@ -84,27 +86,22 @@ def recertify(
     )
     with RunWriter.begin(out, manifest, resume=True) as writer:  # rows of the same scores and settings are the same
         waiting = [row for row in source.rows() if row.idx not in writer.done]
-        task = partial(_recertified, source.directory, old.selection.indices, planner, terms, record)
-        with spread(processes, task) as each:
+        task = partial(_recertified, kept, planner, terms, record)
+        with refusing(source), spread(processes, task) as each:
             for row in each(waiting):
                 writer.append(row)
                 on_row(row)
         return writer.run
 
 
-def _recertified(
-    directory: Path, indices: Sequence[int], planner: Planner, terms: Terms, record: TermsRecord, old: Row
-) -> Row:
-    position, seed, n0 = indices.index(old.idx), record.seed or 0, record.n0 or 0
-    selection = kept_scores(
-        directory, position, Stream(seed, old.idx, "selection"), terms.noise, terms.sigma, n0
-    )  # fmt: skip
-    certification = kept_scores(
-        directory, position, Stream(seed, old.idx, "certification"), terms.noise, terms.sigma, terms.n
-    )
+def _recertified(kept: KeptScores, planner: Planner, terms: Terms, record: TermsRecord, old: Row) -> Row:
+    kept.check(old)
+    seed = record.seed or 0
+    selection = kept.scores(Stream(seed, old.idx, "selection"), terms.noise, terms.sigma, record.n0 or 0)
+    certification = kept.scores(Stream(seed, old.idx, "certification"), terms.noise, terms.sigma, terms.n)
     start = time.perf_counter()
     certificate = prove(planner.plan(selection, terms), terms, certification)
-    return Row.of(old.idx, old.label, certificate, time.perf_counter() - start, clean=old.clean)
+    return Row.of(old.idx, old.label, certificate, time.perf_counter() - start, clean=old.clean, name=old.name)
 
 
 def _fewer(kept: TermsRecord, alpha: float | None, n0: int | None, n: int | None) -> TermsRecord:

@@ -8,20 +8,18 @@ from pathlib import Path
 from torch import nn
 
 from lvmrs._sources import absolute, taken_apart
-from lvmrs._user_code import importing_from, source_hash
-from lvmrs.errors import ModelError
+from lvmrs._user_code import source_hash
+from lvmrs.errors import ModelError, guarded
 from lvmrs.facts import ModelFacts
 from lvmrs.models.denoised import Denoised
 from lvmrs.models.denoiser_sources import load_denoiser
 from lvmrs.models.preprocessing import Preprocessed
-from lvmrs.models.trained import normalisation_of
+from lvmrs.models.trained import Normalisation, normalisation_of
 from lvmrs.models.weights import digest_of_file, digest_of_module, load_weights
 from lvmrs.registry import MODELS
 from lvmrs.sampling import Model
 
 __all__ = ["Assembled", "assemble", "hash_of"]
-
-_Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -50,26 +48,29 @@ class Assembled:
 
 def hash_of(model: Model) -> str | None:
     """A hash of the weights of a torch module; None for another callable, whose weights are not known."""
-    return digest_of_module(model) if isinstance(model, nn.Module) else None
+    if not isinstance(model, nn.Module):
+        return None
+    with guarded("the weights of the model cannot be read", error=ModelError):
+        return digest_of_module(model)
 
 
 def assemble(
     name: str,
     weights: str | None,
-    normalisation: _Normalisation | None,
+    normalisation: Normalisation | None,
     denoiser: str | None,
     sigma: float,
     directory: Path,
 ) -> Assembled:
     """Put a model together; ``lvmrs.models.load`` explains the arguments.
 
-    Relative paths begin in ``directory``, and the user's modules are imported from there.
+    Relative paths begin in ``directory``.
     """
     source, rest = taken_apart(MODELS, name, directory, error=ModelError)
     file = None if weights is None else absolute(weights, directory)
-    with importing_from(directory):
+    with guarded(f"{name}: it cannot be loaded", error=ModelError):
         network, facts = MODELS.find(source)(name, rest)
-        code = source_hash(rest) if source in MODELS.having("code") else None
+    code = source_hash(rest) if source in MODELS.having("code") else None
     if file is not None:
         facts = _with_weights(name, source, network, facts, file)
     model, facts = _with_normalisation(name, network, facts, normalisation, file)
@@ -89,7 +90,7 @@ def _with_weights(name: str, source: str, network: Model, facts: ModelFacts, fil
 
 
 def _with_normalisation(
-    name: str, network: Model, facts: ModelFacts, given: _Normalisation | None, file: Path | None
+    name: str, network: Model, facts: ModelFacts, given: Normalisation | None, file: Path | None
 ) -> tuple[Model, ModelFacts]:
     """Put the given normalisation before the network, or the one that is stored with its weights."""
     kept = None if given is not None or file is None else normalisation_of(file)

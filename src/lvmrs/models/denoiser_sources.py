@@ -11,9 +11,10 @@ from typing import Any
 from torch import nn
 
 from lvmrs._extras import optional
+from lvmrs._paths import expanded, is_file, is_folder
 from lvmrs._sources import taken_apart
-from lvmrs._user_code import called, imported, importing_from
-from lvmrs.errors import ModelError, first_line
+from lvmrs._user_code import called, imported
+from lvmrs.errors import ModelError, guarded
 from lvmrs.facts import DenoiserFacts
 from lvmrs.models.diffusion import DiffusionDenoiser
 from lvmrs.models.trained import trained
@@ -37,7 +38,7 @@ def load_denoiser(name: str, sigma: float, directory: Path | None = None) -> tup
     """
     directory = directory or Path.cwd()
     source, rest = taken_apart(DENOISERS, name, directory, error=ModelError)
-    with importing_from(directory):
+    with guarded(f"{name}: it cannot be loaded", error=ModelError):
         denoiser, facts = DENOISERS.find(source)(name, rest, sigma)
     return denoiser, facts
 
@@ -55,33 +56,32 @@ def python_denoiser(name: str, rest: str, sigma: float) -> tuple[Model, Denoiser
         return named, DenoiserFacts(name)
     if not callable(named):
         raise ModelError(f"{name}: it is of type {type(named).__name__}; expected a function that returns a denoiser")
-    takes = "sigma" in inspect.signature(named).parameters
-    denoiser = called(name, partial(named, sigma=sigma) if takes else named, error=ModelError)
+    denoiser = called(name, partial(_made, named, sigma), error=ModelError)
     if not callable(denoiser):
         raise ModelError(f"{name}: it returned {type(denoiser).__name__}; expected a module or a callable on batches")
     return denoiser, DenoiserFacts(name)
+
+
+def _made(function: Any, sigma: float) -> Any:
+    return function(sigma=sigma) if "sigma" in inspect.signature(function).parameters else function()
 
 
 def diffusers(name: str, rest: str, sigma: float) -> tuple[nn.Module, DenoiserFacts]:
     """Load a pipeline, or a UNet with its scheduler, from a folder that diffusers saved or from its hub."""
     library = optional("diffusers", extra="diffusion", error=ModelError)
     library.utils.logging.set_verbosity_error()  # errors are reported below, in one sentence
-    place = Path(rest).expanduser()
-    if not place.is_dir() and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", rest):  # a name of the hub
+    place = expanded(rest)
+    if not is_folder(place) and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", rest):  # a name of the hub
         raise ModelError(f"{name}: {place} is not a folder; give one that diffusers saved, or OWNER/NAME of its hub")
-    folder = str(place) if place.exists() else rest
-    whole = not place.is_dir() or (place / "model_index.json").is_file()
+    folder = str(place) if is_folder(place) else rest
+    whole = not is_folder(place) or is_file(place / "model_index.json")
     within: dict[str, Any] = {"subfolder": "unet"} if whole else {}
     beside: dict[str, Any] = {"subfolder": "scheduler"} if whole else {}
-    try:
+    with guarded(f"{name}: it is neither a DDPMPipeline nor a UNet2DModel with its scheduler", error=ModelError):
         unet, loading = library.UNet2DModel.from_pretrained(
             folder, use_safetensors=True, low_cpu_mem_usage=False, output_loading_info=True, **within
         )
         schedule = library.DDPMScheduler.from_pretrained(folder, **beside)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ModelError(
-            f"{name}: it is neither a DDPMPipeline nor a UNet2DModel with its scheduler: {first_line(error)}"
-        ) from error
     if wrong := [*loading["missing_keys"], *loading["unexpected_keys"], *loading["mismatched_keys"]]:
         raise ModelError(f"{name}: its weights do not fit a UNet2DModel: {', '.join(map(str, wrong[:3]))} and so on")
     denoiser = DiffusionDenoiser(

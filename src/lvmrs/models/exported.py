@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from lvmrs.errors import ModelError, first_line
+from lvmrs.errors import ModelError, guarded
 from lvmrs.facts import ModelFacts
+from lvmrs.models.export_check import checked_program
 from lvmrs.models.fixed_batch import InParts
 
 __all__ = ["exported"]
@@ -23,20 +24,17 @@ def _is_archive(path: Path) -> bool:
 
 
 def exported(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """Load a program that torch.export.save wrote."""
+    """Load a program that torch.export.save wrote; one that holds more than tensor operations is refused."""
     path = Path(rest)
-    if not _is_archive(path):  # torch would log its own traceback
-        raise ModelError(f"{name}: it is not a program saved by torch.export.save")
-    try:
-        program = torch.export.load(path)
-    except Exception as error:  # torch passes on whatever its archive reader raises
-        reason = first_line(error)
-        raise ModelError(f"{name}: it is not a program saved by torch.export.save: {reason}") from error
-    taken = program.graph_signature.user_inputs
-    if len(taken) != 1:
-        raise ModelError(f"{name}: it takes {len(taken)} inputs; expected one batch of images")
-    (batch,) = (node.meta["val"].shape[0] for node in program.graph.nodes if node.name == taken[0])
-    model: nn.Module = program.module()
+    with guarded(f"{name}: it is not a program saved by torch.export.save", error=ModelError):
+        if not _is_archive(path):  # torch would log its own traceback
+            raise ModelError(f"{name}: it is not a program saved by torch.export.save")
+        program = torch.export.load(checked_program(name, path))
+        taken = program.graph_signature.user_inputs
+        if len(taken) != 1:
+            raise ModelError(f"{name}: it takes {len(taken)} inputs; expected one batch of images")
+        (batch,) = (node.meta["val"].shape[0] for node in program.graph.nodes if node.name == taken[0])
+        model: nn.Module = program.module()
     if isinstance(batch, int):
         return InParts(model, batch), ModelFacts(file_batch=batch)
     return model, ModelFacts()

@@ -68,7 +68,7 @@ class ModelSource:
     denoiser: str | None = None
     sigma: float = 0.0
     directory: Path = field(default_factory=Path.cwd)
-    """Where relative paths begin and modules are imported from: the working directory of the first call."""
+    """Where relative paths begin: the working directory of the first call."""
 
     def load(self) -> Loaded:
         """Load the model."""

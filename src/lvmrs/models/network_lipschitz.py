@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from lvmrs import _checks
-from lvmrs.errors import ModelError, first_line
+from lvmrs.errors import ModelError, guarded
 from lvmrs.models.function_rules import of_call, shape_of, unknown_call
 from lvmrs.models.layer_rules import NORMALISATIONS, normalisation_scale, of_layer, of_linear, unknown_layer
 from lvmrs.models.norms import of_matrix
@@ -82,16 +82,11 @@ def _traced(model: nn.Module, shape: Sequence[int]) -> fx.GraphModule:
     root = nn.Sequential(model) if tracer.is_leaf_module(model, "") else model
     like = next(iter(model.parameters()), torch.zeros(()))
     some = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(like)
-    try:
+    with guarded(f"the network fails on inputs of shape {tuple(shape)}", error=ModelError):
         answer = model(some.clone())
-    except Exception as error:  # the user's forward pass may raise anything
-        raise ModelError(f"the network fails on inputs of shape {tuple(shape)}: {first_line(error)}") from error
-    try:
+    with guarded("the network cannot be traced, so no Lipschitz bound is known", error=ModelError):
         traced = fx.GraphModule(root, tracer.trace(root))
-    except Exception as error:  # so may a forward pass on the placeholders of the tracer
-        reason = first_line(error)
-        raise ModelError(f"the network cannot be traced, so no Lipschitz bound is known: {reason}") from error
-    found = _Remember(traced).run(some.clone())
+        found = _Remember(traced).run(some.clone())
     if isinstance(answer, Tensor) and not torch.allclose(answer, found, rtol=1e-3, atol=1e-5, equal_nan=True):
         raise ModelError("the traced network gives other answers than the network, so no Lipschitz bound is known")
     return traced

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs._extras import optional
-from lvmrs.errors import ModelError, first_line
+from lvmrs.errors import ModelError, guarded
 from lvmrs.facts import ModelFacts
 from lvmrs.models.fixed_batch import InParts
+from lvmrs.models.onnx_check import outside_files
 
 __all__ = ["onnx"]
 
@@ -35,12 +37,16 @@ def onnx(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     runtime = optional("onnxruntime", extra="onnx", error=ModelError)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    try:
-        session = runtime.InferenceSession(rest, options, providers=runtime.get_available_providers())
-    except Exception as error:  # onnxruntime's exceptions have no common base of their own
-        raise ModelError(f"{name}: onnxruntime cannot run it: {first_line(error)}") from error
+    with guarded(f"{name}: onnxruntime cannot run it", error=ModelError):
+        content = Path(rest).read_bytes()
+        if outside := outside_files(content):  # its hash would not be of the weights
+            raise ModelError(
+                f"{name}: it keeps weights in other files ({outside[0]!r:.60}); write it as one file: "
+                "onnx.save(onnx.load(FILE), ONE_FILE)"
+            )
+        session = runtime.InferenceSession(content, options, providers=runtime.get_available_providers())
     inputs, outputs = session.get_inputs(), session.get_outputs()
-    if len(inputs) != 1:
+    if len(inputs) != 1 or not outputs:
         held = ", ".join(value.name for value in inputs)
         raise ModelError(f"{name}: it takes {len(inputs)} inputs ({held}); expected one batch of images")
     kinds: dict[str, type[np.generic]] = {
@@ -52,4 +58,6 @@ def onnx(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
         raise ModelError(f"{name}: its input is {inputs[0].type}; expected floating-point images")
     model: nn.Module = _Session(session, inputs[0].name, outputs[0].name, kinds[inputs[0].type])
     batch = inputs[0].shape[0] if inputs[0].shape and isinstance(inputs[0].shape[0], int) else None
+    if batch is not None and batch < 1:
+        raise ModelError(f"{name}: it takes batches of {batch} inputs; export it again")
     return model if batch is None else InParts(model, batch), ModelFacts(output=outputs[0].name, file_batch=batch)

@@ -8,11 +8,14 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from lvmrs._extras import optional
-from lvmrs.errors import ModelError, first_line
+from lvmrs.errors import ModelError, guarded
 from lvmrs.facts import ModelFacts
 from lvmrs.models.preprocessing import Preprocessed
 
 __all__ = ["timm", "torchvision", "transformers"]
+
+
+_LARGEST_SIDE = 4096
 
 
 class _Logits(nn.Module):
@@ -32,14 +35,16 @@ def transformers(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     """Load an image classifier, behind the rescaling, normalisation and resize of its image processor."""
     library = optional("transformers", extra="hf", error=ModelError)
     library.utils.logging.disable_progress_bar()
-    try:
-        model, loading = library.AutoModelForImageClassification.from_pretrained(rest, output_loading_info=True)
+    with guarded(f"{name}: it cannot be loaded", error=ModelError):
+        # Code that comes with a model is not run, and weights are read as tensors.
+        model, loading = library.AutoModelForImageClassification.from_pretrained(
+            rest, output_loading_info=True, trust_remote_code=False, weights_only=True
+        )
         settings, _ = library.image_processing_utils.ImageProcessingMixin.get_image_processor_dict(rest)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{name}: cannot be loaded: {first_line(error)}") from error
     if missing := sorted(loading["missing_keys"]):
         raise ModelError(f"{name}: weights are missing ({missing[0]} and so on); it is not a trained image classifier")
-    return _behind_processor(name, _Logits(model), model.config, settings)
+    with guarded(f"{name}: its image processor cannot be understood", error=ModelError):
+        return _behind_processor(name, _Logits(model), model.config, settings)
 
 
 def _behind_processor(
@@ -54,6 +59,8 @@ def _behind_processor(
     if settings.get("do_normalize", True):
         mean, std = _values(settings, "image_mean", name, channels), _values(settings, "image_std", name, channels)
     size = _size(settings) if settings.get("do_resize", True) else None
+    if size is not None and not all(1 <= side <= _LARGEST_SIDE for side in size):
+        raise ModelError(f"{name}: its image processor resizes to {size}; expected sides from 1 to {_LARGEST_SIDE}")
     mean, std = [value / scale for value in mean], [value / scale for value in std]
     return _normalised(model, mean, std, "image processor", size)
 
@@ -90,10 +97,8 @@ def _size(settings: dict[str, Any]) -> tuple[int, int] | None:
 def timm(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     """Load a pretrained network of timm, behind the normalisation of its data configuration."""
     library = optional("timm", extra="timm", error=ModelError)
-    try:
+    with guarded(f"{name}: it cannot be loaded", error=ModelError):
         model = library.create_model(rest, pretrained=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ModelError(f"{name}: cannot be loaded: {first_line(error)}") from error
     config = library.data.resolve_model_data_config(model)
     return _normalised(model, config["mean"], config["std"], "data configuration")
 
@@ -101,10 +106,8 @@ def timm(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
 def torchvision(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     """Load a network of torchvision with its default weights, behind their normalisation."""
     library = optional("torchvision", extra="torchvision", error=ModelError)
-    try:
+    with guarded(f"{name}: it cannot be loaded", error=ModelError):
         weights = library.models.get_model_weights(rest).DEFAULT
         model = library.models.get_model(rest, weights=weights)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{name}: cannot be loaded: {first_line(error)}") from error
     preset = weights.transforms()
     return _normalised(model, preset.mean, preset.std, "weights")

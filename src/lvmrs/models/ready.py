@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
-from lvmrs.errors import InvalidArgumentError, ModelError
+from lvmrs._memory import memory
+from lvmrs.errors import InvalidArgumentError, ModelError, guarded
 from lvmrs.facts import ModelFacts
 from lvmrs.registry import NETWORKS
 
 __all__ = ["build", "fitted", "parsed", "ready", "settings_of", "written"]
+
+
+# Larger settings are no sizes of a network.
+_MOST = {"channels": 10_000, "side": 4096, "classes": 1_000_000, "width": 10_000, "depth": 2_000}
 
 
 def ready(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
@@ -30,11 +38,24 @@ def build(text: str) -> nn.Module:
     'ResNet'
     """
     name, settings = parsed(text)
+    make = partial(NETWORKS.find(name), **{**NETWORKS.settings(name), **settings})
     try:
-        network: nn.Module = NETWORKS.find(name)(**{**NETWORKS.settings(name), **settings})
+        with torch.device("meta"), _WithoutNumbers():  # a file may name a network of any size
+            size = sum(p.numel() * p.element_size() for p in make().parameters())
+        if size > memory():
+            raise ModelError(f"{text}: it has {size:,} bytes of weights, more than the memory of this machine")
+        with guarded(f"{text}: it cannot be made", error=ModelError):
+            network: nn.Module = make()
     except InvalidArgumentError as error:
         raise ModelError(f"{text}: {error}") from error
     return network
+
+
+class _WithoutNumbers(TorchFunctionMode):
+    """Leaves out normal numbers, for which the meta device would import a second's worth of torch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0] if func is torch.Tensor.normal_ else func(*args, **(kwargs or {}))
 
 
 def parsed(text: str) -> tuple[str, dict[str, int | float]]:
@@ -57,8 +78,9 @@ def parsed(text: str) -> tuple[str, dict[str, int | float]]:
         except ValueError:
             kind = "a whole number" if isinstance(known[key], int) else "a number"
             raise ModelError(f"{text}: {key} must be {kind}, got {value!r}") from None
-        if not 0 < settings[key] < float("inf"):
-            raise ModelError(f"{text}: {key} must be positive, got {value}")
+        most = _MOST.get(key, 1e30)
+        if not 0 < settings[key] <= most:
+            raise ModelError(f"{text}: {key} must be positive and at most {most:g}, got {value:.40}")
     return name, settings
 
 

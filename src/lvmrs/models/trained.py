@@ -10,17 +10,22 @@ import safetensors
 import safetensors.torch
 from torch import nn
 
+from lvmrs._paths import is_file
 from lvmrs._replacing import replacing
-from lvmrs.errors import ModelError, first_line
+from lvmrs.errors import ModelError, first_line, guarded
 from lvmrs.facts import ModelFacts
 from lvmrs.models import ready
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.weights import load_weights, read_checkpoint
 from lvmrs.registry import NETWORKS
 
-__all__ = ["normalisation_of", "save", "trained", "training_record"]
+__all__ = ["Normalisation", "normalisation_of", "save", "trained", "training_record"]
 
 _KEY = "lvmrs"
+_MOST_CHANNELS = 10_000
+
+Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
+"""The mean and the std of each channel."""
 
 
 def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -> None:
@@ -48,34 +53,65 @@ def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -
 
 
 def training_record(path: Path) -> dict[str, Any]:
-    """Read what a file says about its network and training."""
+    """Read what a file says about its network and training.
+
+    Returns:
+        ``network``, the name that makes the network; ``normalisation``, with ``mean`` and ``std``, or None; and
+        ``training``, the record that ``save`` was given. What lvmrs itself uses of them is checked.
+    """
     found = _written(path)
     if found is None:
         raise ModelError(
-            f"{path} does not say which network it is for; load python:MODULE:FUNCTION or ready:NAME with {path} as "
+            f"{path} does not say which network it is for; load python:FILE.py:FUNCTION or ready:NAME with {path} as "
             "its weights"
         )
-    told = json.loads(found)
+    try:
+        told = json.loads(found)
+    except (ValueError, RecursionError):
+        told = None
     if not isinstance(told, dict) or not isinstance(told.get("network"), str):
         raise ModelError(f"{path} does not say which network it is for; lvmrs train did not write it")
+    told = {"training": {}, "normalisation": None, **told}
+    training = told["training"]
+    if not isinstance(training, dict) or not isinstance(training.get("objective", ""), str):
+        raise ModelError(f"{path}: its record of the training is {training!r:.60}; lvmrs train did not write it")
+    _normalisation(path, told["normalisation"])
     return told
 
 
+def _normalisation(path: Path, stored: Any) -> Normalisation | None:
+    if stored is None:
+        return None
+    parts: list[Any] = [stored.get("mean"), stored.get("std")] if isinstance(stored, dict) else []
+    whole = len(parts) == 2 and all(
+        isinstance(part, list) and 0 < len(part) <= _MOST_CHANNELS and all(map(_is_number, part)) for part in parts
+    )
+    if not whole or len(parts[0]) != len(parts[1]) or min(parts[1]) <= 0:
+        raise ModelError(f"{path}: its normalisation is {stored!r:.60}; expected a mean and a std for each channel")
+    mean, std = (tuple(map(float, part)) for part in parts)
+    return mean, std
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e30
+
+
 def _written(path: Path) -> str | None:
-    try:
-        with safetensors.safe_open(path, framework="pt") as opened:
-            found: str | None = (opened.metadata() or {}).get(_KEY)
-    except safetensors.SafetensorError as error:
-        raise ModelError(f"{path} is not a safetensors file: {first_line(error)}") from error
+    if not is_file(path):
+        raise ModelError(f"{path} does not exist; give a file by lvmrs train")
+    with (
+        guarded(f"{path} is not a safetensors file", error=ModelError),
+        safetensors.safe_open(path, framework="pt") as opened,
+    ):
+        found: str | None = (opened.metadata() or {}).get(_KEY)
     return found
 
 
-def normalisation_of(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+def normalisation_of(path: Path) -> Normalisation | None:
     """The mean and std that a network was trained with, if ``save`` wrote the file and there was a normalisation."""
-    if path.suffix != ".safetensors" or not path.is_file() or _written(path) is None:
+    if path.suffix != ".safetensors" or not is_file(path) or _written(path) is None:
         return None
-    found = training_record(path).get("normalisation")
-    return None if found is None else (tuple(found["mean"]), tuple(found["std"]))
+    return _normalisation(path, training_record(path)["normalisation"])
 
 
 def trained(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
@@ -87,13 +123,13 @@ def trained(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
         behind = load_weights(model, path)
         return model, ModelFacts(network, "checkpoint", normalisation_lost=behind)
     about = training_record(path)
-    kind, _, network = about["network"].partition(":")
+    network_name: str = about["network"]
+    kind, _, network = network_name.partition(":")
     if kind != "ready":  # a file of weights must not decide which code runs
-        raise ModelError(f"{name}: its network is {about['network']}; load that with {path} as its weights")
+        raise ModelError(f"{name}: its network is {network_name:.200}; load that with {path} as its weights")
     model = ready.build(network)
     load_weights(model, path)
-    aim = about.get("training", {}).get("objective")
-    normalisation = normalisation_of(path)
+    aim, normalisation = about["training"].get("objective"), _normalisation(path, about["normalisation"])
     if normalisation is None:
         return model, ModelFacts(network, objective=aim or None)
     facts = ModelFacts(network, "file", aim or None, *normalisation, "training")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from lvmrs.errors import ModelError, first_line
+from lvmrs._paths import is_file
+from lvmrs.errors import ModelError, guarded
 
 __all__ = ["digest_of_file", "digest_of_module", "load_weights", "read_checkpoint", "read_weights"]
 
@@ -29,19 +29,17 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def read_checkpoint(path: Path) -> Any:
     """Read everything that a .safetensors file, or a file that torch saved, holds."""
-    if not path.is_file():
+    if not is_file(path):
         raise ModelError(f"weights: {path} does not exist; give a .safetensors file or a state dict")
-    try:
-        if path.suffix == ".safetensors":
+    if path.suffix == ".safetensors":
+        with guarded(f"weights: {path} cannot be read", error=ModelError):
             return safetensors.torch.load_file(path)
+    refused = (
+        f"weights: {path} is refused: it holds more than tensors, which could run code, or is no checkpoint; save "
+        "model.state_dict() with safetensors.torch.save_file or torch.save"
+    )
+    with guarded(refused, error=ModelError):
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (safetensors.SafetensorError, RuntimeError, ValueError) as error:
-        raise ModelError(f"weights: {path} cannot be read: {first_line(error)}") from error
-    except (pickle.UnpicklingError, EOFError, KeyError, AttributeError) as error:
-        raise ModelError(
-            f"weights: {path} is refused: it holds more than tensors, which could run code, or is no checkpoint; save "
-            "model.state_dict() with safetensors.torch.save_file or torch.save"
-        ) from error
 
 
 def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
@@ -51,9 +49,14 @@ def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
             break
     if isinstance(stored, list) and len(stored) >= 1:  # of several snapshots, take the first
         stored = stored[0]
-    if not isinstance(stored, dict) or not stored or not all(isinstance(value, Tensor) for value in stored.values()):
+    if not isinstance(stored, dict) or not stored or not all(_is_weight(*pair) for pair in stored.items()):
         raise ModelError(f"weights: {path} is not a state dict (names and tensors), nor a checkpoint with one inside")
     return stored
+
+
+def _is_weight(name: object, value: object) -> bool:
+    plain = isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex()
+    return isinstance(name, str) and plain
 
 
 def load_weights(module: nn.Module, path: Path) -> bool:
@@ -78,7 +81,8 @@ def load_weights(module: nn.Module, path: Path) -> bool:
     if problems:
         more = f", and {len(problems) - 3} more" if len(problems) > 3 else ""
         raise ModelError(f"weights: {path} does not fit the model: {'; '.join(problems[:3])}{more}")
-    module.load_state_dict(given, strict=False)
+    with guarded(f"weights: {path} cannot be put into the model", error=ModelError):
+        module.load_state_dict(given, strict=False)
     return max(fits) > fits[1] and all(_plain(key).startswith("1.") for key in read)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, final
 
 from torch import Tensor
 
 from lvmrs import _checks
-from lvmrs.errors import InvalidArgumentError, LvmrsError, first_line
+from lvmrs.errors import InvalidArgumentError, guarded
 from lvmrs.method import Method
 from lvmrs.plan import Choice, Plan, Terms
 from lvmrs.registry import BOUNDS
@@ -55,16 +55,8 @@ class Planner(Method):
         check_scores(scores, error=InvalidArgumentError)
         if not isinstance(terms, Terms):
             raise InvalidArgumentError(f"terms must be Terms, got {type(terms).__name__}")
-        of_the_model: list[Exception] = []
-        try:
-            choice = self.choose(_noted(scores.logits(), of_the_model), terms)
-        except LvmrsError:
-            raise
-        except Exception as error:
-            if error in of_the_model:
-                raise
-            kind, reason = type(self).__name__, first_line(error)
-            raise InvalidArgumentError(f"{kind}.choose fails with {type(error).__name__}: {reason}") from error
+        with guarded(f"{type(self).__name__}.choose fails", error=InvalidArgumentError):
+            choice = self.choose(scores.logits(), terms)
         if not isinstance(choice, Choice):
             kind = type(self).__name__
             raise InvalidArgumentError(f"{kind}.choose must return a Choice, got {type(choice).__name__}")
@@ -82,15 +74,6 @@ class Planner(Method):
         Returns:
             The class, its map, bound and form of the radius, and how the risk is shared.
         """
-
-
-def _noted(logits: Iterator[Tensor], failures: list[Exception]) -> Iterator[Tensor]:
-    """Pass the logits on, and note what fails while they are made."""
-    try:
-        yield from logits
-    except Exception as error:
-        failures.append(error)
-        raise
 
 
 def check_search(maps: tuple[str, ...], temperatures: tuple[float, ...], mass: float, bounds: tuple[str, ...]) -> None:

@@ -123,17 +123,19 @@ const columns = [
 const LEFT = new Set(["", "label", "prediction", "map", "bound"]);
 let order = { column: 4, down: true };
 
+// The number of an input, and its name below it.
+const inputCell = (input) => make("td", { textContent: input.idx }, ...(input.name ? [make("small", { textContent: input.name })] : []));
 const verdict = (row) => (row.predict === content.abstain ? "abstains" : row.correct ? "right" : "wrong");
 function inputRow(input, row, pictured) {
   const cell = (text, style = "") => make("td", { textContent: text, className: style });
   const image = make("td");
   if (input.picture && pictured) image.append(make("img", { src: input.picture, alt: `input ${input.idx}`, className: input.picture.startsWith("data:image/jpeg") ? "photo" : "" }));
-  if (!row) return make("tr", {}, image, cell(input.idx), cell("no row", "left"), ...Array.from({ length: 5 }, () => cell("")));
-  return make("tr", {}, image, cell(input.idx), cell(className(row.label), "left"), cell(className(row.predict), `left ${verdict(row)}`),
+  if (!row) return make("tr", {}, image, inputCell(input), cell("no row", "left"), ...Array.from({ length: 5 }, () => cell("")));
+  return make("tr", {}, image, inputCell(input), cell(className(row.label), "left"), cell(className(row.predict), `left ${verdict(row)}`),
     cell(row.shown), cell(row.map, "left"), cell(row.temperature ?? ""), cell(row.bound, "left"));
 }
 function words(input, row) {
-  return [input.idx, row ? className(row.label) : "", row ? className(row.predict) : "", row ? row.map : "", row ? row.bound : "", row ? verdict(row) : ""].join(" ").toLowerCase();
+  return [input.idx, input.name || "", row ? className(row.label) : "", row ? className(row.predict) : "", row ? row.map : "", row ? row.bound : "", row ? verdict(row) : ""].join(" ").toLowerCase();
 }
 function drawInputs() {
   const run = content.runs[Number(find("#which").value)];

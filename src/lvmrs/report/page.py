@@ -11,8 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from lvmrs import _checks, analysis
+from lvmrs import _checks, _disk, analysis
 from lvmrs._decimals import outward, percent, rounded_down
+from lvmrs._replacing import replacing
 from lvmrs.analysis import Results
 from lvmrs.answers import ABSTAIN, is_correct
 from lvmrs.errors import RunError
@@ -21,6 +22,7 @@ from lvmrs.report.guarantee import guarantee
 from lvmrs.report.pictures import Picture
 from lvmrs.report.settings import settings_shown
 from lvmrs.runs import Row, Run
+from lvmrs.runs.input_names import escaped
 
 __all__ = ["write_report"]
 
@@ -44,7 +46,7 @@ def write_report(
         most: How many inputs are listed.
         confidence: That of the intervals for the finite test set.
     """
-    out = _checks.path("out", out)
+    out = _disk.place(out)
     runs = _checks.instances("runs", runs, Run, "objects of lvmrs.Run")
     radii, most = _checks.radii(radii), _checks.count("most", most, least=1)
     results = [analysis.results_of(run) for run in runs]
@@ -52,12 +54,13 @@ def write_report(
     rows = [run.rows() for run in runs]
     every = {row.idx for part in rows for row in part}
     listed = sorted(every)[:most]
+    names = {row.idx: escaped(row.name) for row in rows[0] if row.name is not None}
     content = {
         "version": version("lvmrs"),
         "confidence": confidence,
         "abstain": ABSTAIN,
         "classes": next((made.data.classes for made in manifests if made.data.classes), None),
-        "inputs": [{"idx": index, "picture": picture(index)} for index in listed],
+        "inputs": [{"idx": index, "name": names.get(index), "picture": picture(index)} for index in listed],
         "unlisted": len(every) - len(listed),
         "cautions": _cautions(results),
         "runs": [
@@ -71,7 +74,8 @@ def write_report(
         ],
     }
     try:
-        out.write_text(_page(content), encoding="utf-8")
+        with replacing(out) as file:
+            file.write(_page(content).encode())
     except OSError as error:
         raise RunError(f"{out} cannot be written ({error.strerror}); choose another file") from error
 

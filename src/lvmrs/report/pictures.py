@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 
 from lvmrs import _checks
 from lvmrs._extras import optional
-from lvmrs.errors import DataError, ModelError
+from lvmrs.errors import DataError, LvmrsError
+from lvmrs.registry import DATA
 from lvmrs.runs import Run
+from lvmrs.runs.manifest import DataRecord
 
 __all__ = ["Picture", "Pictures", "picture", "pictures_of"]
 
@@ -30,38 +33,63 @@ class Pictures(NamedTuple):
     """Why there are no pictures, if there should be some."""
 
 
-def pictures_of(run: Run, name: str | None = None) -> Pictures:
+def pictures_of(run: Run, name: str | None = None, class_index: Path | None = None) -> Pictures:
     """Pictures of the inputs, if the data of the run can be read and are the same.
+
+    A run may come from someone else. So the data that it names itself are loaded only if that merely reads files, and
+    shown only if they have the hash that the run has recorded.
 
     Args:
         run: The run.
         name: Where its data are now; else where they were when it was made. What is named here and cannot be read is an
             error.
+        class_index: The class index file of these data, if their labels are from one.
     """
     _checks.instance("run", run, Run, "a lvmrs.Run")
     made = run.manifest.data
+    if name is None and (why_not := _why_not(made)) is not None:
+        return Pictures(why_none=why_not)
     wanted = made.name if name is None else name
     if wanted is None:
         return Pictures()
     from lvmrs import data  # torch takes seconds to import
 
     try:
-        dataset = data.load(wanted, split=made.split, size=made.image_size)
-    except (DataError, ModelError) as error:
+        dataset = data.load(wanted, split=made.split, size=made.image_size, class_index=class_index)
+        same = made.hash is None or dataset.fingerprint() == made.hash
+    except LvmrsError as error:
         if name is not None:
             raise
         return Pictures(why_none=str(error))
-    if made.hash is not None and dataset.fingerprint() != made.hash:
+    if not same:
         return Pictures(why_none=f"{wanted} is not the data that the run was made with")
     labels = {row.idx: row.label for row in run.rows()}
 
     def of(index: int) -> str | None:
-        if index >= len(dataset):
+        if not 0 <= index < len(dataset):
             return None
-        x, label = dataset[index]
+        try:
+            x, label = data.checked_input(dataset, index)
+        except DataError:
+            if name is not None:
+                raise
+            return None
         return picture(x.numpy()) if label == labels.get(index) else None  # else these are other data
 
     return Pictures(of)
+
+
+def _why_not(made: DataRecord) -> str | None:
+    """Why data that a run names must not be loaded without being named by the user; None if they may be, or are not."""
+    if made.name is None:
+        return None
+    if made.name.partition(":")[0] not in DATA.having("inert"):
+        return f"{made.name:.200} could run code, which a run must not decide; if you trust it, name it yourself"
+    if made.hash is None:
+        return f"the run has no hash of {made.name:.200}, by which its data could be recognised; name the data yourself"
+    if made.facts is not None and made.facts.labels == "class index file":
+        return f"the labels of {made.name:.200} are from a class index file; name the data and that file"
+    return None
 
 
 def picture(x: NDArray[np.float32]) -> str | None:

@@ -7,7 +7,7 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lvmrs import _checks
+from lvmrs import _disk
 from lvmrs._extras import optional
 from lvmrs.errors import RunError
 from lvmrs.runs import result_file
@@ -34,7 +34,7 @@ class Run:
     """
 
     def __init__(self, directory: str | Path) -> None:
-        self.directory = _checks.path("directory", directory)
+        self.directory = _disk.place(directory)
         if self.directory.is_file():
             raise RunError(f"{self.directory} is a file, not a run; make a run of it with lvmrs import")
         if not self.directory.is_dir():
@@ -89,7 +89,7 @@ class Run:
         """
         needed = {name: KINDS[name] for name in names if name not in ADDED}
         added = {name: KINDS[name] for name in names if name in ADDED and name in self.columns}
-        return result_file.read(self.file, needed, added, inputs=self.manifest.selection.indices)
+        return result_file.read(self.file, needed, added, inputs=self.manifest.selection)
 
     def rows(self) -> list[Row]:
         """Read all complete rows, in the order in which they were written."""

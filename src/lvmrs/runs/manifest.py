@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lvmrs import _checks
+from lvmrs import _checks, _disk
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.runs import format_1
@@ -201,7 +201,7 @@ class Manifest:
     @classmethod
     def read(cls, file: Path) -> Manifest:
         """Read the manifest in a file; a RunError says in one sentence what is wrong with it."""
-        file = _checks.path("file", file)
+        file = _disk.place(file)
         try:
             text = file.read_text(encoding="utf-8")
         except FileNotFoundError:

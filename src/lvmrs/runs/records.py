@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import sys
 import types
@@ -13,6 +14,7 @@ from lvmrs.errors import LvmrsError, RunError
 __all__ = ["plain", "read_record"]
 
 Record = TypeVar("Record")
+_types_of = functools.cache(get_type_hints)
 
 
 def read_record(kind: type[Record], stored: object, where: str, *, whole: bool = False) -> Record:
@@ -39,7 +41,7 @@ def read_record(kind: type[Record], stored: object, where: str, *, whole: bool =
     for name, field in fields.items():
         if name not in stored and (whole or field.default is field.default_factory is dataclasses.MISSING):
             raise RunError(f"{where} is damaged: {name} is missing")
-    hints = get_type_hints(kind)
+    hints = _types_of(kind)  # type: ignore[arg-type]
     values = {name: _value(hints[name], value, f"{where}, {name},", whole=whole) for name, value in stored.items()}
     try:
         return kind(**values)

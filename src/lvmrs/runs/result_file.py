@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import RunError
+from lvmrs.runs.input_names import unescaped
+from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
 __all__ = ["SCOPES", "UNKNOWN", "Columns", "Kind", "header", "read"]
@@ -38,6 +41,8 @@ class Kind(Enum):
     MEASURED = "a whole number, or - where it was not measured"
     """It is read as a float, which is NaN where it was not measured."""
     TEXT = "text"
+    NAME = "a name, or - where there is none"
+    """It is read as it stands there; see ``lvmrs.runs.input_names``."""
 
 
 Columns = dict[str, NDArray[Any]]
@@ -65,7 +70,7 @@ def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
 
 
 def read(
-    path: Path, needed: Mapping[str, Kind], optional: Mapping[str, Kind], *, inputs: Sequence[int] | None = None
+    path: Path, needed: Mapping[str, Kind], optional: Mapping[str, Kind], *, inputs: Selection | None = None
 ) -> Columns:
     """Read and check columns.
 
@@ -96,7 +101,12 @@ def read(
 
 
 # The types with which loadtxt reads fields. Whole numbers are read as floats, since other projects may write 3.0.
-_TYPES: dict[Kind, type] = {Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.TEXT: object}
+_TYPES: dict[Kind, type] = {
+    Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.TEXT: object, Kind.NAME: object,
+}  # fmt: skip
+# Numbers that are NaN where another project did not tell them.
+_MAYBE_UNKNOWN = ("p_lower", "p_upper", "temperature", "mass", "risk_top")
+_CHECKSUM = re.compile("[0-9a-f]{32}")
 
 
 def _empty(kinds: Mapping[str, Kind]) -> Columns:
@@ -161,6 +171,7 @@ def _damage(path: Path, names: tuple[str, ...], wanted: Mapping[str, Kind]) -> s
         Kind.NUMBER: float,
         Kind.MEASURED: _measured,
         Kind.TEXT: str,
+        Kind.NAME: unescaped,
     }
     for number, line in enumerate(_lines(path, len(names), ours=False), start=2):
         fields = line.rstrip("\n").split("\t")
@@ -187,8 +198,10 @@ def _whole(path: Path, column: str, values: NDArray[np.float64]) -> NDArray[np.i
     return values.astype(np.int64)
 
 
-def _check(path: Path, columns: Columns, inputs: Sequence[int] | None) -> None:
+def _check(path: Path, columns: Columns, inputs: Selection | None) -> None:
     """Check that each input has one row and belongs to the run, that radii are finite, and that σ is the same."""
+    if inputs is not None:
+        _check_ours(path, columns, inputs)
     idx, radius = columns["idx"], columns["radius"]
     if len(bad := np.flatnonzero(~((radius >= 0) & np.isfinite(radius)))):
         raise RunError(
@@ -197,8 +210,6 @@ def _check(path: Path, columns: Columns, inputs: Sequence[int] | None) -> None:
         )
     if (idx < 0).any():
         raise RunError(f"{path}: index {idx.min()} is below 0; inputs are numbered from 0")
-    if inputs is not None and len(strangers := idx[~np.isin(idx, np.asarray(inputs))]):
-        raise RunError(f"{path}: input {strangers[0]} does not belong to this run; remove its row")
     least_of = {"predict": ABSTAIN} if inputs is None else {"label": 0, "predict": ABSTAIN, "clean": 0, "top": ABSTAIN}
     for column, least in least_of.items():
         values = columns.get(column, idx)
@@ -206,10 +217,30 @@ def _check(path: Path, columns: Columns, inputs: Sequence[int] | None) -> None:
             raise RunError(
                 f"{path}: {column} of input {idx[low[0]]} is {values[low[0]]:g}, and must be at least {least}"
             )
-    if odd := set(columns.get("scope", ())) - SCOPES:
-        raise RunError(f"{path}: scope is {min(odd)!r:.40}, and must be one of {', '.join(sorted(SCOPES))}")
     order = np.sort(idx)
     if len(twice := order[:-1][np.diff(order) == 0]):
         raise RunError(f"{path}: input {twice[0]} has two rows; remove one of them")
     if "sigma" in columns and len(noises := np.unique(columns["sigma"])) > 1:
         raise RunError(f"{path} mixes sigma {noises[0]:g} and {noises[1]:g}; split it into a file for each")
+
+
+def _check_ours(path: Path, columns: Columns, inputs: Selection) -> None:
+    """Check the rows of a run: its inputs, numbers that are finite, and texts that lvmrs writes."""
+    idx = columns["idx"]
+    if len(strangers := idx[(idx >= 0) & ~inputs.has(idx)]):
+        raise RunError(f"{path}: input {strangers[0]} does not belong to this run; remove its row")
+    for name in ("time", *_MAYBE_UNKNOWN):
+        values = columns.get(name, columns["radius"])
+        bad = np.isinf(values) if name in _MAYBE_UNKNOWN else ~np.isfinite(values)
+        if name in columns and bad.any():
+            raise RunError(f"{path}: {name} of input {idx[bad][0]} is {values[bad][0]:g}, and must be a finite number")
+    if odd := set(columns.get("scope", ())) - SCOPES:
+        raise RunError(f"{path}: scope is {min(odd)!r:.40}, and must be one of {', '.join(sorted(SCOPES))}")
+    for index, text in zip(idx.tolist(), columns.get("scores", ()), strict=False):
+        if text != UNKNOWN and not _CHECKSUM.fullmatch(text):
+            raise RunError(f"{path}: scores of input {index} is {text!r:.40}, and must be a checksum or {UNKNOWN}")
+    for index, text in zip(idx.tolist(), columns.get("name", ()), strict=False):
+        try:
+            unescaped(text)
+        except ValueError as error:
+            raise RunError(f"{path}: name of input {index} is {text!r:.40}, and cannot be read: {error}") from error

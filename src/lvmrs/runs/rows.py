@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
+from lvmrs.runs.input_names import escaped, unescaped
 from lvmrs.runs.result_file import UNKNOWN, Columns, Kind
 
 if TYPE_CHECKING:
@@ -66,9 +67,21 @@ class Row:
     """Whether the map was chosen for "this input" or is the same for "all inputs"; "-" if that is not known."""
     clean: int | None = None
     """The answer of the classifier itself, without noise; None if it was not measured ("-" in a file)."""
+    name: str | None = None
+    """The name of the input in its data set, such as that of its file; None if it has none ("-" in a file)."""
+    scores: str = UNKNOWN
+    """The checksum of the kept scores of this input; "-" if they were not kept."""
 
     @classmethod
-    def of(cls, index: int, label: int, certificate: Certificate, seconds: float, clean: int | None = None) -> Row:
+    def of(
+        cls,
+        index: int,
+        label: int,
+        certificate: Certificate,
+        seconds: float,
+        clean: int | None = None,
+        name: str | None = None,
+    ) -> Row:
         """Make the row of a certificate.
 
         Args:
@@ -77,6 +90,7 @@ class Row:
             certificate: what was proved for it.
             seconds: the time that this took.
             clean: the answer of the classifier itself, without noise, if it was measured.
+            name: the name of the input, if it has one.
         """
         return cls(
             idx=index,
@@ -89,21 +103,28 @@ class Row:
             p_upper=certificate.p_upper,
             top=certificate.top,
             clean=clean,
+            name=name or None,
             **{"scope": UNKNOWN, **certificate.record()},
         )
 
     def text(self, columns: Sequence[str] | None = None) -> str:
         """The line of a file with these columns, by default all of them, without the end of the line."""
-        values = [getattr(self, name) for name in (COLUMNS if columns is None else columns)]
+        columns = COLUMNS if columns is None else columns
+        values = [getattr(self, name) for name in columns]
         texts = [UNKNOWN if value is None else str(value) for value in values]
-        if not math.isfinite(self.radius) or any(set(text) & set("\t\r\n") for text in texts):
+        if self.name is not None and "name" in columns:
+            texts[columns.index("name")] = escaped(self.name)
+        finite = math.isfinite(self.radius) and math.isfinite(self.time)
+        if not finite or any(set(text) & set("\t\r\n") for text in texts):
             raise RunError(
-                f"the row of input {self.idx} cannot be written: a radius must be finite, and a name one plain word"
+                f"the row of input {self.idx} cannot be written: radius and time must be finite, names plain words"
             )
         return "\t".join(texts)
 
 
-_KINDS = {"int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "int | None": Kind.MEASURED}
+_KINDS = {
+    "int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "int | None": Kind.MEASURED, "str | None": Kind.NAME,
+}  # fmt: skip
 KINDS = {column.name: _KINDS[str(column.type)] for column in dataclasses.fields(Row)}
 """The kind of each column."""
 COLUMNS = tuple(KINDS)
@@ -113,12 +134,14 @@ ADDED = frozenset(column.name for column in dataclasses.fields(Row) if column.de
 
 def rows_of(columns: Columns) -> list[Row]:
     """Make rows from the columns that ``Run.read`` gave."""
-    values = {
-        name: _measured(column.tolist()) if KINDS[name] is Kind.MEASURED else column.tolist()
-        for name, column in columns.items()
-    }
+    known: dict[Kind, Callable[[list[Any]], list[Any]]] = {Kind.MEASURED: _measured, Kind.NAME: _named}
+    values = {name: known.get(KINDS[name], list)(column.tolist()) for name, column in columns.items()}
     return [Row(**dict(zip(values, row, strict=True))) for row in zip(*values.values(), strict=True)]
 
 
 def _measured(numbers: list[float]) -> list[int | None]:
     return [None if math.isnan(number) else int(number) for number in numbers]
+
+
+def _named(texts: list[str]) -> list[str | None]:
+    return [None if text == UNKNOWN else unescaped(text) for text in texts]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 
 from lvmrs.registry import MAPS
 from lvmrs.runs.directory import Run
-from lvmrs.runs.scores import read_scores
+from lvmrs.runs.scores import KeptScores, refusing
 
 __all__ = ["score_statistics"]
 
@@ -21,11 +20,13 @@ def score_statistics(run: Run) -> Iterator[tuple[str, float, float]]:
         For each row the name of its map, the margin of the top class over the next in mean score, and the variance of
         the score of the top class. For duels, margin and variance are those of the hardest duel.
     """
-    indices = run.manifest.selection.indices
-    kept = read_scores(run.directory, "certification")
+    with refusing(run):
+        kept = KeptScores.of(run)
     none = torch.tensor([], dtype=torch.long)
     for row in run.rows():
-        logits = torch.from_numpy(np.array(kept[indices.index(row.idx)]))
+        with refusing(run):
+            kept.check(row)
+            logits = torch.cat(list(kept.logits(row.idx, "certification")))
         rivals = torch.tensor([k for k in range(logits.shape[1]) if k != row.top])
         smoothed = MAPS.find(row.map)(row.temperature, row.mass)
         columns = smoothed.columns(logits, row.top, rivals, none).double()

@@ -1,127 +1,264 @@
 """Scores that are kept on disk, so that an input that was sampled once can be certified in many ways.
 
-There is one NumPy file for each stage, of shape (inputs, samples, classes). Files are read through a memory map, and
-written with plain writes: so a full disk is an error that can be handled, and not a signal that kills the process.
+The row of each input holds a checksum of its scores. Whoever reads scores compares them with it first, so that scores
+that are missing or changed cannot become a certificate.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lvmrs import _disk
 from lvmrs.errors import RunError
 from lvmrs.noise import Noise, Stage, Stream
+from lvmrs.runs.directory import Run
+from lvmrs.runs.result_file import UNKNOWN
+from lvmrs.runs.rows import Row
+from lvmrs.runs.scores_file import Checksum, DamagedScoresError, ScoresFile, header, scores_path
+from lvmrs.runs.selection import Selection
 from lvmrs.runs.whole_writes import disk_errors
 from lvmrs.scores import Scores, scores_of
 
-__all__ = ["ScoresWriter", "kept_logits", "kept_scores", "read_scores"]
+__all__ = ["KeptScores", "ScoresWriter", "damaged_inputs", "refusal", "refusing"]
 
-# Number of samples in a batch that is read.
-_ROWS = 4096
+_STAGES: tuple[Stage, ...] = ("selection", "certification")
 
 
-def _path(directory: Path, stage: Stage) -> Path:
-    return directory / f"scores-{stage}.npy"
+def _samples_of(run: Run) -> dict[Stage, int]:
+    """How many samples of an input a run takes in each stage."""
+    terms = run.manifest.terms
+    return {"selection": terms.n0 or 0, "certification": terms.n or 0}
 
 
 class ScoresWriter:
     """Writes the scores of the inputs of a run, each at its place in the files.
 
     Args:
-        directory: the directory of the run.
-        inputs: how many inputs the run has.
-        samples: how many samples each stage has.
+        run: the run.
+        anew: whether the files hold nothing of value, so that they may get another type or number of classes.
+
+    Plain writes are used: a full disk is then an error that can be handled, and not a signal that kills the process.
     """
 
-    def __init__(self, directory: Path, inputs: int, samples: dict[Stage, int]) -> None:
-        self.directory, self.inputs, self.samples = directory, inputs, samples
-        self.files: dict[Stage, BinaryIO] = {}
-        self.offset: dict[Stage, int] = {}
-        self.position, self.written = 0, dict.fromkeys(samples, 0)
+    def __init__(self, run: Run, *, anew: bool) -> None:
+        self._directory, self._anew = run.directory, anew
+        self._inputs, self._samples = len(run.manifest.selection.indices), _samples_of(run)
+        self._files: dict[Stage, tuple[int, ScoresFile]] = {}
+        self.begin(0)
 
     def begin(self, position: int) -> None:
         """Begin the input at this position in the selection of the run."""
-        self.position, self.written = position, dict.fromkeys(self.samples, 0)
+        self._position, self._written, self._checksum = position, dict.fromkeys(self._samples, 0), Checksum()
 
     def add(self, stage: Stage, logits: Tensor) -> None:
         """Write the next batch of logits of the present input, in the model's precision and at least in float32."""
         rows = logits.detach().cpu()
         rows = rows if rows.dtype == torch.float64 else rows.to(torch.float32)
         array = np.ascontiguousarray(rows.numpy())
-        place = (self.position * self.samples[stage] + self.written[stage]) * array.shape[1]
-        with disk_errors(self.directory):
-            file = self._opened(stage, array)
-            file.seek(self.offset[stage] + place * array.itemsize)
-            file.write(array.data)
-        self.written[stage] += len(array)
+        with disk_errors(self._directory):
+            file, form = self._opened(stage, array)
+            place = (self._position * self._samples[stage] + self._written[stage]) * array.shape[1]
+            _disk.write(file, array.data, at=form.start + place * array.itemsize)
+        self._checksum.add(stage, array)
+        self._written[stage] += len(array)
 
-    def flush(self) -> None:
-        """Wait until everything that was written is on the disk."""
-        with disk_errors(self.directory):
-            for file in self.files.values():
-                file.flush()
-                os.fsync(file.fileno())
+    def finish(self) -> str:
+        """Wait until the scores of the present input are on the disk, and give their checksum."""
+        with disk_errors(self._directory):
+            for file, _ in self._files.values():
+                _disk.sync(file)
+        return self.checksum
+
+    @property
+    def checksum(self) -> str:
+        """The checksum of the scores of the present input so far."""
+        return self._checksum.text()
+
+    def mend_ends(self) -> None:
+        """Give files that were cut, or that something was added to, the length that they had."""
+        with disk_errors(self._directory):
+            for stage in self._samples:
+                self._mend_end(stage)
+
+    def _mend_end(self, stage: Stage) -> None:
+        path = scores_path(self._directory, stage)
+        try:
+            form = ScoresFile.open(path, self._inputs, self._samples[stage])
+        except DamagedScoresError:  # it is made anew
+            return
+        file = _disk.open_file(path)
+        try:
+            if _disk.size(file) != form.size:
+                _disk.cut(file, form.size)
+                _disk.sync(file)
+        finally:
+            _disk.close(file)
 
     def close(self) -> None:
         """Close the files."""
-        with disk_errors(self.directory):
+        with disk_errors(self._directory):
+            for file, _ in self._files.values():
+                _disk.close(file)
+
+    def discard(self) -> None:
+        """Remove the files; only where no row knows them."""
+        with disk_errors(self._directory):
+            for stage in self._samples:
+                _disk.remove(scores_path(self._directory, stage))
+
+    def _opened(self, stage: Stage, array: NDArray[Any]) -> tuple[int, ScoresFile]:
+        if stage not in self._files:
+            path = scores_path(self._directory, stage)
+            shape = (self._inputs, self._samples[stage], array.shape[1])
+            try:
+                form = ScoresFile.open(path, *shape[:2])
+            except DamagedScoresError:
+                form = None
+            same = form is not None and (form.dtype, form.shape) == (array.dtype, shape)
+            if not same and not self._anew:
+                raise RunError(
+                    f"{path} does not hold {array.dtype} scores of {array.shape[1]} classes, which the model gives; "
+                    "resume the run with the model that it was begun with"
+                )
+            file = _disk.open_file(path)
+            self._files[stage] = file, form if same and form is not None else _begun(path, file, array, shape)
+            if _disk.size(file) != self._files[stage][1].size:
+                _disk.cut(file, self._files[stage][1].size)  # sparse, until the run fills it
+            _disk.sync_directory(self._directory)
+        return self._files[stage]
+
+
+def _begun(path: Path, file: int, array: NDArray[Any], shape: tuple[int, int, int]) -> ScoresFile:
+    first = header(array.dtype, shape)
+    _disk.cut(file, 0)
+    _disk.write(file, first, at=0)
+    return ScoresFile(path, array.dtype, shape, len(first))
+
+
+@dataclass(frozen=True)
+class KeptScores:
+    """The kept scores of a run, to be read. ``of`` makes one; it can be pickled."""
+
+    directory: Path
+    files: dict[Stage, ScoresFile]
+    selection: Selection
+    """The selection of the run."""
+    have_checksums: bool
+    """Whether rows hold checksums; those of earlier versions do not."""
+
+    @classmethod
+    def of(cls, run: Run, *, whole: bool = True) -> KeptScores:
+        """Check the files of a run.
+
+        Args:
+            run: a run that keeps its scores.
+            whole: whether to refuse files that were cut, or that something was added to.
+        """
+        if not run.manifest.keeps_scores:
+            raise RunError(f"{run.directory} has no {' or '.join(_names())}; its scores were not kept")
+        inputs = len(run.manifest.selection.indices)
+        files = {
+            stage: ScoresFile.open(scores_path(run.directory, stage), inputs, samples)
+            for stage, samples in _samples_of(run).items()
+        }
+        first, second = files.values()
+        if (first.dtype, first.shape[2]) != (second.dtype, second.shape[2]):
+            raise DamagedScoresError(f"{' and '.join(_names())} do not belong together: their type or classes differ")
+        for file in files.values() if whole else ():
+            file.check_size()
+        return cls(run.directory, files, run.manifest.selection, "scores" in run.columns)
+
+    @property
+    def note(self) -> str | None:
+        """What a user should know about these scores, in one sentence; None if there is nothing."""
+        if self.have_checksums:
+            return None
+        return (
+            f"{self.directory} was made by an earlier version, without checksums of its scores: missing scores are "
+            "noticed, and changed scores are not"
+        )
+
+    def check(self, row: Row) -> None:
+        """Refuse the scores of an input if they are not those that its row knows."""
+        position = self.selection.position(row.idx)
+        if not self.have_checksums:
             for file in self.files.values():
-                file.close()
+                if any((logits == 0).all(axis=1).any() for logits in file.logits(position)):
+                    raise DamagedScoresError(f"{file.path.name} is damaged: samples of input {row.idx} are missing")
+        elif row.scores == UNKNOWN:
+            raise DamagedScoresError(f"the row of input {row.idx} has no checksum of its scores")
+        elif Checksum.of(self.files, position) != row.scores:
+            names = " or ".join(_names())
+            raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not fit their checksum")
 
-    def _opened(self, stage: Stage, array: NDArray[Any]) -> BinaryIO:
-        if stage not in self.files:
-            path = _path(self.directory, stage)
-            shape = (self.inputs, self.samples[stage], array.shape[1])
-            file = path.open("r+b" if path.exists() else "w+b")
-            npy.write_array_header_1_0(
-                file, {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
-            )
-            self.offset[stage] = file.tell()
-            file.truncate(file.tell() + int(np.prod(shape)) * array.itemsize)  # sparse, until the run fills it
-            self.files[stage] = file
-        return self.files[stage]
+    def logits(self, index: int, stage: Stage, count: int | None = None) -> Iterator[Tensor]:
+        """The first ``count`` logits of an input, by default all, in batches; ``check`` them first."""
+        for logits in self.files[stage].logits(self.selection.position(index), count):
+            yield torch.from_numpy(logits)
+
+    def scores(self, stream: Stream, noise: Noise, sigma: float, count: int) -> Scores:
+        """Make Scores of an input; ``check`` its row first.
+
+        Args:
+            stream: the stream that the run sampled this input with.
+            noise: the noise of the run.
+            sigma: the σ of the run.
+            count: how many samples to take, from the first on.
+        """
+        return scores_of(stream, noise, sigma, count, self.logits(stream.index, stream.stage, count))
 
 
-def read_scores(directory: Path, stage: Stage) -> NDArray[Any]:
-    """Open all scores of one stage as a memory map of shape (inputs, samples, classes)."""
-    path = _path(directory, stage)
-    if not path.exists():
-        raise RunError(f"{directory} has no {path.name}; its scores were not kept")
+def damaged_inputs(run: Run) -> dict[int, str]:
+    """The inputs that have a row and whose kept scores are missing or damaged, and what is wrong with each."""
+    rows = run.rows()
     try:
-        return npy.open_memmap(path, mode="r")
-    except ValueError as error:
-        raise RunError(f"{path} is damaged: {error}") from error
+        kept = KeptScores.of(run, whole=False)
+    except DamagedScoresError as error:
+        return {row.idx: str(error) for row in rows}
+    found = {}
+    for row in rows:
+        try:
+            kept.check(row)
+        except DamagedScoresError as error:
+            found[row.idx] = str(error)
+    return found
 
 
-def kept_scores(directory: Path, position: int, stream: Stream, noise: Noise, sigma: float, count: int) -> Scores:
-    """Make Scores of one input from those that a run kept.
+def refusal(run: Run, damaged: Mapping[int, str], reason: str = "") -> RunError:
+    """The error about damaged scores of a run: it names the inputs, and says what to do.
 
     Args:
-        directory: the directory of the run.
-        position: position of the input in the selection of the run.
-        stream: the stream that the run sampled this input with.
-        noise: the noise of the run.
-        sigma: the σ of the run.
-        count: how many samples to take, from the first on.
+        run: the run.
+        damaged: what ``damaged_inputs`` found.
+        reason: what is wrong, if it is not about single inputs.
     """
-    return scores_of(stream, noise, sigma, count, kept_logits(directory, position, stream.stage, count))
+    first = list(damaged)[:5]
+    inputs = f"input{'s' if len(damaged) > 1 else ''} {', '.join(map(str, first))}{', …' if len(damaged) > 5 else ''}"
+    what = f"the kept scores of {len(damaged)} of {len(run.rows())} rows ({inputs})" if damaged else "the kept scores"
+    why = reason or next(iter(damaged.values()), "")
+    return RunError(
+        f"{run.directory}: {what} are missing or damaged: {why}; put the files back, or resume the run with resample "
+        "to sample these inputs again"
+    )
 
 
-def kept_logits(directory: Path, position: int, stage: Stage, count: int) -> Iterator[Tensor]:
-    """The first ``count`` kept logits of one input, in batches; a file that holds fewer is refused."""
-    scores = read_scores(directory, stage)
-    if scores.ndim != 3 or position >= len(scores) or scores.shape[1] < count:
-        raise RunError(
-            f"{_path(directory, stage)} is damaged: it holds scores of shape {scores.shape}, and needs {count} samples "
-            f"for input number {position}"
-        )
-    for start in range(0, count, _ROWS):
-        yield torch.from_numpy(np.array(scores[position, start : min(start + _ROWS, count)]))
+@contextmanager
+def refusing(run: Run) -> Iterator[None]:
+    """Turn an error about scores into the one that names all damaged inputs of the run, and says what to do."""
+    try:
+        yield
+    except DamagedScoresError as error:
+        raise refusal(run, damaged_inputs(run), str(error)) from error
+
+
+def _names() -> list[str]:
+    return [scores_path(Path(), stage).name for stage in _STAGES]

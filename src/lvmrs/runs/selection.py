@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lvmrs.errors import InvalidArgumentError, shown
 
 __all__ = ["Selection"]
+
+# Indices up to here are exact in files of floats too.
+_MOST = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,8 @@ class Selection:
             whole = isinstance(value, int) and not isinstance(value, bool)
             if not (whole and value >= 1) and not (name == "max" and value is None):
                 raise InvalidArgumentError(f"{name} must be a whole number of at least 1, got {shown(value)}")
-        if not isinstance(self.size, int) or self.size < 0:
-            raise InvalidArgumentError(f"size must be a whole number of at least 0, got {shown(self.size)}")
+        if not isinstance(self.size, int) or not 0 <= self.size < _MOST:
+            raise InvalidArgumentError(f"size must be a whole number from 0 to 2⁵³ − 1, got {shown(self.size)}")
         if self.only is not None and (self.shards > 1 or not _rising(self.only, self.size)):
             raise InvalidArgumentError("only must list indices of the data set in order, each once, without shards")
         if self.shard > self.shards:
@@ -54,6 +61,22 @@ class Selection:
             return self.only
         stop = self.size if self.max is None else min(self.size, self.max)
         return range(0, stop, self.skip)[self.shard - 1 :: self.shards]
+
+    def position(self, index: int) -> int:
+        """The position of an index in ``indices``, found without a search through all of them."""
+        indices = self.indices
+        found = indices.index(index) if isinstance(indices, range) else bisect_left(indices, index)
+        if found == len(indices) or indices[found] != index:
+            raise ValueError(f"{index} is not in the selection")
+        return found
+
+    def has(self, idx: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these indices are selected."""
+        indices = self.indices
+        if isinstance(indices, range):
+            found = (idx >= indices.start) & (idx < indices.stop) & ((idx - indices.start) % indices.step == 0)
+            return np.asarray(found, bool)
+        return np.isin(idx, np.array(indices, np.int64))
 
 
 def _rising(indices: object, size: int) -> bool:

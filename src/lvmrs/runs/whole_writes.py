@@ -1,15 +1,16 @@
 """Writing files and lines completely or not at all, with one sentence for errors of the disk."""
 
-import errno
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from lvmrs import _disk
 from lvmrs._replacing import replacing
 from lvmrs.errors import RunError
 
-__all__ = ["append_line", "disk_errors", "write_whole"]
+__all__ = ["append_lines", "disk_errors", "write_whole"]
 
 
 @contextmanager
@@ -23,21 +24,16 @@ def disk_errors(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def append_line(file: int, line: str) -> None:
-    """Add one line to an open file and wait until it is on the disk; if that fails, remove what was written of it."""
-    data = f"{line}\n".encode()
-    size = os.fstat(file).st_size
+def append_lines(file: int, lines: Sequence[str]) -> None:
+    """Add lines to an open file and wait until they are on the disk; if that fails, remove what was written of them."""
+    before = _disk.size(file)
     try:
-        _write(file, data)
+        _disk.write(file, "".join(f"{line}\n" for line in lines).encode())
+        _disk.sync(file)
     except OSError:
-        os.ftruncate(file, size)
+        with suppress(OSError):  # what is left of a line is dropped when the run is resumed
+            _disk.cut(file, before)
         raise
-
-
-def _write(file: int, data: bytes) -> None:
-    if os.write(file, data) != len(data):  # the disk took only a part
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    os.fsync(file)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -2,23 +2,26 @@
 
 A row is one write of one complete line, and is on the disk before the next input is begun. A crash can leave a line
 without its end, which is removed when the run is resumed. A lock, which ends with its process, keeps a second writer
-out.
+out. A directory that has a manifest but no row and no scores holds no run yet: it is begun anew, with any settings.
 """
 
 from __future__ import annotations
 
-import fcntl
+import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from lvmrs import _disk
+from lvmrs._locking import Lock
+from lvmrs._replacing import aside
 from lvmrs.errors import RunError
 from lvmrs.runs.directory import MANIFEST, ROWS, Run
 from lvmrs.runs.manifest import Manifest
 from lvmrs.runs.rows import Row
-from lvmrs.runs.whole_writes import append_line, disk_errors, write_whole
+from lvmrs.runs.whole_writes import append_lines, disk_errors, write_whole
 
 __all__ = ["RunWriter"]
 
@@ -31,14 +34,22 @@ class RunWriter:
     ``begin`` makes one.
     """
 
-    def __init__(self, run: Run, lock: int) -> None:
+    def __init__(self, run: Run, lock: Lock) -> None:
         self.run, self._lock = run, lock
-        self._drop_torn_line()
-        self.done = {row.idx for row in run.rows()}
         self._columns = run.columns  # a run of an earlier version keeps the columns that it has
-        self._file = os.open(run.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        if not os.fstat(self._file).st_size:
-            self._write_line("\t".join(self._columns))
+        with disk_errors(run.directory):
+            for name in (MANIFEST, ROWS):  # of a process that was killed
+                _disk.remove(aside(run.directory / name))
+            self._file = self._opened()
+        try:
+            self.done = {row.idx for row in run.rows()}
+            if not _disk.size(self._file):
+                self._write_lines(["\t".join(self._columns)])
+                with disk_errors(run.directory):
+                    _disk.sync_directory(run.directory)
+        except BaseException:
+            _disk.close(self._file)
+            raise
 
     @classmethod
     def begin(cls, directory: str | Path, manifest: Manifest, *, resume: bool = False) -> RunWriter:
@@ -53,19 +64,15 @@ class RunWriter:
         Returns:
             The writer, which holds the lock of the run.
         """
-        path = Path(directory).expanduser()
+        path = _disk.place(directory)
         with _writable(path):
-            path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            _disk.make_directory(path)
+            lock = Lock(path / _LOCK, f"another process is writing to {path}; wait for it, or choose another directory")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             cls._settle(path, manifest, resume=resume)
             return cls(Run(path), lock)
-        except BlockingIOError:
-            os.close(lock)
-            raise RunError(f"another process is writing to {path}; wait for it, or choose another directory") from None
         except BaseException:
-            os.close(lock)
+            lock.release()
             raise
 
     @staticmethod
@@ -78,9 +85,9 @@ class RunWriter:
             batch: the batch size that was asked for, if any; it must be that of the run that is resumed.
 
         Returns:
-            The manifest of the run in the directory; None if there is no run yet.
+            The manifest of the run in the directory; None if there is no run yet, or one that has no row and no scores.
         """
-        path = Path(directory).expanduser()
+        path = _disk.place(directory)
         if path == Path():
             raise RunError("a run needs a directory of its own; name one")
         with _writable(path):
@@ -90,11 +97,11 @@ class RunWriter:
             raise RunError(f"{path} is a file, and a run needs a directory; choose another directory")
         if rows and not begun:
             raise RunError(f"{path} has {ROWS} but no {MANIFEST}; it is not a run, choose another directory")
-        if not begun:
+        if not begun or not _holds_results(run := Run(path)):
             return None
         if not resume:
             raise RunError(f"{path} holds a run already; resume it, or choose another directory")
-        found = Manifest.read(path / MANIFEST)
+        found = run.manifest
         if batch is not None and found.batch not in (None, batch):
             raise RunError(
                 f"{path} was begun in batches of {found.batch}, and cannot be resumed in batches of {batch}; leave the "
@@ -106,8 +113,10 @@ class RunWriter:
     def _settle(cls, path: Path, manifest: Manifest, *, resume: bool) -> None:
         begun = cls.begun(path, resume=resume)
         if begun is None:
+            text = _checked_text(manifest)
             with disk_errors(path):
-                write_whole(path / MANIFEST, _checked_text(manifest))
+                _disk.remove(path / ROWS)  # it has no row, and may have the columns of an earlier version
+                write_whole(path / MANIFEST, text)
             return
         if changed := begun.difference(manifest):
             raise RunError(f"{path} was begun with other settings, and cannot be resumed: {'; '.join(changed)}")
@@ -120,8 +129,11 @@ class RunWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the file and give up the lock."""
-        os.close(self._file)
-        os.close(self._lock)
+        try:
+            with disk_errors(self.run.directory):
+                _disk.close(self._file)
+        finally:
+            self._lock.release()
 
     @property
     def pending(self) -> list[int]:
@@ -130,23 +142,64 @@ class RunWriter:
 
     def position(self, index: int) -> int:
         """The position of an input in the selection of the run."""
-        return self.run.manifest.selection.indices.index(index)
+        return self.run.manifest.selection.position(index)
 
-    def append(self, row: Row) -> None:
-        """Write a row, and wait until it is on the disk."""
-        self._write_line(row.text(self._columns))
-        self.done.add(row.idx)
+    def append(self, *rows: Row) -> None:
+        """Write rows, and wait until they are on the disk. Many rows at once take one write."""
+        if rows:
+            self._write_lines([row.text(self._columns) for row in rows])
+        self.done.update(row.idx for row in rows)
 
-    def _write_line(self, line: str) -> None:
+    def append_missing(self, rows: Iterable[Row]) -> None:
+        """Write those rows that the run does not have yet; the others must be the ones that it has."""
+        found = {row.idx: row.text(self._columns) for row in self.run.rows()}
+        missing = []
+        for row in rows:
+            if row.idx not in found:
+                missing.append(row)
+            elif found[row.idx] != row.text(self._columns):
+                raise RunError(
+                    f"{self.run.directory} holds a run already, with another row of input {row.idx}; choose another "
+                    "directory"
+                )
+        self.append(*missing)
+
+    def replace(self, row: Row) -> None:
+        """Replace the row of an input, unless they differ in nothing but the time; other rows stay as they are."""
+        (old,) = (found for found in self.run.rows() if found.idx == row.idx)
+        if dataclasses.replace(row, time=old.time).text(self._columns) == old.text(self._columns):
+            return
+        lines = self.run.file.read_text(encoding="utf-8").split("\n")
+        place = self._columns.index("idx")
+        for number, line in enumerate(lines[1:-1], start=1):
+            if int(float(line.split("\t")[place])) == row.idx:
+                lines[number] = row.text(self._columns)
         with disk_errors(self.run.directory):
-            append_line(self._file, line)
+            write_whole(self.run.file, "\n".join(lines))
+            _disk.close(self._file)
+            self._file = self._opened()
 
-    def _drop_torn_line(self) -> None:
-        if self.run.file.exists():
+    def _write_lines(self, lines: Sequence[str]) -> None:
+        with disk_errors(self.run.directory):
+            append_lines(self._file, lines)
+
+    def _opened(self) -> int:
+        """The file of the rows, without a line that has no end."""
+        file = _disk.open_file(self.run.file, os.O_APPEND)
+        try:
             text = self.run.file.read_bytes()
             whole = text.rfind(b"\n") + 1
             if whole < len(text):
-                os.truncate(self.run.file, whole)
+                _disk.cut(file, whole)
+        except BaseException:
+            _disk.close(file)
+            raise
+        return file
+
+
+def _holds_results(run: Run) -> bool:
+    """Whether a run has a row or kept scores."""
+    return bool(len(run.read("idx", "radius")["idx"])) or any(run.directory.glob("scores-*.npy"))
 
 
 def _checked_text(manifest: Manifest) -> str:

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from lvmrs.data import Dataset
+from lvmrs.errors import LvmrsError
 
 __all__ = ["AUGMENTATIONS", "augmented", "generator", "in_order", "shuffled"]
 
@@ -27,14 +28,17 @@ def generator(device: torch.device, *numbers: int) -> Generator:
     return Generator(device).manual_seed(seed)
 
 
-class _Rows(TorchDataset[_Batch]):
-    """A data set that is asked for many inputs at once."""
+class _Rows(TorchDataset["_Batch | LvmrsError"]):
+    """A data set that is asked for many inputs at once. It gives errors back, which workers would rewrite."""
 
     def __init__(self, data: Dataset) -> None:
         self.data = data
 
-    def __getitem__(self, indices: list[int]) -> _Batch:
-        return self.data.many(indices)
+    def __getitem__(self, indices: list[int]) -> _Batch | LvmrsError:
+        try:
+            return self.data.many(indices)
+        except LvmrsError as error:
+            return error
 
 
 def shuffled(data: Dataset, size: int, seed: int, epoch: int, workers: int) -> Iterator[_Batch]:
@@ -55,7 +59,10 @@ def _loaded(data: Dataset, parts: list[list[int]], workers: int) -> Iterator[_Ba
     loader = DataLoader(
         _Rows(data), sampler=parts, batch_size=None, num_workers=workers, pin_memory=torch.cuda.is_available()
     )
-    return iter(loader)
+    for batch in loader:
+        if isinstance(batch, LvmrsError):
+            raise batch
+        yield batch
 
 
 def augmented(x: Tensor, kind: str, random: Generator) -> Tensor:

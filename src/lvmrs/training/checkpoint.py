@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from torch import nn
 
 from lvmrs._replacing import replacing
-from lvmrs.errors import RunError, first_line
+from lvmrs.errors import RunError, first_line, guarded
 
 __all__ = ["State", "read", "write"]
 
@@ -48,11 +47,10 @@ def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str
     """Put a checkpoint into the state, and return its epochs so far; refuse one that was made with other settings."""
     if not path.is_file():
         raise RunError(f"{path}: there is no checkpoint to go on from; begin a new training instead")
-    try:
+    with guarded(f"{path}: it is not a whole checkpoint of lvmrs train; delete it to begin again", error=RunError):
         stored = torch.load(path, map_location="cpu", weights_only=True)
-        before, history = dict(stored["settings"]), list(stored["history"])
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError, TypeError) as error:
-        raise RunError(f"{path}: it is not a whole checkpoint of lvmrs train; delete it to begin again") from error
+        before, history = dict(stored["settings"]), [dict(epoch) for epoch in stored["history"]]
+        weights, optimizer, scaler = dict(stored["state_dict"]), dict(stored["optimizer"]), dict(stored["scaler"])
     changed = [
         f"{key} was {before.get(key)!r} and is {settings.get(key)!r}"
         for key in {**before, **settings}
@@ -60,10 +58,8 @@ def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str
     ]
     if changed:
         raise RunError(f"{path}: it was made with other settings ({'; '.join(changed)}); use those, or delete it")
-    try:
-        state.model.load_state_dict(stored["state_dict"])
-        state.optimizer.load_state_dict(stored["optimizer"])
-        state.scaler.load_state_dict(stored["scaler"])
-    except (RuntimeError, ValueError, KeyError) as error:
-        raise RunError(f"{path}: it does not fit the model: {first_line(error)}") from error
+    with guarded(f"{path}: it does not fit the model; delete it to begin again", error=RunError):
+        state.model.load_state_dict(weights)
+        state.optimizer.load_state_dict(optimizer)
+        state.scaler.load_state_dict(scaler)
     return history

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from lvmrs import _disk
+from lvmrs._locking import Lock
 from lvmrs._user_code import code_hash
 from lvmrs.data import Dataset, load
 from lvmrs.errors import DataError, InvalidArgumentError, RunError
@@ -57,6 +60,8 @@ class TrainingJob:
     """The split to measure on at the end; None to measure nothing."""
     image_size: int | None = None
     """Images from files are scaled and cropped to squares of so many pixels."""
+    class_index: Path | None = None
+    """A file that says the class number of each folder of images; see ``lvmrs.data.load``."""
     device: str = "auto"
     workers: int = 0
     """Processes that read the data."""
@@ -64,7 +69,7 @@ class TrainingJob:
     """What the user typed, for the record."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "out", Path(self.out).expanduser())
+        object.__setattr__(self, "out", _disk.place(self.out))
         if self.out.suffix != ".safetensors":
             raise InvalidArgumentError(f"out must end in .safetensors, got {self.out}")
         if not isinstance(self.objective, Objective):
@@ -75,6 +80,11 @@ class TrainingJob:
     def checkpoint(self) -> Path:
         """The file that is replaced after each epoch and removed at the end."""
         return self.out.with_name(self.out.name + ".checkpoint")
+
+    @property
+    def lock(self) -> Path:
+        """The file that keeps a second training of the same ``out`` away; it is removed at the end."""
+        return self.out.with_name(f".{self.out.name}.lock")
 
 
 @dataclass(frozen=True)
@@ -129,8 +139,23 @@ def run(
         The trained network, the loss of each epoch, and what was measured on the test split. The docstring of
         ``lvmrs.training`` has an example.
     """
-    _check_place(job, resume=resume)
-    data = load(job.data, split=job.split, size=job.image_size)
+    with ExitStack() as held:
+        if job.out.parent.is_dir():  # else nobody trains there
+            held.enter_context(_alone(job))
+        _check_place(job, resume=resume)
+        return _run(job, held, resume=resume, on_begin=on_begin, on_epoch=on_epoch, on_step=on_step)
+
+
+def _run(
+    job: TrainingJob,
+    held: ExitStack,
+    *,
+    resume: bool,
+    on_begin: Callable[[Prepared], None],
+    on_epoch: Callable[[Epoch], None],
+    on_step: Callable[[int], None],
+) -> Trained:
+    data = _data(job, job.split)
     fingerprint = data.fingerprint()
     test = _test_data(job, fingerprint)
     network = network_for(data, job.model, weights=job.weights, mean=job.mean, std=job.std, seed=job.settings.seed)
@@ -138,7 +163,9 @@ def run(
     for part in (data,) if test is None else (data, test):
         check_fit(network.module, part, job.objective)
     on_begin(Prepared(network, data, job.settings.epochs * job.settings.steps(len(data))))
-    _make_folder(job.out)
+    if not job.out.parent.is_dir():
+        _make_folder(job.out)
+        held.enter_context(_alone(job))
     history = train(
         network.module,
         data,
@@ -155,12 +182,25 @@ def run(
     found = {} if test is None else measured(network.module, test, job.objective, seed=job.settings.seed)
     done = Trained(job.out, network.module, network.name, tuple(history), found)
     trained.save(job.out, network.module, network.name, _record(job, data, fingerprint, done))
-    job.checkpoint.unlink(missing_ok=True)
+    with _writable(job.checkpoint):
+        _disk.remove(job.checkpoint)
     return done
 
 
+@contextmanager
+def _alone(job: TrainingJob) -> Iterator[None]:
+    """Keep a second training of the same weights away."""
+    with _writable(job.out):
+        lock = Lock(job.lock, f"another process is training {job.out}; wait for it, or choose another file")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def _check_place(job: TrainingJob, *, resume: bool) -> None:
-    if job.out.exists():
+    finished = resume and job.checkpoint.exists()  # it was stopped after its weights were written
+    if job.out.exists() and not finished:
         raise RunError(f"{job.out} exists already; choose another file")
     if job.checkpoint.exists() and not resume:
         raise StoppedTrainingError(
@@ -170,9 +210,21 @@ def _check_place(job: TrainingJob, *, resume: bool) -> None:
 
 def _make_folder(out: Path) -> None:
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        _disk.make_directory(out.parent)
     except OSError as error:
         raise RunError(f"{out}: its folder cannot be made: {error.strerror}") from error
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path} cannot be written to ({error.strerror}); make room and resume the training") from error
+
+
+def _data(job: TrainingJob, split: str) -> Dataset:
+    return load(job.data, split=split, size=job.image_size, class_index=job.class_index)
 
 
 def _test_data(job: TrainingJob, fingerprint: str) -> Dataset | None:
@@ -180,7 +232,7 @@ def _test_data(job: TrainingJob, fingerprint: str) -> Dataset | None:
     if job.test_split is None:
         return None
     try:
-        test = load(job.data, split=job.test_split, size=job.image_size)
+        test = _data(job, job.test_split)
     except DataError as error:
         raise DataError(f"{error}; choose another test split, or none to measure nothing") from error
     if test.fingerprint() == fingerprint:

@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 
 from lvmrs import _checks, _torch_checks
 from lvmrs.data import Dataset
-from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, first_line
+from lvmrs.errors import InvalidArgumentError, ModelError, RunError, guarded
 from lvmrs.training import checkpoint
 from lvmrs.training.batches import augmented, generator, shuffled
 from lvmrs.training.objective_settings import description
@@ -35,6 +35,11 @@ class Epoch:
     loss: float
     """The mean over all inputs."""
     seconds: float
+
+    def __post_init__(self) -> None:
+        numbers = isinstance(self.number, int), isinstance(self.loss, float), isinstance(self.seconds, float)
+        if not all(numbers) or self.number < 1:
+            raise TypeError(f"an epoch has a number from 1, a loss and seconds, got {self}")
 
 
 def train(
@@ -90,7 +95,8 @@ def train(
     if resume:
         if saved is None:
             raise InvalidArgumentError("resume needs saved, the checkpoint to go on from")
-        state.history[:] = [Epoch(**row) for row in checkpoint.read(saved, state, made_with)]
+        with guarded(f"{saved}: it is not a checkpoint of lvmrs train; delete it to begin again", error=RunError):
+            state.history[:] = [Epoch(**row) for row in checkpoint.read(saved, state, made_with)]
     with _seeded_for_layers(place):
         for number in range(len(state.history), settings.epochs):
             start = time.perf_counter()
@@ -130,8 +136,9 @@ def _epoch(
         value = float(loss.detach())
         if not math.isfinite(value):
             raise ModelError(f"the loss is {value} in epoch {number + 1}, step {step + 1}; try a smaller lr")
-        state.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        state.scaler.step(state.optimizer)
+        with guarded(f"the gradients fail in epoch {number + 1}, step {step + 1}", error=ModelError):
+            state.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            state.scaler.step(state.optimizer)
         state.scaler.update()
         total, seen = total + value * len(x), seen + len(x)
         on_step(number * steps + step + 1)
@@ -140,16 +147,8 @@ def _epoch(
 
 def _loss(objective: Objective, model: nn.Module, x: Tensor, y: Tensor, random: Generator) -> Tensor:
     kind = type(objective).__name__
-    try:
+    with guarded(f"the model or the loss of {kind} fails on {len(x)} inputs in training mode", error=ModelError):
         loss = objective.loss(model, x, y, random)
-    except LvmrsError:
-        raise
-    except (RuntimeError, ValueError) as error:
-        raise ModelError(f"the model fails on {len(x)} inputs in training mode: {first_line(error)}") from error
-    except Exception as error:  # whatever a user's objective raises
-        raise ModelError(
-            f"the loss of {kind} fails on {len(x)} inputs with {type(error).__name__}: {first_line(error)}"
-        ) from error
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
         shown = repr(loss).replace("\n", " ")
         raise ModelError(

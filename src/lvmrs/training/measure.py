@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from lvmrs import _checks, _torch_checks
 from lvmrs.data import Dataset
+from lvmrs.errors import ModelError, guarded
 from lvmrs.sampling import evaluating
 from lvmrs.training.batches import generator, in_order
 from lvmrs.training.objectives import Objective
@@ -111,5 +112,7 @@ def _mean(
         for number, (x, y) in enumerate(in_order(data, 256)):
             x, y = x.to(place), y.to(place)
             noise = torch.randn(x.shape, generator=generator(place, seed, number), device=place)
-            total += float(score(model(x + sigma * noise), x, y))
+            with guarded(f"the model fails on {data.split} inputs of shape {tuple(x.shape[1:])}", error=ModelError):
+                answer = model(x + sigma * noise)
+            total += float(score(answer, x, y))
     return total / len(data)

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from lvmrs import models
-from lvmrs.data import Dataset, checked_input
-from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, first_line
+from lvmrs._paths import expanded
+from lvmrs.data import Dataset, check_labels, checked_input
+from lvmrs.errors import InvalidArgumentError, ModelError, guarded
 from lvmrs.models import ready
 from lvmrs.models.trained import training_record
 from lvmrs.training.objectives import Objective
@@ -65,9 +66,9 @@ def network_for(
     'ready:small_cnn,channels=1,side=8,classes=2'
     """
     kind, _, rest = name.partition(":")
-    if kind == "trained" and weights is None and _is_ours(Path(rest).expanduser()):
-        weights = Path(rest).expanduser()
-        name = _name_in(weights)
+    if kind == "trained" and weights is None and rest.endswith(".safetensors"):
+        weights = expanded(rest)
+        name = _name_in(name, weights)
         kind, _, rest = name.partition(":")
     if kind not in ("ready", "python"):
         raise InvalidArgumentError(
@@ -89,14 +90,15 @@ def network_for(
     return Network(loaded.model, name, origin)
 
 
-def _is_ours(path: Path) -> bool:
-    return path.suffix == ".safetensors" and path.is_file()
-
-
-def _name_in(path: Path) -> str:
-    """The name of the network that a file of weights was trained as."""
-    name: str = training_record(path)["network"]
-    return name
+def _name_in(name: str, path: Path) -> str:
+    """The name of the network that a file of weights was trained as; a file must not decide which code runs."""
+    network: str = training_record(path)["network"]
+    if not network.startswith("ready:"):
+        raise InvalidArgumentError(
+            f"model: the network of {name} is code, {network}; if you trust it, give that as the model with {path} as "
+            "its weights"
+        )
+    return network
 
 
 def _facts(data: Dataset) -> dict[str, int]:
@@ -138,23 +140,14 @@ def check_fit(network: nn.Module, data: Dataset, objective: Objective) -> None:
     if answer.dim() != 2:
         shape = tuple(answer.shape[1:])
         raise ModelError(f"the model answers {shape} to one input; expected one logit for each class")
-    largest = data.largest_label()
-    if largest is not None and largest >= answer.shape[1]:
-        raise DataError(
-            f"{data.name}, {data.split}, has label {largest}, but the model answers with shape {tuple(answer.shape)}"
-        )
+    check_labels(data, answer.shape[1])
 
 
 def _answer(network: nn.Module, data: Dataset, x: torch.Tensor) -> torch.Tensor:
     network.eval()
-    try:
-        with torch.no_grad():
-            answer = network(x)
-    except LvmrsError:
-        raise
-    except Exception as error:  # whatever a user's module raises
-        shape = tuple(x.shape[1:])
-        raise ModelError(f"the model fails on {data.split} inputs of shape {shape}: {first_line(error)}") from error
+    failing = f"the model fails on {data.split} inputs of shape {tuple(x.shape[1:])}"
+    with guarded(failing, error=ModelError), torch.no_grad():
+        answer = network(x)
     if not isinstance(answer, torch.Tensor):
         raise ModelError(f"the model answers with {type(answer).__name__}; expected a tensor")
     return answer

@@ -1,0 +1,60 @@
+"""Arrays from .npz archives. What a header claims is compared with what is there before memory is taken."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from lvmrs._memory import memory
+from lvmrs.errors import DataError, guarded
+
+__all__ = ["read_arrays"]
+
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def read_arrays(name: str, path: Path, choose: Callable[[list[str]], list[str]]) -> list[NDArray[Any]]:
+    """Read arrays of an archive.
+
+    Args:
+        name: the name of the data, for errors.
+        path: the file.
+        choose: names the arrays, given the names of all.
+    """
+    with (
+        guarded(f"{name}: {path} is not an .npz archive of plain arrays", error=DataError),
+        zipfile.ZipFile(path) as archive,
+    ):
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        chosen = {key: members[key] for key in choose(list(members))}
+        for key, info in chosen.items():
+            with archive.open(info) as opened:
+                _check_header(f"{name}: {key} of {path}", opened, info.file_size)
+        if sum(info.file_size for info in chosen.values()) > memory():
+            raise DataError(f"{name}: {path} would take more than the memory of this machine; split it")
+        return [_read(archive, info) for info in chosen.values()]
+
+
+def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    with archive.open(info) as opened:
+        array: NDArray[Any] = npy.read_array(opened, allow_pickle=False)
+    return array
+
+
+def _check_header(what: str, opened: Any, size: int) -> None:
+    version = npy.read_magic(opened)
+    if version not in _HEADERS:
+        raise DataError(f"{what} is not a plain array: its format is {version[0]}.{version[1]}")
+    shape, _, kind = _HEADERS[version](opened)
+    if kind.kind not in "biufU":
+        raise DataError(f"{what} is not a plain array: it holds {kind}; expected numbers or texts")
+    claimed = math.prod(shape) * kind.itemsize
+    held = size - opened.tell()
+    if min(shape, default=0) < 0 or claimed > held:
+        raise DataError(f"{what} is damaged: its header says {claimed:,} bytes, and there are {held:,}")

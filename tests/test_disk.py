@@ -1,0 +1,105 @@
+"""Every file is made by one module, with the same permissions; names that no file can have are refused."""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import lvmrs
+from lvmrs import Run, _disk, analysis, training
+from lvmrs._replacing import replacing
+from lvmrs.errors import RunError
+from lvmrs.report import write_report
+from lvmrs.runs import RunWriter
+from tests.jobs.helpers import fill, job_of
+
+SOURCE = Path(lvmrs.__file__).parent
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(place: Path) -> set[tuple[bool, str]]:
+    return {(path.is_dir(), oct(stat.S_IMODE(path.stat().st_mode))) for path in place.rglob("*")}
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_nobody_else_can_write_to_our_files(tmp_path: Path) -> None:
+    run = fill(tmp_path / "runs" / "a", keep=True)
+    write_report([run], tmp_path / "runs" / "report.html", radii=[0.5])
+    out = tmp_path / "runs" / "nets" / "a.safetensors"
+    job = training.TrainingJob(
+        "ready:small_cnn",
+        "digits",
+        training.Gaussian(0.25),
+        out,
+        training.Settings(epochs=1, batch=1437),
+        test_split=None,
+    )
+    seen: set[tuple[bool, str]] = set()
+    training.run(job, on_epoch=lambda epoch: seen.update(modes(tmp_path / "runs")))
+    with RunWriter.begin(tmp_path / "runs" / "b", job_of().manifest(64)):
+        seen |= modes(tmp_path / "runs")
+    assert seen | modes(tmp_path / "runs") == {(True, "0o755"), (False, "0o644")}
+
+
+def test_no_other_module_changes_the_file_system() -> None:
+    call = re.compile(
+        r"(?<!_disk)\.(truncate|rename|mkdir|makedirs|unlink|remove|touch|write_text|write_bytes)\(|os\.(open|write)\(|"
+        r"open\([^)]*[\"'][rwxa]?\+?b?[wxa+]|savefig\(out"
+    )
+    found = {
+        str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if call.search(file.read_text(encoding="utf-8"))
+    }
+    assert found == {"_disk.py"}
+
+
+@pytest.mark.parametrize("name", ["a\0b", "n" * 300, "d/" * 3000, "~nobody-has-this-name/x"])
+def test_names_that_no_file_can_have(tmp_path: Path, name: str) -> None:
+    path = f"{tmp_path}/{name}" if not name.startswith("~") else name
+
+    def written() -> None:
+        with replacing(Path(path)):
+            pass
+
+    works: list[Callable[[], object]] = [
+        written,
+        lambda: Run(path),
+        lambda: analysis.read(path),
+        lambda: fill(Path(path)),
+        lambda: analysis.import_results(path, tmp_path / "a", sigma=0.5),
+        lambda: training.TrainingJob("ready:small_cnn", "digits", training.Gaussian(0.25), Path(f"{path}.safetensors")),
+    ]
+    for work in works:
+        with pytest.raises(RunError, match="cannot be a file or directory") as caught:
+            work()
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 300
+
+
+def test_a_write_goes_on_where_the_disk_took_only_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:3]))
+    file = _disk.open_file(tmp_path / "a")
+    _disk.write(file, b"0123456789")
+    _disk.close(file)
+    assert (tmp_path / "a").read_bytes() == b"0123456789"
+
+
+def test_a_directory_that_cannot_be_synced_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(number: int) -> None:
+        raise OSError(failure, os.strerror(failure))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    failure = 22  # EINVAL
+    _disk.sync_directory(tmp_path)
+    failure = 5  # EIO
+    with pytest.raises(OSError, match="Input/output"):
+        _disk.sync_directory(tmp_path)
