@@ -50,7 +50,6 @@ def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str
     with guarded(f"{path}: it is not a whole checkpoint of lvmrs train; delete it to begin again", error=RunError):
         stored = torch.load(path, map_location="cpu", weights_only=True)
         before, history = dict(stored["settings"]), [dict(epoch) for epoch in stored["history"]]
-        weights, optimizer, scaler = dict(stored["state_dict"]), dict(stored["optimizer"]), dict(stored["scaler"])
     changed = [
         f"{key} was {before.get(key)!r} and is {settings.get(key)!r}"
         for key in {**before, **settings}
@@ -59,7 +58,7 @@ def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str
     if changed:
         raise RunError(f"{path}: it was made with other settings ({'; '.join(changed)}); use those, or delete it")
     with guarded(f"{path}: it does not fit the model; delete it to begin again", error=RunError):
-        state.model.load_state_dict(weights)
-        state.optimizer.load_state_dict(optimizer)
-        state.scaler.load_state_dict(scaler)
+        state.model.load_state_dict(stored["state_dict"])
+        state.optimizer.load_state_dict(stored["optimizer"])
+        state.scaler.load_state_dict(stored["scaler"])
     return history

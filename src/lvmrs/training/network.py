@@ -124,7 +124,7 @@ def check_fit(network: nn.Module, data: Dataset, objective: Objective) -> None:
     >>> from lvmrs.training import Gaussian
     >>> check_fit(nn.Linear(3, 2), Arrays("three", "train", np.eye(3), np.arange(3)), Gaussian(0.5))
     Traceback (most recent call last):
-    lvmrs.errors.DataError: three, train, has label 2, but the model answers with shape (1, 2)
+    lvmrs.errors.DataError: three, train, has label 2, but the model has 2 classes
     """
     x, _ = data.many([0])
     answer = _answer(network, data, x)
