@@ -7,6 +7,7 @@ that are about tensors are in ``_torch_checks``.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from numbers import Integral
@@ -34,6 +35,7 @@ __all__ = [
     "iterable",
     "known_lipschitz",
     "mass",
+    "model",
     "one_of",
     "positive",
     "positive_number",
@@ -42,6 +44,7 @@ __all__ = [
     "require",
     "risk",
     "seed",
+    "several",
     "shape",
     "single",
     "text",
@@ -111,6 +114,13 @@ def single(name: str, array: Floats) -> float:
     if array.ndim:
         raise InvalidArgumentError(f"{name} must be a single number, got shape {array.shape}")
     return float(array)
+
+
+def several(name: str, array: Floats) -> list[float]:
+    """The numbers that an array of one dimension holds."""
+    if array.ndim != 1:
+        raise InvalidArgumentError(f"{name} must be a list of numbers, got shape {array.shape}")
+    return array.tolist()  # type: ignore[no-any-return]
 
 
 def unwrapped(array: Floats) -> Floats:
@@ -203,12 +213,10 @@ def seed(name: str, value: object) -> int:
     return int(value)
 
 
-def shape(value: Iterable[int]) -> tuple[int, ...]:
+def shape(value: Sequence[int]) -> tuple[int, ...]:
     """The shape of an input: at least one side, each of at least 1, and no more numbers than a machine can hold."""
-    sides = whole("shape", tuple(value) if isinstance(value, Iterable) else value, least=1)
-    if sides.ndim != 1:
-        raise InvalidArgumentError(f"shape must be whole numbers such as (3, 32, 32), got {shown(value)}")
-    if sides.prod() > _LARGEST_INPUT:
+    sides = several("shape", whole("shape", value, least=1))
+    if math.prod(sides) > _LARGEST_INPUT:
         raise InvalidArgumentError(f"shape must have at most {_LARGEST_INPUT:,} numbers, got {shown(value)}")
     return tuple(int(side) for side in sides)
 
@@ -217,13 +225,10 @@ def radii(value: Numbers) -> list[float]:
     """Radii as a list, which may be empty: each is at least 0 and finite."""
     if isinstance(value, list | tuple) and not value:
         return []
-    array = at_least_zero("radii", value)
-    if array.ndim != 1:
-        raise InvalidArgumentError(f"radii must be a list of numbers, got {shown(value)}")
-    return array.tolist()  # type: ignore[no-any-return]
+    return several("radii", at_least_zero("radii", value))
 
 
-def instance(name: str, value: object, kind: type, what: str) -> None:
+def instance(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
     """Refuse what is not of this class; ``what`` says what it should be, and where it comes from."""
     if not isinstance(value, kind):
         raise InvalidArgumentError(f"{name} must be {what}, got {shown(value)}")
@@ -244,6 +249,12 @@ def instances(name: str, values: Iterable[_Thing], kind: type, what: str) -> lis
     for each in found:
         instance(name, each, kind, what)
     return found
+
+
+def model(value: object) -> None:
+    """Refuse what cannot be called, as a model is with a batch of inputs."""
+    if not callable(value):
+        raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {shown(value)}")
 
 
 def text(name: str, value: object) -> str:

@@ -61,8 +61,7 @@ class SmoothedClassifier:
         compile: bool = False,  # noqa: A002
         noise: Noise = GAUSSIAN,
     ) -> None:
-        if not callable(model):
-            raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {type(model).__name__}")
+        _checks.model(model)
         self.model = model
         self.sigma = _checks.positive_number("sigma", sigma)
         if lipschitz is None:

@@ -37,8 +37,7 @@ class Preprocessed(nn.Module):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
-        if not callable(model):
-            raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {shown(model)}")
+        _checks.model(model)
         means, widths = _checks.real("mean", mean), _checks.positive("std", std)
         _checks.require("mean", means, np.isfinite(means), "must be finite")
         if means.ndim != 1 or means.shape != widths.shape:
