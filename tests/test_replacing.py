@@ -1,5 +1,6 @@
 """Files that are all there, or as they were."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,12 @@ def test_a_directory_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError), replacing(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_device_or_pipe_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="a device or a pipe"), replacing(pipe):
+        pass
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

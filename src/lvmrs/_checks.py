@@ -254,7 +254,7 @@ def instances(name: str, values: Iterable[_Thing], kind: type, what: str) -> lis
 def model(value: object) -> None:
     """Refuse what cannot be called, as a model is with a batch of inputs."""
     if not callable(value):
-        raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {shown(value)}")
+        raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {type(value).__name__}")
 
 
 def text(name: str, value: object) -> str:

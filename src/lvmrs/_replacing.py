@@ -21,6 +21,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     path = _disk.place(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():  # whoever may do anything would replace /dev/null by a file
+        raise OSError(errno.EINVAL, "It is a device or a pipe, not a file", str(path))
     new = aside(path)
     try:
         with io.BufferedWriter(_Opened(_disk.open_file(new, os.O_TRUNC))) as file:

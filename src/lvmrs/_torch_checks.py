@@ -35,10 +35,10 @@ def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
 
 def floating(name: str, value: torch.dtype) -> torch.dtype:
     """A type of floating-point numbers."""
-    if not isinstance(value, torch.dtype) or not value.is_floating_point:
-        raise InvalidArgumentError(
-            f"{name} must be a torch.dtype of floating-point numbers such as torch.bfloat16, got {shown(value)}"
-        )
+    if not isinstance(value, torch.dtype):
+        raise InvalidArgumentError(f"{name} must be a torch.dtype such as torch.bfloat16, got {shown(value)}")
+    if not value.is_floating_point:
+        raise InvalidArgumentError(f"{name} must be a type of floating-point numbers, got {value}")
     return value
 
 

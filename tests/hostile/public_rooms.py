@@ -167,7 +167,7 @@ ROOMS: dict[str, Public] = {
     "made_again": Public(method_settings.made_again, lambda w: {"name": "Duels", "stored": {"width": None}}, {"name": "name", "stored": "settings"}),
     **{f"registry.{table}.find": Public(getattr(registry, table).find, lambda w, n=name: {"name": n}, {"name": "name"}) for table, name in (("MAPS", "softmax"), ("BOUNDS", "betting"), ("FORMS", "r2"), ("NOISES", "gaussian"), ("METHODS", "duels"))},
     # what authors of planners test with
-    "testing.made_up_scores": Public(testing.made_up_scores, lambda w: {"logits": torch.zeros(5, 3), "stream": Stream(0, 0, "selection"), "sigma": 0.5}, {"logits": "logits", "stream": "object", "sigma": "positive"}),
+    "testing.made_up_scores": Public(testing.made_up_scores, lambda w: {"logits": torch.zeros(5, 3), "stream": Stream(0, 0, "selection"), "sigma": 0.5}, {"logits": "logits", "stream": "object", "sigma": "positive"}, frozenset({("logits", "a list")})),
     "testing.family": Public(testing.family, lambda w: {"rows": [(0.5, [0.0, 1.0]), (0.5, [1.0, 0.0])]}, {"rows": "rows of a family"}),
     "testing.too_many": Public(testing.too_many, lambda w: {"wrong": 1, "repeats": 10, "risk": 0.1}, {"wrong": "whole from 0", "repeats": "whole from 1", "risk": "fraction"}, frozenset({("repeats", "beyond 2⁵³")})),
     "testing.check_planner": Public(testing.check_planner, lambda w: {"planner": lvmrs.Cohen(), "alpha": 0.05, "repeats": 2, "n0": 10, "n": 20, "lipschitz": 1.0, "families": ["close pair"]}, {"alpha": "fraction", "repeats": "whole from 1", "n0": "whole from 1", "n": "whole from 2", "lipschitz": "positive or infinite", "families": "names"}, frozenset({("repeats", "beyond 2⁵³"), ("repeats", "a huge whole number")})),
