@@ -61,6 +61,8 @@ bench: $(VENV)/.installed-bench  ## speed, side by side with other software
 	$(BIN)/python benchmarks/betting_speed.py
 	$(BIN)/python benchmarks/certify.py
 	$(BIN)/python benchmarks/analyze.py
+	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/many_classes.py
 	$(BIN)/python benchmarks/sandwich.py
 
 docs: $(VENV)/.installed-test  ## write again what the docs take from the code: names, trusted modules

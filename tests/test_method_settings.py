@@ -40,7 +40,11 @@ def test_a_method_that_is_not_a_dataclass_is_made_by_its_settings() -> None:
         (Handmade, {}, "method Handmade needs bounds; give it, or give the class a default"),
         (Handmade, {"bound": "betting", "width": 1.0}, "width is not a setting of method Handmade; leave it out"),
         ("fixed", {}, "method fixed needs map; give one of hardmax, softmax, sparsemax"),
-        ("cohen", {"width": 1.0}, "width is not a setting of method cohen; leave it out"),
+        (
+            "cohen",
+            {"width": 1.0},
+            "width is not a setting of method cohen: it counts votes, and a width is for duels; leave it out",
+        ),
     ],
 )
 def test_settings_that_cannot_be_chosen_or_are_missing(name: Any, choices: dict[str, Any], sentence: str) -> None:

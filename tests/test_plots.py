@@ -66,10 +66,15 @@ def test_choices_of_a_map_that_is_not_in_the_registry(run: Run, tmp_path: Path) 
 
 
 def test_choices_read_the_rows_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, reads = Run.rows, []
-    monkeypatch.setattr(Run, "rows", lambda self: reads.append(self) or read(self))  # type: ignore[func-returns-value]
+    read, reads = Run.read, []
+
+    def counted(self: Run, *names: str, **settings: Any) -> Any:
+        reads.append(names)
+        return read(self, *names, **settings)
+
+    monkeypatch.setattr(Run, "read", counted)
     plots.choices(run)
-    assert len(reads) == 1
+    assert reads == [("idx", "radius", "map", "temperature")]
 
 
 def test_the_margin_and_variance_of_votes(tmp_path: Path) -> None:

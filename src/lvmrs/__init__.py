@@ -4,8 +4,8 @@ Names are imported when they are first used: torch takes seconds, and what only 
 """
 
 from importlib import import_module
-from importlib.metadata import version
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # not from typing: the command line is to answer to signals within milliseconds
 
 if TYPE_CHECKING:
     from lvmrs import (
@@ -78,7 +78,7 @@ __all__ = [
     "training",
 ]
 
-__version__ = version("lvmrs")
+__version__: str
 
 _HOMES = {
     "lvmrs.certificate": ("Certificate",),
@@ -91,6 +91,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("lvmrs")
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

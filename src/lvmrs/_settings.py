@@ -34,7 +34,7 @@ def made(maker: Callable[..., Made], what: str, choices: Mapping[str, Any], hint
     """Make an object by its settings; a setting that it does not have, or that is missing, is refused.
 
     Args:
-        maker: the class of the object.
+        maker: the class of the object; its attribute ``settled``, if it has one, says why it lacks some settings.
         what: names it in the refusals, such as ``method lvm``.
         choices: settings by name; those that are None are left out. A setting with several values (``maps``) can be
             given one value under its singular (``map``).
@@ -50,7 +50,9 @@ def made(maker: Callable[..., Made], what: str, choices: Mapping[str, Any], hint
         elif f"{name}s" in known:  # a search over one value
             given[f"{name}s"] = (value,)
         else:
-            raise InvalidArgumentError(f"{name} is not a setting of {what}; leave it out")
+            reason = getattr(maker, "settled", {}).get(name)
+            why = "" if reason is None else f": {reason}"
+            raise InvalidArgumentError(f"{name} is not a setting of {what}{why}; leave it out")
     for name, parameter in known.items():
         if name not in given and parameter.default is parameter.empty and parameter.kind not in _OPEN:
             remedy = hints.get(name, "give it, or give the class a default")

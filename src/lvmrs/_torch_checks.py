@@ -56,11 +56,14 @@ def device(value: str | torch.device) -> torch.device | None:
         return None
     try:
         chosen = torch.device(value)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, TypeError, AssertionError) as error:  # torch without CUDA asserts
+        if chosen.type == "cpu":
+            chosen = torch.device("cpu")  # there is one, whatever its number
+        else:
+            torch.ones(1, device=chosen).add(1).item()  # the device "meta" would not give an answer
+    except Exception as error:  # torch raises errors of many kinds: without CUDA it asserts, others fail to import
         reason = first_line(error)
         raise InvalidArgumentError(
-            f"device {value!r} cannot be used here ({reason}); give auto, cpu or cuda"
+            f"device {str(value)!r:.80} cannot be used here ({reason}); give auto, cpu or cuda"
         ) from error
     return chosen
 

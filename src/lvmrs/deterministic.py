@@ -8,6 +8,7 @@ network itself, not about a smoothed classifier.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,6 +31,10 @@ class Deterministic(Method):
     samples: ClassVar[bool] = False
     scope: ClassVar[Scope] = "all inputs"
     needs_constant: ClassVar[bool] = True
+    settled: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("bound", "map", "temperature", "mass", "form", "width"),
+        "it takes the margin of the logits as they are, without noise",
+    )
 
     def classifier(self, noise: str) -> str:
         """The network itself, in words."""

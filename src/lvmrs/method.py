@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Mapping
 from typing import ClassVar
 
 from lvmrs.scope import Scope, smoothed_classifier
@@ -15,11 +16,18 @@ class Method(ABC):  # noqa: B024 (its two kinds have only these facts in common)
 
     samples: ClassVar[bool] = True
     """Whether it works on samples under noise."""
+    settled: ClassVar[Mapping[str, str]] = {}
+    """Why settings of other methods cannot be chosen for this one, by the names of the settings."""
 
     @property
     def needs_constant(self) -> bool:
         """Whether it needs a Lipschitz constant of the logits."""
         return False
+
+    @property
+    def uses_constant(self) -> bool:
+        """Whether its radii can be larger with a Lipschitz constant of the logits than without."""
+        return True
 
     @property
     def scope(self) -> Scope:

@@ -10,11 +10,12 @@ import numpy as np
 
 from lvmrs import _checks, analysis
 from lvmrs._extras import optional
+from lvmrs._printable import printable
 from lvmrs.analysis import Results
 from lvmrs.analysis.curve import largest_radius
 from lvmrs.errors import RunError
 from lvmrs.registry import MAPS
-from lvmrs.runs import Row, Run
+from lvmrs.runs import Run
 from lvmrs.runs.rows import NOT_NAMED
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def _figure(x: str, y: str) -> tuple[Figure, Any]:
 
 
 def _label(name: str) -> str:
-    """A name as it is: matplotlib would take $ for mathematics, and leave out what begins with an underscore."""
-    return " " + name.replace("$", r"\$")
+    """A name as it is: matplotlib takes $ for mathematics, leaves out what begins with _, and writes broken SVG."""
+    return " " + printable(name).replace("$", r"\$")
 
 
 def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
@@ -92,16 +93,15 @@ def choices(run: Run) -> Figure:
     """Which map and temperature were chosen for each input, against its radius."""
     _checks.instance("run", run, Run, "a lvmrs.Run")
     figure, axes = _figure("certified radius", "temperature")
-    of_map: dict[str, list[Row]] = {}
-    for row in run.rows():
-        of_map.setdefault(row.map, []).append(row)
-    of_map.pop(NOT_NAMED, None)
-    for name, colour in _coloured(of_map):
-        rows = of_map[name]
+    rows = run.read("idx", "radius", "map", "temperature")
+    maps = dict.fromkeys(rows["map"].tolist())
+    maps.pop(NOT_NAMED, None)
+    for name, colour in _coloured(maps):
+        chosen = rows["map"] == name
         flat = name in MAPS and name not in MAPS.having("tempered")  # the temperature has no effect
         axes.scatter(
-            [row.radius for row in rows], [row.temperature for row in rows], s=14, color=colour, alpha=0.6,
-            marker="_" if flat else "o", linewidths=1, label=f"{_label(name)} ({len(rows)})",
+            rows["radius"][chosen], rows["temperature"][chosen], s=14, color=colour, alpha=0.6,
+            marker="_" if flat else "o", linewidths=1, label=f"{_label(name)} ({chosen.sum()})",
         )  # fmt: skip
     if not axes.collections:
         raise RunError(f"{run.directory} does not say which map was chosen for an input; there is nothing to show")

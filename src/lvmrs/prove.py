@@ -119,7 +119,7 @@ class Proof:
             for rows in torch.split(logits, _PORTION):
                 columns = self._columns(rows)
                 # Counts are the same in any portions; what is rounded is not.
-                for part in [columns] if columns.dtype == torch.bool else self._regrouping.add(columns):
+                for part in [columns] if self.plan.bound.votes_only else self._regrouping.add(columns):
                     self._tally.add(part)
 
     def certificate(self) -> Certificate:

@@ -75,8 +75,9 @@ OBJECTIVES = Names("objective", "lvmrs.training.objectives:Objective", {
 })
 # Sources of models, denoisers and data. Their facts: "file" (what follows the colon is a file that must exist), "path"
 # (it can be a path), "code" (it names Python code), "weights" (weights can be put into it), "program" (the file is run
-# as it is, and identifies it), "sized" (images can be scaled to a size), "indexed" (a class index file can say the
-# labels), "inert" (files are read, and nothing else happens: a name that was read, and not typed, may be loaded).
+# as it is, and identifies it), "foreign" (it is not run by torch), "sized" (images can be scaled to a size), "indexed"
+# (a class index file can say the labels), "inert" (files are read, and nothing else happens: a name that was read, and
+# not typed, may be loaded).
 MODELS = Names("model", None, {
     "python": Entry("lvmrs.models.python:python", "a module or callable, or a function of yours that returns one; "
                     "MODULE is a file such as nets.py, or installed",
@@ -91,7 +92,7 @@ MODELS = Names("model", None, {
     "torchvision": Entry("lvmrs.models.pretrained:torchvision", "a network with its default weights, normalised by "
                          "their transforms", "NAME", extra="torchvision"),
     "onnx": Entry("lvmrs.models.onnx:onnx", "a file that onnxruntime runs; the first output is the logits",
-                  "FILE", facts=("file", "program"), extra="onnx"),
+                  "FILE", facts=("file", "program", "foreign"), extra="onnx"),
     "export": Entry("lvmrs.models.exported:exported", "a program saved by torch.export.save",
                     "FILE.pt2", facts=("file", "program")),
 })

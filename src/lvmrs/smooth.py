@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
-from scipy import stats
 from torch import Tensor, nn
 
 from lvmrs import _checks, _torch_checks
-from lvmrs.certificate import ABSTAIN, Certificate
+from lvmrs.certificate import Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.method import Method
@@ -20,7 +20,7 @@ from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.duels import Duels, calibrated_width
 from lvmrs.planners.fixed import Fixed, calibrated
-from lvmrs.planners.survey import Survey
+from lvmrs.planners.votes import winner_of_votes
 from lvmrs.prove import prove
 from lvmrs.samplers import Pace, Samplers
 from lvmrs.sampling import Model, Sampler, Watch, check_logits
@@ -34,7 +34,8 @@ class SmoothedClassifier:
 
     Args:
         model: any callable from a batch of inputs to logits. A module runs in eval mode, and has its old mode after.
-        sigma: scale of the noise, in units of the input as it is given here: normalisation belongs to the model.
+        sigma: scale of the noise, in units of the input as it is given here: normalisation belongs to the model. None
+            is for methods without noise alone, such as ``Deterministic``.
         lipschitz: a constant of the logits in the Euclidean norm; by default the attribute ``lipschitz`` of the model,
             if it has one.
         batch: samples in a forward pass; by default the fastest size is measured on the first input.
@@ -52,7 +53,7 @@ class SmoothedClassifier:
     def __init__(
         self,
         model: Model,
-        sigma: float,
+        sigma: float | None,
         lipschitz: float | None = None,
         *,
         batch: int | None = None,
@@ -63,7 +64,7 @@ class SmoothedClassifier:
     ) -> None:
         _checks.model(model)
         self.model = model
-        self.sigma = _checks.positive_number("sigma", sigma)
+        self._sigma = None if sigma is None else _checks.positive_number("sigma", sigma)
         if lipschitz is None:
             lipschitz = _checks.known_lipschitz(model)
         constant = math.inf if lipschitz is None else lipschitz
@@ -75,7 +76,8 @@ class SmoothedClassifier:
         self.noise = noise
         self.compiled = bool(compile)
         run: Model = torch.compile(model) if compile else model
-        self._samplers = Samplers(Sampler(run, self.sigma, 1, autocast=autocast, noise=noise), given)
+        scale = 1.0 if self._sigma is None else self._sigma  # without σ, only the check of the model draws noise
+        self._samplers = Samplers(Sampler(run, scale, 1, autocast=autocast, noise=noise), given)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse changes after it is made: what a run records would not be what it used."""
@@ -86,7 +88,14 @@ class SmoothedClassifier:
     def __repr__(self) -> str:
         """One line."""
         known = "" if math.isinf(self.lipschitz) else f", lipschitz={self.lipschitz:g}"
-        return f"SmoothedClassifier({type(self.model).__name__}, sigma={self.sigma:g}{known})"
+        return f"SmoothedClassifier({type(self.model).__name__}, sigma={self._sigma}{known})"
+
+    @property
+    def sigma(self) -> float:
+        """The scale of the noise; refused if none was given."""
+        if self._sigma is None:
+            raise InvalidArgumentError("sigma must be given for samples under noise, and it is None")
+        return self._sigma
 
     def certify(
         self,
@@ -130,7 +139,7 @@ class SmoothedClassifier:
     def settings(self) -> dict[str, Any]:
         """The arguments, without the model, that make the same smoothed classifier again."""
         return {
-            "sigma": self.sigma,
+            "sigma": self._sigma,
             "lipschitz": self.lipschitz,
             "batch": self.batch,
             "device": "auto" if self.device is None else self.device,
@@ -193,7 +202,7 @@ class SmoothedClassifier:
         x: Tensor,
         *,
         n: int = 1_000,
-        n0: int = 100,
+        n0: int | None = None,
         alpha: float = 0.001,
         seed: int = 0,
         index: int = 0,
@@ -205,40 +214,35 @@ class SmoothedClassifier:
         Args:
             x: the input, without a batch dimension.
             n: samples to test the answer on.
-            n0: other samples, on which duels find the candidate; votes do not use them.
+            n0: other samples, on which duels find the candidate, by default 100; votes need none.
             alpha: the risk.
             seed: as in ``certify``.
             index: as in ``certify``.
             by: which smoothed classifier. "duels" answers with the class that wins more than half of its duels with
-                each other class; "votes" with the class that wins most often, and compares the two leading classes by
-                an exact binomial test (Cohen et al. 2019, Predict).
-            width: makes the duels soft; None for hard ones.
+                each other class; "votes" with the class that wins most often (Cohen et al. 2019, Predict).
+            width: makes the duels soft; None for hard ones, and for votes.
 
         Returns:
             The class, or −1 if the samples do not show it at this risk.
         """
-        x = self._input(x)
         terms = Terms(self.sigma, alpha, n, noise=self.noise)
         _checks.one_of("by", by, ("duels", "votes"))
-        scores = self._samplers.of(x).scores(x, Stream(seed, index, "prediction"), terms.n)
+        if by == "votes" and (n0, width) != (None, None):
+            raise InvalidArgumentError("n0 and width have no effect on votes, only on duels; leave them out")
+        scores = self.scores(x, terms.n, seed=seed, index=index, stage="prediction")
         if by == "duels":
-            n0 = _checks.count("n0", n0, least=1)
-            selection = self._samplers.of(x).scores(x, Stream(seed, index, "selection"), n0)
+            n0 = _checks.count("n0", 100 if n0 is None else n0, least=1)
+            selection = self.scores(x, n0, seed=seed, index=index, stage="selection")
             return prove(Duels(width).plan(selection, terms), terms, scores).prediction
-        votes = Survey.of(scores.logits(), maps=("hardmax",)).mean[0] * terms.n
-        first, second = (int(k) for k in (-votes).argsort(kind="stable")[:2])
-        won, lost = round(votes[first]), round(votes[second])
-        doubt = stats.binomtest(won, won + lost, 0.5).pvalue
-        return first if doubt <= terms.alpha else ABSTAIN
+        return winner_of_votes(scores.logits(), terms.alpha)
 
     def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
         """Make the scores of n noisy copies of an input, the same that ``certify`` takes at that stage.
 
         Stages have independent noise: plan on "selection", prove on "certification".
         """
-        x = self._input(x)
-        n = _checks.count("n", n, least=1)
-        return self._samplers.of(x).scores(x, Stream(seed, index, stage), n)
+        x, n = self._input(x), _checks.count("n", n, least=1)
+        return replace(self._samplers.of(x), sigma=self.sigma).scores(x, Stream(seed, index, stage), n)
 
     def calibrate(
         self,
@@ -277,13 +281,15 @@ class SmoothedClassifier:
             yield self.scores(x, n0, seed=seed, index=index, stage="calibration").logits()
 
     def check_method(self, method: Method) -> Planner | Deterministic:
-        """Give the method back; refuse what is no method, or one that needs a Lipschitz constant if none is known."""
+        """Give the method back; refuse what is no method, or one that needs σ or a constant that is not known."""
         if not isinstance(method, Planner | Deterministic):
             raise InvalidArgumentError(f"planner must be a Planner such as Duels() or LVM(), got {shown(method)}")
         if method.needs_constant and math.isinf(self.lipschitz):
             raise InvalidArgumentError(
                 f"lipschitz is not known and {type(method).__name__} needs it; give it (lvmrs lipschitz computes one)"
             )
+        if method.samples and self._sigma is None:
+            raise InvalidArgumentError(f"sigma must be given, since {type(method).__name__} takes samples under noise")
         return method
 
     def _input(self, x: Tensor) -> Tensor:

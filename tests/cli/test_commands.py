@@ -1,12 +1,8 @@
 """Each command: exact output, exit code, and one sentence for each mistake."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,8 +10,9 @@ import pytest
 
 from lvmrs import demo, runs
 from lvmrs.cli import main, parsing
-from lvmrs.cli.progress import duration, watching
+from lvmrs.cli.progress import Watcher, duration
 from tests.cli.helpers import run
+from tests.processes import running, until
 
 DIGITS = "--model python:lvmrs.models.small:small_cnn --data digits --sigma 0.5 --batch 100"
 QUICK = "--n0 50 --n 200 --max 6"
@@ -273,11 +270,14 @@ MISTAKES = {
     "certify DIGITS --out a --method lvm --bound magic": (2, "bounds must be one of"),
     "certify DIGITS --out a --method duels --bound betting": (
         2,
-        "bound is not a setting of method duels; leave it out",
+        "bound is not a setting of method duels: hard duels have Clopper–Pearson's bound",
     ),
     "certify DIGITS --out a --width wide": (2, "width must be a number or chosen, got 'wide'"),
     "certify DIGITS --out a --width -1": (2, "width must be positive and finite, got -1.0"),
-    "certify DIGITS --out a --method cohen --width 1": (2, "width is not a setting of method cohen; leave it out"),
+    "certify DIGITS --out a --method cohen --width 1": (
+        2,
+        "width is not a setting of method cohen: it counts votes, and a width is for duels; leave it out",
+    ),
     "certify DIGITS --out a --method fixed --map duel": (2, "maps must be a map to the simplex, got duel"),
     "certify DIGITS --out a --method python:lvmrs.nothing:x": (2, "lvmrs.nothing cannot be imported"),
     "certify DIGITS --out a --method python:lvmrs.planners:Planner": (2, "Planner has no method choose; write it"),
@@ -342,23 +342,13 @@ def test_mistakes_get_one_sentence_and_an_exit_code(lvmrs: Command, line: str) -
     assert not Path("a").exists()  # a mistake leaves no directory behind
 
 
-def start(line: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "lvmrs", *line.split()], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-
-
 def test_control_c_ends_cleanly_with_the_command_that_goes_on(weights: Path, tmp_path: Path) -> None:
     line = f"certify {DIGITS} --weights {weights} --n0 100 --n 20000 --out {tmp_path / 'a'}"
-    process = start(line)
     rows = tmp_path / "a" / "certificates.tsv"
-    until = time.monotonic() + 60
-    while not (rows.exists() and rows.read_text().count("\n") > 2):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    with running("-m", "lvmrs", *line.split()) as process:
+        until(lambda: rows.exists() and rows.read_text().count("\n") > 2, process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 3, err
     assert out == ""
     assert re.search(r"stopped after \d+ of 360 inputs; go on with:\nlvmrs certify .* --resume\n$", err)
@@ -368,14 +358,12 @@ def test_control_c_ends_cleanly_with_the_command_that_goes_on(weights: Path, tmp
 
 def test_a_killed_command_is_resumed(weights: Path, tmp_path: Path) -> None:
     line = f"certify {DIGITS} --weights {weights} --n0 100 --n 3000 --max 30 --out "
-    whole = start(line + str(tmp_path / "whole"))
-    killed = start(line + str(tmp_path / "killed"))
     rows = tmp_path / "killed" / "certificates.tsv"
-    while not (rows.exists() and rows.read_text().count("\n") > 3) and killed.poll() is None:
-        time.sleep(0.01)
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.communicate()
-    assert whole.communicate()[0].startswith(str(tmp_path / "whole"))
+    with running("-m", "lvmrs", *line.split(), str(tmp_path / "whole")) as whole:
+        with running("-m", "lvmrs", *line.split(), str(tmp_path / "killed")) as killed:
+            until(lambda: killed.poll() is not None or (rows.exists() and rows.read_text().count("\n") > 3))
+            killed.kill()
+        assert whole.communicate()[0].startswith(str(tmp_path / "whole"))
     with pytest.raises(SystemExit) as end:
         main([*line.split(), str(tmp_path / "killed"), "--resume"])
     assert not end.value.code
@@ -399,7 +387,7 @@ def test_progress_for_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     row = runs.Row(0, 1, 1, 0.5, 1, 0.1, 0.9, 0.1, 1, "hardmax", 1.0, 1.0, "betting", "r2", 0.001, "-", "-")
-    with watching() as watcher:
+    with Watcher(5) as watcher:
         watcher.begin(2, 100, done=3)
         watcher.row(row)
         watcher.row(row)

@@ -3,12 +3,8 @@
 import dataclasses
 import hashlib
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,6 +20,7 @@ from lvmrs.models.trained import training_record
 from lvmrs.registry import OBJECTIVES
 from lvmrs.runs import Run
 from tests.cli.helpers import run
+from tests.processes import running, until
 from tests.training import own_objectives
 from tests.training.helpers import record_of
 
@@ -153,16 +150,12 @@ def test_a_stopped_training_goes_on(lvmrs: Command) -> None:
     line = "train --model ready:small_cnn --data digits --sigma 0.25 --epochs 40 --out"
     code, whole, err = lvmrs(f"{line} whole.safetensors")
     assert code == 0, err
-    command = [sys.executable, "-m", "lvmrs", *line.split(), "cut.safetensors"]
-    alike = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums depend on it in their last digits
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=alike)  # noqa: S603
-    saved = Path("cut.safetensors.checkpoint")
-    until = time.monotonic() + 120
-    while not saved.exists() and running.poll() is None and time.monotonic() < until:
-        time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 3, err
+    threads = str(torch.get_num_threads())  # sums depend on it in their last digits
+    with running("-m", "lvmrs", *line.split(), "cut.safetensors", OMP_NUM_THREADS=threads) as process:
+        until(Path("cut.safetensors.checkpoint").exists, process, seconds=120)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
     assert "go on with:" in err
     assert "--resume" in err
     code, _, err = lvmrs(f"{line} cut.safetensors")

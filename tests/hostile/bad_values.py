@@ -15,7 +15,6 @@ import torch
 __all__ = ["BAD"]
 
 
-
 class _Thing:
     """An object that no function knows."""
 
@@ -35,8 +34,26 @@ _NO_NUMBER: dict[str, Any] = {
 }  # fmt: skip
 _ONE = {**_NO_NUMBER, "two numbers": [0.5, 0.5], "a tensor of two": torch.full((2,), 0.5)}
 _NO_WHOLE = {**_ONE, "a fraction": 1.5, "infinity": _INF, "-1": -1, "beyond 2⁵³": 2**60, "a half": 0.5}
-_NO_OBJECT: dict[str, Any] = {"None": None, "a number": 5, "a text": "x", "an object": _Thing(), "a list": [], "a class": int, "a tensor": _Z}
-_NO_NAME: dict[str, Any] = {"None": None, "a number": 5, "nothing": "", "unknown": "magic", "a list": ["softmax"], "an object": _Thing(), "bytes": b"softmax", "a set": set(), "a tensor": _Z}
+_NO_OBJECT: dict[str, Any] = {
+    "None": None,
+    "a number": 5,
+    "a text": "x",
+    "an object": _Thing(),
+    "a list": [],
+    "a class": int,
+    "a tensor": _Z,
+}
+_NO_NAME: dict[str, Any] = {
+    "None": None,
+    "a number": 5,
+    "nothing": "",
+    "unknown": "magic",
+    "a list": ["softmax"],
+    "an object": _Thing(),
+    "bytes": b"softmax",
+    "a set": set(),
+    "a tensor": _Z,
+}
 _NO_PATH: dict[str, Any] = {
     "None": None, "a number": 5, "an object": _Thing(), "a list": [], "NUL": "a\0b", "long": "x" * 5000, "missing": "nowhere", "nobody's home": "~nobody-of-that-name/a",
     "bytes": b"\xff", "below a file": "/dev/null/a", "a path NUL": Path("a\0b"), "a number with a fraction": 0.5, "/dev/null": "/dev/null", "a tensor": _Z,

@@ -73,7 +73,7 @@ def ended(words: Sequence[str]) -> tuple[int, str, str]:
             code: object = 0
         except SystemExit as end:
             code = end.code or 0
-    texts = [stream.detach().getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+    texts = [stream.detach().getvalue().decode() for stream in (out, err)]
     assert isinstance(code, int), f"exit code {code!r}"
     return code, *texts  # type: ignore[return-value]
 

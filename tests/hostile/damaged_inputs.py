@@ -133,9 +133,14 @@ def _torch_weights() -> Iterator[Damage]:
     for label, value in values.items():
         yield Damage("torch weights", label, saved(value))
     yield Damage("torch weights", "harm", saved({"a": Harm()}))
-    texts = {"an empty file": b"", "a text file": b"weights\n", "a pickle": pickle.dumps({"a": 1}), "a zip": _zip({"a": b"b"})}
+    texts = {
+        "an empty file": b"",
+        "a text file": b"weights\n",
+        "a pickle": pickle.dumps({"a": 1}),
+        "a zip": _zip({"a": b"b"}),
+    }
     for label, text in texts.items():
-        yield Damage("torch weights", label, lambda w, g, t=text: (g / "net.pt").write_bytes(t))  # type: ignore[misc,func-returns-value]
+        yield Damage("torch weights", label, lambda w, g, t=text: (g / "net.pt").write_bytes(t))  # type: ignore[misc]
 
 
 def _zip(files: dict[str, bytes]) -> bytes:
@@ -167,10 +172,15 @@ def _archives() -> Iterator[Damage]:
     }  # fmt: skip
     for label, held in arrays.items():
         yield Damage("npz", label, lambda w, g, h=held: np.savez(g / "data.npz", **h))  # type: ignore[misc]
-    members = {"a text inside": b"x", "an empty member": b"", "a member of pickles": pickle.dumps(Harm()), "a bomb inside": _bomb()}
+    members = {
+        "a text inside": b"x",
+        "an empty member": b"",
+        "a member of pickles": pickle.dumps(Harm()),
+        "a bomb inside": _bomb(),
+    }
     for label, content in members.items():
         whole = _zip({"x.npy": content, "y.npy": content})
-        yield Damage("npz", label, lambda w, g, b=whole: (g / "data.npz").write_bytes(b))  # type: ignore[misc,func-returns-value]
+        yield Damage("npz", label, lambda w, g, b=whole: (g / "data.npz").write_bytes(b))  # type: ignore[misc]
 
 
 def _bomb() -> bytes:
@@ -196,7 +206,7 @@ _RESULTS: dict[str, str] = {
 def _results() -> Iterator[Damage]:
     yield from of_bytes("results", "other.tsv", leave=("cut in half",))
     for label, text in _RESULTS.items():
-        yield Damage("results", label, lambda w, g, t=text: (g / "other.tsv").write_text(t))  # type: ignore[misc,func-returns-value]
+        yield Damage("results", label, lambda w, g, t=text: (g / "other.tsv").write_text(t))  # type: ignore[misc]
 
 
 def _pictures() -> Iterator[Damage]:
@@ -211,16 +221,21 @@ def _pictures() -> Iterator[Damage]:
         "an empty picture": lambda p: (p / "0" / "a.png").write_bytes(b""),
         "a text": lambda p: (p / "0" / "a.png").write_text("x"),
         "a cut picture": lambda p: (p / "0" / "a.png").write_bytes((p / "0" / "a.png").read_bytes()[:40]),
-        "no pictures": lambda p: [(p / k / "a.png").unlink() for k in "01"],
+        "no pictures": lambda p: [_replaced(p / k / "a.png") for k in "01"],
         "a bomb": lambda p: (p / "0" / "a.png").write_bytes(_png(50_000, 50_000)),
         "another size": lambda p: (p / "1" / "a.png").write_bytes(_png(5, 9)),
-        "a directory for a picture": lambda p: ((p / "0" / "a.png").unlink(), (p / "0" / "a.png").mkdir()),
-        "a broken link": lambda p: ((p / "0" / "a.png").unlink(), (p / "0" / "a.png").symlink_to("nowhere")),
+        "a directory for a picture": lambda p: _replaced(p / "0" / "a.png").mkdir(),
+        "a broken link": lambda p: _replaced(p / "0" / "a.png").symlink_to("nowhere"),
         "a label beyond the network": lambda p: (p / "1").rename(p / "99"),
         "a huge label": lambda p: (p / "1").rename(p / ("9" * 30)),
     }
     for label, change in changes.items():
         yield Damage("pictures", label, folder(change))
+
+
+def _replaced(path: Path) -> Path:
+    path.unlink()
+    return path
 
 
 def _png(width: int, height: int) -> bytes:
@@ -231,7 +246,9 @@ def _png(width: int, height: int) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    )
 
 
 def _batches() -> Iterator[Damage]:
@@ -261,7 +278,13 @@ def _batches() -> Iterator[Damage]:
 
 
 def _programs() -> Iterator[Damage]:
-    contents = {"empty": b"", "a text": b"x", "noise": np.random.default_rng(2).bytes(2000), "a zip": _zip({"a": b"b"}), "zeros": bytes(1000)}
+    contents = {
+        "empty": b"",
+        "a text": b"x",
+        "noise": np.random.default_rng(2).bytes(2000),
+        "a zip": _zip({"a": b"b"}),
+        "zeros": bytes(1000),
+    }
     for label, content in contents.items():
         for kind, name in (("onnx", "net.onnx"), ("export", "net.pt2")):
-            yield Damage(kind, label, lambda w, g, c=content, n=name: (g / n).write_bytes(c))  # type: ignore[misc,func-returns-value]
+            yield Damage(kind, label, lambda w, g, c=content, n=name: (g / n).write_bytes(c))  # type: ignore[misc]

@@ -34,7 +34,16 @@ def _manifests() -> Iterator[Damage]:
     }  # fmt: skip
     for label, text in texts.items():
         yield Damage("manifest", label, lambda w, g, t=text: rewritten(w, g, name, lambda _: t.encode()))  # type: ignore[misc]
-    for label, form in {"none": None, "99": 99, "text": "2", "true": True, "list": [2], "2.0": 2.0, "-1": -1, "0": 0}.items():
+    for label, form in {
+        "none": None,
+        "99": 99,
+        "text": "2",
+        "true": True,
+        "list": [2],
+        "2.0": 2.0,
+        "-1": -1,
+        "0": 0,
+    }.items():
         yield Damage("manifest", f"format {label}", _with_field(("format",), form))
     yield Damage("manifest", "an unknown field", _with_field(("magic",), 1))
     yield Damage("manifest", "a field twice", lambda w, g: rewritten(w, g, name, _twice))
@@ -76,10 +85,30 @@ def _with_field(path: tuple[str, ...], value: Any) -> Callable[[Path, Path], Non
 # Fields of a manifest, and values that are wrong for them whatever else it says.
 _TEXT = {"a number": 5, "a list": [], "an object": {}, "true": True}
 _TEXT_OR_NONE = dict(_TEXT)
-_WHOLE = {"a text": "5", "a list": [5], "an object": {}, "true": True, "1.5": 1.5, "NaN": float("nan"), "inf": float("inf"), "-1": -1, "null": None}
+_WHOLE = {
+    "a text": "5",
+    "a list": [5],
+    "an object": {},
+    "true": True,
+    "1.5": 1.5,
+    "NaN": float("nan"),
+    "inf": float("inf"),
+    "-1": -1,
+    "null": None,
+}
 _WHOLE_OR_NONE = {label: value for label, value in _WHOLE.items() if label != "null"}
-_NUMBER = {"a text": "0.5", "a list": [0.5], "an object": {}, "true": True, "NaN": float("nan"), "inf": float("inf"), "-1": -1.0, "null": None, "0": 0}
-_RECORD = {"null": None, "a number": 5, "a text": "x", "a list": [], "true": True, "empty": {}}
+_NUMBER = {
+    "a text": "0.5",
+    "a list": [0.5],
+    "an object": {},
+    "true": True,
+    "NaN": float("nan"),
+    "inf": float("inf"),
+    "-1": -1.0,
+    "null": None,
+    "0": 0,
+}
+_RECORD: dict[str, Any] = {"null": None, "a number": 5, "a text": "x", "a list": [], "true": True, "empty": {}}
 _OBJECT = {"a number": 5, "a text": "x", "a list": [], "true": True}
 _FIELDS: dict[str, dict[str, Any]] = {
     "model": _RECORD, "data": _RECORD, "method": _RECORD, "terms": _RECORD, "selection": _RECORD,
@@ -162,7 +191,11 @@ _OTHERS: dict[str, Callable[[_Lines], object]] = {
         for column in ("p_lower", "p_upper", "temperature", "mass", "risk_top")
         for value in ("", "x", "None", "nan", "inf", "-1")
     },
-    **{f"{column} is {value!r}": _set(column, value) for column in ("correct", "time") for value in ("", "x", "nan", "-1")},
+    **{
+        f"{column} is {value!r}": _set(column, value)
+        for column in ("correct", "time")
+        for value in ("", "x", "nan", "-1")
+    },
     "correct is '2'": _set("correct", "2"),
     "correct is '0.5'": _set("correct", "0.5"),
     "scope is another word": _set("scope", "some inputs"),
@@ -220,7 +253,7 @@ _ARRAYS: dict[str, Callable[[bytes], bytes]] = {
     "NaN": lambda whole: _npy(_put(_array(whole), np.nan)),
     "infinity": lambda whole: _npy(_put(_array(whole), np.inf)),
     "one value changed": lambda whole: _npy(_put(_array(whole), 1e6)),
-    "zeros": lambda whole: _npy(_array(whole) * 0),
+    "all zeros": lambda whole: _npy(_array(whole) * 0),
     "two inputs swapped": lambda whole: _npy(_array(whole)[[1, 0, 2, 3, 4, 5]]),
     "classes swapped": lambda whole: _npy(np.ascontiguousarray(_array(whole)[:, :, ::-1])),
     "too few inputs": lambda whole: _npy(_array(whole)[:3]),

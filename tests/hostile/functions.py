@@ -1,8 +1,8 @@
 """Every public function with one bad argument at a time.
 
-``PUBLIC`` has for each function a good call and what each of its arguments should be, a kind of ``bad_values``. Arguments
-are made by a function of the world, so that the table costs nothing before a case runs. To add a case, add a line to
-``public_math`` or ``public_rooms``, or a value to ``bad_values``.
+``PUBLIC`` has for each function a good call and what each of its arguments should be, a kind of ``bad_values``.
+Arguments are made by a function of the world, so that the table costs nothing before a case runs. To add a case, add a
+line to ``public_math`` or ``public_rooms``, or a value to ``bad_values``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Bad values for every option of every command.
 
 ``BASES`` has a good call of each command. A case is such a call with one word changed. ``KINDS`` says what an option
-takes, and ``BAD`` has bad values for each kind. To add a case, add a line to ``BAD``; for a new option, name its kind in
-``KINDS`` (a test fails until that is done). A value that a command may take does not belong here: an exception to a
+takes, and ``BAD`` has bad values for each kind. To add a case, add a line to ``BAD``; for a new option, name its kind
+in ``KINDS`` (a test fails until that is done). A value that a command may take does not belong here: an exception to a
 kind is listed in ``GOOD``.
 """
+# ruff: noqa: E501
 
 from __future__ import annotations
 
@@ -84,7 +85,15 @@ _NO_NUMBER = {
 }  # fmt: skip
 _NOT_FINITE = {"nan": "nan", "inf": "inf", "-inf": "-inf", "1e400": "1e400", "-nan": "-nan"}
 _NO_WHOLE = {**_NO_NUMBER, **_NOT_FINITE, "1.5": "1.5", "1e3": "1e3", "10**400": "1" + "0" * 400}
-_NO_NAME = {"nothing": "", "a space": " ", "unknown": "magic", "NUL": _NUL, "long": _LONG, "bytes": _BYTES, "dots": "../.."}
+_NO_NAME = {
+    "nothing": "",
+    "a space": " ",
+    "unknown": "magic",
+    "NUL": _NUL,
+    "long": _LONG,
+    "bytes": _BYTES,
+    "dots": "../..",
+}
 _NO_CODE = {
     "python alone": "python:", "no function": "python:os", "two colons": "python::", "no module": "python:nowhere_at_all:f",
     "no attribute": "python:os:nothing_at_all", "no file": "python:nowhere.py:f", "a folder": "python:{world}/empty:f",

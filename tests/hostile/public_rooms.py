@@ -13,7 +13,21 @@ import torch
 from torch import nn
 
 import lvmrs
-from lvmrs import analysis, data, jobs, method_settings, models, plots, prove, registry, report, runs, scores, testing, training
+from lvmrs import (
+    analysis,
+    data,
+    jobs,
+    method_settings,
+    models,
+    plots,
+    prove,
+    registry,
+    report,
+    runs,
+    scores,
+    testing,
+    training,
+)
 from lvmrs.certificate import Certificate
 from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.forms import R3
@@ -58,7 +72,14 @@ def arrays(count: int = 6) -> data.Arrays:
 def job() -> jobs.Job:
     """A job of a moment."""
     model = models.Loaded.of(classifier(), "mine")
-    return jobs.Job(model, arrays(), lvmrs.SmoothedClassifier(model.model, 0.5, batch=20), lvmrs.Cohen(), jobs.Sampling(0.01, 10, 20), runs.Selection(6, max=2))
+    return jobs.Job(
+        model,
+        arrays(),
+        lvmrs.SmoothedClassifier(model.model, 0.5, batch=20),
+        lvmrs.Cohen(),
+        jobs.Sampling(0.01, 10, 20),
+        runs.Selection(6, max=2),
+    )
 
 
 def method_of(make: Callable[[], Any], name: str) -> Callable[..., Any]:
@@ -75,6 +96,10 @@ def parts_of_a_job() -> dict[str, Any]:
 def results(world: Path) -> Any:
     """The results of the run."""
     return analysis.read(world / "run")
+
+
+def _named(name: str) -> Callable[[Path], dict[str, Any]]:
+    return lambda world: {"name": name}
 
 
 _X = torch.full((1, 8, 8), 0.5)
@@ -165,7 +190,7 @@ ROOMS: dict[str, Public] = {
     # names
     "method": Public(method_settings.method, lambda w: {"name": "cohen"}, {"name": "name"}),
     "made_again": Public(method_settings.made_again, lambda w: {"name": "Duels", "stored": {"width": None}}, {"name": "name", "stored": "settings"}),
-    **{f"registry.{table}.find": Public(getattr(registry, table).find, lambda w, n=name: {"name": n}, {"name": "name"}) for table, name in (("MAPS", "softmax"), ("BOUNDS", "betting"), ("FORMS", "r2"), ("NOISES", "gaussian"), ("METHODS", "duels"))},
+    **{f"registry.{table}.find": Public(getattr(registry, table).find, _named(name), {"name": "name"}) for table, name in (("MAPS", "softmax"), ("BOUNDS", "betting"), ("FORMS", "r2"), ("NOISES", "gaussian"), ("METHODS", "duels"))},
     # what authors of planners test with
     "testing.made_up_scores": Public(testing.made_up_scores, lambda w: {"logits": torch.zeros(5, 3), "stream": Stream(0, 0, "selection"), "sigma": 0.5}, {"logits": "logits", "stream": "object", "sigma": "positive"}, frozenset({("logits", "a list")})),
     "testing.family": Public(testing.family, lambda w: {"rows": [(0.5, [0.0, 1.0]), (0.5, [1.0, 0.0])]}, {"rows": "rows of a family"}),

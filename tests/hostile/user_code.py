@@ -1,4 +1,5 @@
 """The user's own code that fails: at import, when it is called, late, or by what it returns."""
+# ruff: noqa: E501
 
 from __future__ import annotations
 

@@ -73,9 +73,14 @@ def test_rows_have_the_names_of_the_data(tmp_path: Path) -> None:
     assert [row.name for row in fill(tmp_path / "c", selection=one).rows()] == [None]
     answers = jobs.predict(job_of().smoothed, named, one, n0=10, n=20)
     assert [answer.name for answer in answers] == ["cats/0.png"]
-    named.input_name = lambda index: index  # type: ignore[method-assign, assignment, return-value]
-    with pytest.raises(DataError, match="the name of input 0 is 0; expected a text or None"):
-        jobs.certify(replace(job_of(selection=one), data=named), tmp_path / "d")
+
+    class Numbered(Named):
+        def input_name(self, index: int) -> str:
+            return index  # type: ignore[return-value]
+
+    numbered = Numbered("tiny", "test", DATA.inputs, DATA.labels)
+    with pytest.raises(DataError, match="the name of an input is 0; expected a text or None"):
+        jobs.certify(replace(job_of(selection=one), data=numbered), tmp_path / "d")
 
 
 def test_which_data_have_names(tmp_path: Path) -> None:

@@ -204,6 +204,6 @@ def _known_to_differ(first: Results, second: Results, read: _Read) -> tuple[obje
 _TERMS: dict[str, _Read] = {
     "kinds of noise": lambda made: made.terms.noise,
     "risks α": lambda made: None if made.terms.alpha is None else f"{made.terms.alpha:g}",
-    "noises σ": lambda made: f"{made.terms.sigma:g}",
+    "noises σ": lambda made: f"{made.terms.sigma:g}" if made.terms.samples else None,
     "numbers of samples n": lambda made: made.terms.n,
 }

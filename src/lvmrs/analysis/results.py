@@ -18,10 +18,14 @@ from lvmrs.errors import RunError
 from lvmrs.runs import Manifest, Run, result_file
 from lvmrs.runs.result_file import Columns, Kind
 
-__all__ = ["Results", "check_results", "read", "results_of"]
+__all__ = ["NoRowsError", "Results", "check_results", "read", "results_of"]
 
 _NEEDED = {"idx": Kind.WHOLE, "label": Kind.WHOLE, "predict": Kind.WHOLE, "radius": Kind.NUMBER}
 _NOISE = {"sigma": Kind.NUMBER}
+
+
+class NoRowsError(RunError):
+    """A file or run is whole but has no rows yet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +96,7 @@ def read(path: str | Path) -> Results:
         raise RunError(f"{path} does not exist; give a run directory or a TSV file")
     columns = result_file.read(path, _NEEDED, _NOISE)
     if not len(columns["idx"]):
-        raise RunError(f"{path} has no rows, only a header; there is nothing to analyse")
+        raise NoRowsError(f"{path} has no rows, only a header; there is nothing to analyse")
     return _results(str(path), columns)
 
 
@@ -109,7 +113,7 @@ def results_of(run: Run) -> Results:
     columns = run.read(*_NEEDED, "clean")
     found = len(columns["idx"])
     if not found:
-        raise RunError(f"{run.directory} has no rows yet; there is nothing to analyse")
+        raise NoRowsError(f"{run.directory} has no rows yet; there is nothing to analyse")
     missing = len(run.manifest.selection.indices) - found
     return _results(str(run.directory), columns, missing, run.manifest)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lvmrs._decimals import outward, percent, rounded_down
+from lvmrs._printable import printable
 from lvmrs.analysis.compare import Comparison
 from lvmrs.analysis.metrics import Estimate
 from lvmrs.analysis.summary import Summary, best_over_runs
@@ -24,6 +25,10 @@ _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "σ": r"$\sigma$", "α": r"$\alpha$",
 }  # fmt: skip
+# What would end a cell, begin a tag, or load a picture where the table is pasted.
+_MARKDOWN = {"|": "\\|", "<": "&lt;", "[": "\\["}
+# What a cell begins with that spreadsheets take for a formula; tabs and the like are shown as escapes anyway.
+_FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 def summary_table(
@@ -183,7 +188,7 @@ def _comparison_object(found: Comparison) -> dict[str, Any]:
 
 def formatted(rows: Sequence[Sequence[str]], form: str) -> str:
     """Write rows of cells, the head first, in one of the formats; the text does not end with a line break."""
-    return _FORMATS[form]([list(row) for row in rows])
+    return _FORMATS[form]([list(map(printable, row)) for row in rows])
 
 
 def _text(rows: list[list[str]]) -> str:
@@ -196,14 +201,15 @@ def _text(rows: list[list[str]]) -> str:
 
 
 def _markdown(rows: list[list[str]]) -> str:
-    head, *body = ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    head, *body = ([_in(cell, _MARKDOWN) for cell in row] for row in rows)
     ruler = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ruler, *body))
 
 
 def _latex(rows: list[list[str]]) -> str:
-    head, *body = ([_escaped(cell) for cell in row] for row in rows)
-    lines = [f"{' & '.join(row)} \\\\" for row in body]
+    head, *body = ([_in(cell, _LATEX) for cell in row] for row in rows)
+    # A star or bracket after the end of a line, or after a rule, would be an argument of that command.
+    lines = [f"{'{}' if row[0][:1] in ('*', '[') else ''}{' & '.join(row)} \\\\" for row in body]
     return "\n".join(
         [
             rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
@@ -217,14 +223,27 @@ def _latex(rows: list[list[str]]) -> str:
     )
 
 
-def _escaped(cell: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in cell)
+def _in(cell: str, language: dict[str, str]) -> str:
+    return "".join(language.get(character, character) for character in cell)
 
 
 def _csv(rows: list[list[str]]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([[_no_formula(cell) for cell in row] for row in rows])
     return text.getvalue().removesuffix("\n")
+
+
+def _no_formula(cell: str) -> str:
+    """A cell that a spreadsheet does not run as a formula; numbers stay as they are."""
+    return f"'{cell}" if cell[:1] in _FORMULAS and len(cell) > 1 and not _is_number(cell) else cell
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 _FORMATS: dict[str, Callable[[list[list[str]]], str]] = {

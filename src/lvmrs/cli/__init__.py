@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
+from typer.main import get_command
 
+from lvmrs import _stopping
 from lvmrs.cli.analyze import analyze
 from lvmrs.cli.calibrate import calibrate
 from lvmrs.cli.certify import certify
 from lvmrs.cli.compare import compare
-from lvmrs.cli.console import INCOMPLETE
+from lvmrs.cli.console import output, own_stdout
 from lvmrs.cli.demo import demo_command
+from lvmrs.cli.ending import exit_code
 from lvmrs.cli.import_ import import_
 from lvmrs.cli.lipschitz import lipschitz
 from lvmrs.cli.merge import merge
@@ -23,7 +29,6 @@ from lvmrs.cli.radius import radius
 from lvmrs.cli.recertify import recertify
 from lvmrs.cli.report import report
 from lvmrs.cli.train import train
-from lvmrs.errors import InvalidArgumentError, LvmrsError
 
 __all__ = ["app", "main"]
 
@@ -42,9 +47,9 @@ Start here:
 
 Commands: demo, train, certify, predict, calibrate, recertify, merge, import, analyze,
 compare, plot, report, lipschitz, radius.
-Each has --help, with examples."""
+Each has --help, with examples. --debug shows where an error comes from."""
 
-_INTERRUPTED = 130  # what typer exits with after Control-C
+_DEBUG = "--debug"
 
 app = typer.Typer(
     add_completion=False,
@@ -55,7 +60,13 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def _guide(context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+def _guide(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version."),
+    debug: bool = typer.Option(
+        False, _DEBUG, help="Show the traceback of an error; it may stand anywhere, and LVMRS_DEBUG=1 does the same."
+    ),
+) -> None:
     """Prove how far an input can be moved before a classifier changes its answer.
 
     \b
@@ -67,25 +78,38 @@ def _guide(context: typer.Context, version: bool = typer.Option(False, "--versio
     if version:
         from lvmrs import __version__
 
-        print(__version__)
+        output(__version__)
     elif context.invoked_subcommand is None:
-        print(_GUIDE)
+        output(_GUIDE)
 
 
-app.command("demo")(demo_command)
-app.command()(train)
-app.command()(certify)
-app.command()(predict)
-app.command()(calibrate)
-app.command()(recertify)
-app.command()(merge)
-app.command()(analyze)
-app.command()(compare)
-app.command("import")(import_)
-app.command()(plot)
-app.command()(report)
-app.command()(lipschitz)
-app.command()(radius)
+class _Verb(TyperCommand):
+    """A command that has stdout to itself while it works."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it, after its options were parsed."""
+        with own_stdout():
+            return super().invoke(ctx)
+
+
+_VERBS: dict[str, Callable[..., None]] = {
+    "demo": demo_command,
+    "train": train,
+    "certify": certify,
+    "predict": predict,
+    "calibrate": calibrate,
+    "recertify": recertify,
+    "merge": merge,
+    "analyze": analyze,
+    "compare": compare,
+    "import": import_,
+    "plot": plot,
+    "report": report,
+    "lipschitz": lipschitz,
+    "radius": radius,
+}
+for _name, _verb in _VERBS.items():
+    app.command(_name, cls=_Verb)(_verb)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -93,13 +117,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without σ shows a question mark
-    try:
-        app(args=None if arguments is None else list(arguments), prog_name="lvmrs")
-    except LvmrsError as error:
-        print(f"lvmrs: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, InvalidArgumentError) else 1)
-    except SystemExit as end:
-        if end.code != _INTERRUPTED:
-            raise
-        print("lvmrs: stopped; what was written is safe", file=sys.stderr)
-        sys.exit(INCOMPLETE)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = words[: words.index("--")] if "--" in words else words
+    debug = _DEBUG in options or os.environ.get("LVMRS_DEBUG", "0") not in ("", "0")
+    rest = [word for word in options if word != _DEBUG] + words[len(options) :]
+    code = exit_code(lambda: _run(rest), debug=debug)
+    _stopping.ignore()
+    sys.exit(code)
+
+
+def _run(words: list[str]) -> None:
+    # Not ``app(words)``: typer would end the program by itself, and take an EOFError of the user's code for Control-D.
+    command = get_command(app)
+    with command.make_context("lvmrs", words) as context:
+        command.invoke(context)

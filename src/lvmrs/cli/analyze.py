@@ -10,7 +10,8 @@ import typer
 from lvmrs import analysis
 from lvmrs.analysis.tables import FORMATS, summary_table
 from lvmrs.cli import options, parsing
-from lvmrs.cli.console import INCOMPLETE, tell
+from lvmrs.cli.console import INCOMPLETE, output, tell
+from lvmrs.cli.reading import read_all
 
 __all__ = ["analyze"]
 
@@ -40,10 +41,11 @@ def analyze(
       lvmrs analyze other-project.tsv --format csv
     """
     wanted, form = parsing.radii(radii), parsing.choice("format", form, FORMATS)
-    found = [analysis.summarise(analysis.read(path), wanted, confidence=confidence) for path in runs]
-    print(summary_table(found, "json" if as_json else form, intervals=intervals, envelope=envelope))
+    results, are_all = read_all(runs)
+    found = [analysis.summarise(result, wanted, confidence=confidence) for result in results]
+    output(summary_table(found, "json" if as_json else form, intervals=intervals, envelope=envelope))
     unfinished = analysis.unfinished(*found)
     for sentence in unfinished:
         tell(f"{sentence}, and not counted here")
-    if unfinished:
+    if unfinished or not are_all:
         raise typer.Exit(INCOMPLETE)

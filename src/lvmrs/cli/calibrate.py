@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from lvmrs.cli import options
-from lvmrs.cli.console import tell
+from lvmrs.cli.console import output, tell
 from lvmrs.cli.setup import Setup, with_setup
 
 __all__ = ["calibrate"]
@@ -32,7 +32,7 @@ def calibrate(
     selection = setup.selection(dataset)
     width = jobs.calibrate_duels(smoothed, dataset, selection, n0=n0, seed=setup.seed).width
     if as_json:
-        print(json.dumps({"width": width, "inputs": len(selection.indices)}))
+        output(json.dumps({"width": width, "inputs": len(selection.indices)}))
     else:
-        print(f"{width:.4g}")
+        output(f"{width:.4g}")
     tell(f"from {len(selection.indices)} inputs; use it with --method duels --width {width:.4g}")

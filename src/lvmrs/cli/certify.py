@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from lvmrs.cli import options
-from lvmrs.cli.console import INCOMPLETE, command_line, tell
+from lvmrs.cli.console import command_line, tell
 from lvmrs.cli.outcome import show_run
 from lvmrs.cli.parsing import shard
-from lvmrs.cli.progress import Watcher, duration, watching
+from lvmrs.cli.progress import Watcher, duration
 from lvmrs.cli.setup import Setup, with_setup
+from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import RunWriter
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def certify(
     part = shard(shard_)
     RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
-    loaded, dataset, smoothed = setup.load(lipschitz=lipschitz, autocast=autocast, compiled=compile)
+    loaded, dataset, smoothed = setup.load(chosen, lipschitz=lipschitz, autocast=autocast, compiled=compile)
     job = jobs.Job(
         loaded,
         dataset,
@@ -85,22 +86,18 @@ def certify(
         keep_scores,
     )
     tell(f"method {job.method}")
-    with watching() as watcher:
-        try:
-            run = jobs.certify(
-                job,
-                out,
-                resume=resume,
-                resample=resample,
-                command=command_line(),
-                on_begin=lambda outlook: _tell_cost(outlook, watcher),
-                on_row=watcher.row,
-                on_note=lambda note: tell(f"caution: {note}"),
-            )
-        except KeyboardInterrupt:
-            again = command_line(*(() if resume else ("--resume",)))
-            tell(f"stopped after {watcher.done} of {len(job.selection.indices)} inputs; go on with:\n{again}")
-            raise typer.Exit(INCOMPLETE) from None
+    watcher = Watcher(len(job.selection.indices))
+    with stoppable(lambda: watcher.how_to_go_on(*(() if resume else ("--resume",)))), watcher:
+        run = jobs.certify(
+            job,
+            out,
+            resume=resume,
+            resample=resample,
+            command=command_line(),
+            on_begin=lambda outlook: _tell_cost(outlook, watcher),
+            on_row=watcher.row,
+            on_note=lambda note: tell(f"caution: {note}"),
+        )
     show_run(run, as_json=as_json)
 
 

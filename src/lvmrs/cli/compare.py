@@ -10,7 +10,7 @@ import typer
 from lvmrs import analysis
 from lvmrs.analysis.tables import FORMATS, comparison_table
 from lvmrs.cli import options, parsing
-from lvmrs.cli.console import INCOMPLETE, tell
+from lvmrs.cli.console import INCOMPLETE, output, tell
 
 __all__ = ["compare"]
 
@@ -37,6 +37,6 @@ def compare(
     found = analysis.compare(analysis.read(first), analysis.read(second), wanted, confidence=confidence)
     for warning in found.warnings:
         tell(f"caution: {warning}")
-    print(comparison_table(found, "json" if as_json else form))
+    output(comparison_table(found, "json" if as_json else form))
     if found.unfinished:
         raise typer.Exit(INCOMPLETE)

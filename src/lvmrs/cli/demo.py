@@ -11,8 +11,9 @@ import typer
 from lvmrs import _disk, analysis
 from lvmrs.analysis.tables import summary_table
 from lvmrs.cli import options
-from lvmrs.cli.console import tell
-from lvmrs.cli.progress import watching
+from lvmrs.cli.console import command_line, output, tell
+from lvmrs.cli.progress import Watcher
+from lvmrs.cli.stoppable import stoppable
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["demo_command"]
@@ -40,18 +41,19 @@ def demo_command(
     weights = place / "digits.safetensors"
     if place == Path() or place.is_file() or weights.exists():
         raise InvalidArgumentError(f"out: {str(place)!r} must be a new directory for the demo")
-    _disk.make_directory(place)
-    accuracy = demo.train(weights, sigma=demo.SIGMA)
-    tell(f"trained on digits with noise σ = {demo.SIGMA:g}: right on {accuracy:.1%} of noisy test digits")
-    with watching() as watcher:
-        watcher.begin(demo.INPUTS, demo.N0 + demo.N)
-        runs = demo.certify_all(place, weights, watcher.row)
+    with stoppable(lambda: (f"stopped; delete {place} and begin again with:", command_line())):
+        _disk.make_directory(place)
+        accuracy = demo.train(weights, sigma=demo.SIGMA)
+        tell(f"trained on digits with noise σ = {demo.SIGMA:g}: right on {accuracy:.1%} of noisy test digits")
+        with Watcher(demo.INPUTS) as watcher:
+            watcher.begin(demo.INPUTS, demo.N0 + demo.N)
+            runs = demo.certify_all(place, weights, watcher.row)
     results = [analysis.results_of(run) for run in runs]
     if as_json:
         averages = {result.name: analysis.average_certified_radius(result).value for result in results}
-        print(json.dumps(averages))
+        output(json.dumps(averages))
         return
-    print(
+    output(
         f"certified accuracy in %, {demo.INPUTS} digits, σ = {demo.SIGMA:g}, α = {demo.ALPHA:g}, "
         f"n0 = {demo.N0}, n = {demo.N}\n{summary_table([analysis.summarise(result, _RADII) for result in results])}"
     )

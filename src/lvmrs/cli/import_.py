@@ -11,6 +11,7 @@ from lvmrs.analysis import import_results
 from lvmrs.cli import options
 from lvmrs.cli.console import command_line
 from lvmrs.cli.outcome import show_run
+from lvmrs.cli.stoppable import stoppable
 
 __all__ = ["import_"]
 
@@ -37,7 +38,17 @@ def import_(
     Examples:
       lvmrs import smoothadv.tsv --sigma 0.25 --alpha 0.001 --n 100000 --out runs/smoothadv
     """
-    run = import_results(
-        file, out, sigma=sigma, alpha=alpha, n0=n0, n=n, data=data, split=split, method=method, command=command_line()
-    )
+    with stoppable(lambda: (f"stopped; delete {out} and begin again with:", command_line())):
+        run = import_results(
+            file,
+            out,
+            sigma=sigma,
+            alpha=alpha,
+            n0=n0,
+            n=n,
+            data=data,
+            split=split,
+            method=method,
+            command=command_line(),
+        )
     show_run(run, as_json=as_json)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lvmrs.cli import options
-from lvmrs.cli.console import tell
+from lvmrs.cli.console import output, tell
 from lvmrs.cli.parsing import numbers
 from lvmrs.errors import InvalidArgumentError
 
@@ -48,4 +48,4 @@ def lipschitz(
         raise InvalidArgumentError(f"model: {model} is not a torch module, so its layers cannot be seen")
     bound = models.lipschitz_bound(loaded.model, [int(side) for side in sides])
     up = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(bound))
-    print(json.dumps({"model": model, "lipschitz": float(up)}) if as_json else f"{up:f}")
+    output(json.dumps({"model": model, "lipschitz": float(up)}) if as_json else f"{up:f}")

@@ -10,6 +10,7 @@ import typer
 from lvmrs.cli import options
 from lvmrs.cli.console import command_line, tell
 from lvmrs.cli.outcome import show_run
+from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import Run
 
 __all__ = ["merge"]
@@ -29,5 +30,6 @@ def merge(
     from lvmrs import jobs
 
     opened = [Run(path) for path in shards]
-    run = jobs.merge(opened, out, command=command_line(), on_note=lambda note: tell(f"caution: {note}"))
+    with stoppable(lambda: ("stopped; what is done is safe; go on with:", command_line())):
+        run = jobs.merge(opened, out, command=command_line(), on_note=lambda note: tell(f"caution: {note}"))
     show_run(run, as_json=as_json)

@@ -37,6 +37,7 @@ __all__ = [
     "Radii",
     "Seed",
     "Sigma",
+    "SigmaIfNoisy",
     "Skip",
     "Split",
     "Std",
@@ -66,7 +67,12 @@ ClassIndex = Annotated[
     Optional[Path],
     typer.Option("--class-index", help="Class numbers of the folders of imagefolder: JSON or one class in each line."),
 ]
-Sigma = Annotated[float, typer.Option("--sigma", help="Standard deviation of the noise, for pixels in [0, 1].")]
+_OF_NOISE = "Standard deviation of the noise, for pixels in [0, 1]"
+Sigma = Annotated[float, typer.Option("--sigma", help=f"{_OF_NOISE}.")]
+SigmaIfNoisy = Annotated[
+    Optional[float],
+    typer.Option("--sigma", help=f"{_OF_NOISE}; needed by every method that takes samples under noise."),
+]
 Noise = Annotated[str, typer.Option("--noise", help=f"Kind of noise: {NOISES.listed}, or python:MODULE:NOISE.")]
 Alpha = Annotated[float, typer.Option("--alpha", help="Risk that a certificate is wrong.")]
 N0 = Annotated[int, typer.Option("--n0", "--N0", help="Samples to plan on.")]

@@ -8,7 +8,8 @@ import typer
 
 from lvmrs import analysis
 from lvmrs._decimals import percent, rounded_down
-from lvmrs.cli.console import INCOMPLETE
+from lvmrs._printable import printable
+from lvmrs.cli.console import INCOMPLETE, output
 from lvmrs.runs import Run
 
 __all__ = ["show_run"]
@@ -27,10 +28,10 @@ def show_run(run: Run, *, as_json: bool) -> None:
             "certified accuracy": accuracy,
             "average certified radius": average,
         }
-        print(json.dumps(shown))
+        output(json.dumps(shown))
     else:
-        print(
-            f"{run.directory}: {len(results)} inputs, certified accuracy {percent(accuracy)} %, "
+        output(
+            f"{printable(str(run.directory))}: {len(results)} inputs, certified accuracy {percent(accuracy)} %, "
             f"average certified radius {rounded_down(average)}"
         )
     if results.missing:

@@ -1,18 +1,29 @@
 """The file that a command writes for people to look at."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
+from lvmrs import _stopping
+from lvmrs._replacing import replacing
 from lvmrs.errors import RunError
 
 __all__ = ["writing"]
 
 
 @contextmanager
-def writing(out: Path) -> Iterator[None]:
-    """Turn an error of the disk while OUT is written into one sentence."""
+def writing(out: Path) -> Iterator[BinaryIO]:
+    """Open OUT to write to; if the block fails, what was there before is still there, and nothing else."""
+    _stopping.work_begins()
     try:
-        yield
+        target = out.resolve()  # a link stays a link
+        is_stream = target.exists() and not target.is_file() and not target.is_dir()  # such as /dev/stdout, or a pipe
+        with target.open("wb") if is_stream else replacing(target) as file:
+            yield file
     except OSError as error:
-        raise RunError(f"{out} cannot be written to ({error.strerror}); choose another --out") from error
+        raise RunError(
+            f"{out} cannot be written to ({error.strerror or error}); choose another file with --out"
+        ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from lvmrs.errors import InvalidArgumentError
@@ -19,15 +20,18 @@ def numbers(name: str, text: str | None) -> list[float] | None:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise InvalidArgumentError(f"{name} must be numbers with commas between them, got {text!r}") from None
+        raise InvalidArgumentError(f"{name} must be numbers with commas between them, got {text!r:.80}") from None
 
 
 def shard(text: str | None) -> tuple[int, int]:
     """2/8 is the second of eight; None is the whole."""
-    number, slash, count = (text or "1/1").partition("/")
-    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise InvalidArgumentError(f"shard must be like 2/8, the second of eight, got {text!r}")
-    return int(number), int(count)
+    if text is None:
+        return 1, 1
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    number, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= number <= count:
+        raise InvalidArgumentError(f"shard must be like 2/8, the second of eight, got {text!r:.80}")
+    return number, count
 
 
 def radii(text: str) -> list[float]:
@@ -35,13 +39,15 @@ def radii(text: str) -> list[float]:
     values = numbers("radii", text.replace(":", ",")) or []
     if ":" in text:
         if len(values) != 3 or not (values[2] > 0 and values[1] >= values[0]):
-            raise InvalidArgumentError(f"radii must be FIRST:LAST:STEP with a positive step, got {text!r}")
+            raise InvalidArgumentError(f"radii must be FIRST:LAST:STEP with a positive step, got {text!r:.80}")
         first, last, step = values
         if not (last - first) / step < _MOST_RADII:
-            raise InvalidArgumentError(f"radii {text!r} are more than {_MOST_RADII}; take a larger step")
+            raise InvalidArgumentError(f"radii {text!r:.80} are more than {_MOST_RADII}; take a larger step")
         values = [round(first + k * step, 12) for k in range(math.floor((last - first) / step + 1e-9) + 1)]
+    if len(values) > _MOST_RADII:
+        raise InvalidArgumentError(f"radii are {len(values)}, and must be at most {_MOST_RADII}; take fewer")
     if any(not 0 <= value < math.inf for value in values):
-        raise InvalidArgumentError(f"radii must be numbers from 0, got {text!r}")
+        raise InvalidArgumentError(f"radii must be numbers from 0, got {text!r:.80}")
     return values
 
 

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from lvmrs import analysis, plots
-from lvmrs._replacing import replacing
 from lvmrs.cli import options, parsing
-from lvmrs.cli.console import tell
+from lvmrs.cli.console import INCOMPLETE, tell
 from lvmrs.cli.output_file import writing
+from lvmrs.cli.reading import read_all
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.runs import Run
 
@@ -38,15 +38,18 @@ def plot(
     parsing.choice("kind", kind, plots.KINDS)
     if out.suffix.lower() not in _SUFFIXES:
         raise InvalidArgumentError(f"out must end with {', '.join(_SUFFIXES)}, got {out}")
+    are_all = True
     if kind in plots.OF_ONE_RUN:
         if len(runs) != 1:
             raise InvalidArgumentError(f"kind {kind} shows one run, and {len(runs)} were given")
         figure = plots.OF_ONE_RUN[kind](Run(runs[0]))
     else:
-        results = [analysis.read(path) for path in runs]
+        results, are_all = read_all(runs)
         for sentence in analysis.unfinished(*results):
             tell(f"caution: {sentence}")
         figure = plots.OF_RESULTS[kind](results, confidence)
-    with writing(out), replacing(out) as file:
+    with writing(out) as file:
         figure.savefig(file, format=out.suffix[1:].lower(), dpi=160)
     tell(f"wrote {out}")
+    if not are_all:
+        raise typer.Exit(INCOMPLETE)

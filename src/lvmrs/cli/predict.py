@@ -10,8 +10,9 @@ import typer
 
 from lvmrs._decimals import percent
 from lvmrs.cli import options
-from lvmrs.cli.console import tell
+from lvmrs.cli.console import output, tell
 from lvmrs.cli.setup import Setup, with_setup
+from lvmrs.cli.stoppable import stoppable
 
 __all__ = ["predict"]
 
@@ -20,7 +21,9 @@ __all__ = ["predict"]
 def predict(
     setup: Setup,
     alpha: options.Alpha = 0.001,
-    n0: options.N0 = 100,
+    n0: Annotated[
+        Optional[int], typer.Option("--n0", "--N0", help="Samples to plan on, for duels; 100 if not given.")
+    ] = None,
     n: options.N = 1_000,
     by: Annotated[str, typer.Option("--by", help="Who answers: the winner of all duels, or of most votes.")] = "duels",
     width: Annotated[Optional[float], typer.Option("--width", help="Soft duels of this width; else hard ones.")] = None,
@@ -43,12 +46,18 @@ def predict(
 
     _, dataset, smoothed = setup.load()
     numbers = {"n": n, "n0": n0, "alpha": alpha, "seed": setup.seed, "width": width}
+    selection = setup.selection(dataset)
     inputs = right = abstained = 0
-    for answer in jobs.predict(smoothed, dataset, setup.selection(dataset), by=by, **numbers):
-        row = dataclasses.asdict(answer)
-        if not inputs and not as_json:
-            print("\t".join(row))
-        named = row | {"name": UNKNOWN if answer.name is None else escaped(answer.name)}
-        print(json.dumps(row) if as_json else "\t".join(map(str, named.values())), flush=True)
-        inputs, right, abstained = inputs + 1, right + answer.correct, abstained + (answer.predict == ABSTAIN)
+    with stoppable(lambda: _where_it_stopped(inputs, len(selection.indices))):
+        for answer in jobs.predict(smoothed, dataset, selection, by=by, **numbers):
+            row = dataclasses.asdict(answer)
+            if not inputs and not as_json:
+                output("\t".join(row))
+            named = row | {"name": UNKNOWN if answer.name is None else escaped(answer.name)}
+            output(json.dumps(row) if as_json else "\t".join(map(str, named.values())))
+            inputs, right, abstained = inputs + 1, right + answer.correct, abstained + (answer.predict == ABSTAIN)
     tell(f"{inputs} inputs: {percent(right / inputs)} % correct, {abstained} in doubt")
+
+
+def _where_it_stopped(done: int, inputs: int) -> tuple[str]:
+    return (f"stopped after {done} of {inputs} inputs; the rows that were printed are good",)

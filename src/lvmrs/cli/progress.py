@@ -1,24 +1,110 @@
-"""Progress on stderr, where somebody is looking."""
+"""Progress on stderr: a bar where somebody is looking, and now and then a line where it is a log."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from lvmrs import _stopping
+from lvmrs.cli.console import command_line, tell
 from lvmrs.runs import Row
 
-__all__ = ["Watcher", "duration", "stepping", "watching"]
+__all__ = ["Lines", "Watcher", "duration", "stepping"]
+
+_FIRST, _GROWTH, _LAST = 10.0, 1.5, 60.0
+"""Seconds until the first line of a log, how much longer it is to each next one, and the longest time between two."""
+
+Clock = Callable[[], float]
+
+
+class _Display(Protocol):
+    """Shows how much of something is done."""
+
+    def begin(self, total: int) -> None:
+        """So many are to come."""
+
+    def show(self, done: int, words: Callable[[float], str] = ...) -> None:
+        """So many are done; ``words`` says more, given how many are done in a second."""
+
+
+class Lines:
+    """Progress for a log: a line after ten seconds, then ever more seldom, at least once a minute, and at the end."""
+
+    def __init__(self, unit: str, clock: Clock = time.monotonic) -> None:
+        self._unit, self._clock = unit, clock
+        self._total, self._told, self._wait = 0, -1, _FIRST
+        self._start = self._last = clock()
+
+    def begin(self, total: int) -> None:
+        """So many are to come."""
+        self._total, self._start = total, self._clock()
+        self._last = self._start
+
+    def show(self, done: int, words: Callable[[float], str] = lambda rate: "") -> None:
+        """Tell it, if it is time for a line; what takes less than ten seconds needs none."""
+        now = self._clock()
+        at_end = done == self._total and self._told >= 0
+        if done == self._told or not (at_end or now - self._last >= self._wait):
+            return
+        self._told, self._last, self._wait = done, now, min(_LAST, _GROWTH * self._wait)
+        rate = done / max(now - self._start, 1e-9)
+        left = (self._total - done) / rate
+        parts = [f"{done}/{self._total} {self._unit}", _per_time(rate, self._unit), words(rate)]
+        tell("  ".join(part for part in (*parts, f"about {duration(left)} left" if left else "") if part))
+
+
+class _Bar:
+    """Progress for a terminal."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._task = progress, progress.add_task("", total=None, words="")
+
+    def begin(self, total: int) -> None:
+        """So many are to come."""
+        self._progress.update(self._task, total=total)
+
+    def show(self, done: int, words: Callable[[float], str] = lambda rate: "") -> None:
+        """Move the bar."""
+        task = self._progress.tasks[self._task]
+        self._progress.update(self._task, completed=done, words=words(task.finished_speed or task.speed or 0.0))
+
+
+@contextmanager
+def _displaying(unit: str, clock: Clock) -> Iterator[_Display]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Lines(unit, clock)
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[words]}"))
+    with Progress(*columns, console=console) as progress:
+        yield _Bar(progress)
 
 
 class Watcher:
-    """Counts the rows of a run and shows them."""
+    """Counts the rows of a run and shows them, within a ``with`` block."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress, self._task = progress, progress.add_task("", total=None, rate="", accuracy="")
+    def __init__(self, inputs: int, clock: Clock = time.monotonic) -> None:
+        self.inputs = inputs
+        """Inputs of the run, with and without a row."""
+        self._displaying: AbstractContextManager[_Display] = _displaying("inputs", clock)
         self._samples_each = self._right = self._seen = self._before = 0
+
+    def __enter__(self) -> Watcher:
+        """Begin to show them."""
+        self._display = self._displaying.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        self._displaying.__exit__(kind, error, trace)
 
     @property
     def done(self) -> int:
@@ -28,41 +114,39 @@ class Watcher:
     def begin(self, inputs: int, samples_each: int, *, done: int = 0) -> None:
         """So many inputs are to come, each with so many samples; ``done`` inputs have a row already."""
         self._samples_each, self._before = samples_each, done
-        self._progress.update(self._task, total=inputs)
+        self._display.begin(inputs)
 
     def row(self, row: Row) -> None:
         """Show inputs done, samples a second, time left and the certified accuracy so far."""
         self._right, self._seen = self._right + row.correct, self._seen + 1
-        task = self._progress.tasks[self._task]
-        speed = task.finished_speed or task.speed or 0.0
-        rate = f"{speed * self._samples_each:,.0f} samples/s" if speed else ""
-        accuracy = f"certified accuracy {self._right / self._seen:.1%}"
-        self._progress.update(self._task, advance=1, rate=rate, accuracy=accuracy)
+        self._display.show(self._seen, self._words)
+        _stopping.check()
+
+    def _words(self, rate: float) -> str:
+        samples = [f"{rate * self._samples_each:,.0f} samples/s"] if rate and self._samples_each else []
+        return "  ".join([*samples, f"certified accuracy {self._right / self._seen:.1%}"])
+
+    def how_to_go_on(self, *more: str) -> tuple[str, str]:
+        """What to tell after a stop; ``more`` words are needed to go on."""
+        return f"stopped after {self.done} of {self.inputs} inputs; go on with:", command_line(*more)
 
 
 @contextmanager
-def watching() -> Iterator[Watcher]:
-    """Show the progress of a run on stderr, if that is a terminal."""
-    console = Console(stderr=True)
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[accuracy]}"),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield Watcher(progress)
+def stepping(steps: int, clock: Clock = time.monotonic) -> Iterator[Callable[[int], None]]:
+    """Shows the steps done in all and the time left."""
+    with _displaying("steps", clock) as display:
+        display.begin(steps)
+
+        def show(done: int) -> None:
+            display.show(done)
+            _stopping.check()
+
+        yield show
 
 
-@contextmanager
-def stepping(steps: int) -> Iterator[Callable[[int], None]]:
-    """Show how many steps are done and the time left on stderr, if that is a terminal."""
-    console = Console(stderr=True)
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=steps)
-        yield lambda done: progress.update(task, completed=done)
+def _per_time(rate: float, unit: str) -> str:
+    """How many in a second, or in an hour if they are few."""
+    return f"{rate:.3g} {unit}/s" if rate >= 0.1 else f"{3600 * rate:.3g} {unit}/h"
 
 
 def duration(seconds: float) -> str:

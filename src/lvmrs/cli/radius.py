@@ -10,6 +10,7 @@ import typer
 
 from lvmrs._decimals import rounded_down
 from lvmrs.cli import options
+from lvmrs.cli.console import output
 
 __all__ = ["radius"]
 
@@ -48,11 +49,11 @@ def radius(
         ramp = radii.ramp(p_a, rival, sigma=sigma, lipschitz=lipschitz, mass=mass)
         found["ramp"] = (ramp, "noise and Lipschitz constant together")
     if as_json:
-        print(
+        output(
             json.dumps(
                 {name: max(0.0, float(value)) if math.isfinite(value) else None for name, (value, _) in found.items()}
             )
         )
     else:
         for name, (value, how) in found.items():
-            print(f"{name:4}  {rounded_down(max(0.0, float(value)))}  {how}")
+            output(f"{name:4}  {rounded_down(max(0.0, float(value)))}  {how}")

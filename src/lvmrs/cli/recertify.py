@@ -11,7 +11,8 @@ import typer
 from lvmrs.cli import options
 from lvmrs.cli.console import command_line, tell
 from lvmrs.cli.outcome import show_run
-from lvmrs.cli.progress import watching
+from lvmrs.cli.progress import Watcher
+from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import Run
 
 __all__ = ["recertify"]
@@ -62,8 +63,9 @@ def recertify(
     known_name(NOISES, noise)
     source = Run(run)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
-    inputs, terms = len(source.rows()), source.manifest.terms
-    with watching() as watcher:
+    inputs, terms = source.count, source.manifest.terms
+    watcher = Watcher(inputs)
+    with stoppable(lambda: ("stopped; what is done is safe; go on with:", command_line())), watcher:
         watcher.begin(inputs, (terms.n0 or 0) + (terms.n or 0))
         made = jobs.recertify(
             source,

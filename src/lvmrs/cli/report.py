@@ -48,6 +48,6 @@ def report(
     pictures = Pictures() if data == "none" else pictures_of(opened[0], data, class_index)
     if pictures.why_none is not None:
         tell(f"no pictures: {pictures.why_none}{'; say where the data are with --data' if data is None else ''}")
-    with writing(out):
-        write_report(opened, out, radii=wanted, picture=pictures.of, most=most, confidence=confidence)
+    with writing(out) as file:
+        write_report(opened, file, radii=wanted, picture=pictures.of, most=most, confidence=confidence)
     tell(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB)")

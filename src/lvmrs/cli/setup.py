@@ -10,17 +10,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+import typer
+
 from lvmrs.cli import options
 from lvmrs.cli.console import tell
 from lvmrs.cli.parsing import numbers
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.registry import MODELS
 from lvmrs.runs import Selection
 
 if TYPE_CHECKING:
     from lvmrs.data import Dataset
+    from lvmrs.method import Method
     from lvmrs.models import Loaded
     from lvmrs.smooth import SmoothedClassifier
 
 __all__ = ["Setup", "with_setup"]
+
+# Options that have an effect on samples under noise only.
+_OF_SAMPLES = ("noise", "alpha", "n0", "n", "seed", "batch")
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class Setup:
 
     model: options.Model
     data: options.Data
-    sigma: options.Sigma
+    sigma: options.SigmaIfNoisy = None
     weights: options.Weights = None
     mean: options.Mean = None
     std: options.Std = None
@@ -43,27 +51,40 @@ class Setup:
     max: options.Max = None
     seed: options.Seed = 0
     device: options.Device = "auto"
+    typed: frozenset[str] = frozenset()
+    """The names of the options of the command that the user typed, also of those that are not here."""
 
     def load(
-        self, *, lipschitz: float | None = None, autocast: str | None = None, compiled: bool = False
+        self,
+        method: Method | None = None,
+        *,
+        lipschitz: float | None = None,
+        autocast: str | None = None,
+        compiled: bool = False,
     ) -> tuple[Loaded, Dataset, SmoothedClassifier]:
-        """The model, the data and the smoothed classifier; what was assumed about them is told."""
+        """The model, the data and the smoothed classifier; what was assumed about them is told.
+
+        Options that have no effect on this method, model or data are refused; None is for a method that samples.
+        """
         from torch import nn
 
         from lvmrs import _checks, _torch_checks, data, models
         from lvmrs.cli.own_parts import noise
         from lvmrs.smooth import SmoothedClassifier
 
+        self._refuse_without_effect(method)
+        device = _torch_checks.device_to_run_on(self.device)  # refused before anything is loaded
         dataset = data.load(self.data, split=self.split, size=self.image_size, class_index=self.class_index)
+        if not dataset.divided:
+            self._refuse(("split",), f"{self.data} is not divided into splits")
         loaded = models.load(
             self.model,
             weights=self.weights,
             mean=numbers("mean", self.mean),
             std=numbers("std", self.std),
             denoiser=self.denoiser,
-            sigma=_checks.positive_number("sigma", self.sigma),
+            sigma=0.0 if self.sigma is None else _checks.positive_number("sigma", self.sigma),
         )
-        device = _torch_checks.device_to_run_on(self.device)
         if isinstance(loaded.model, nn.Module):
             loaded.model.to(device)
         smoothed = SmoothedClassifier(
@@ -81,12 +102,34 @@ class Setup:
             own = _checks.known_lipschitz(loaded.model)
             told = "" if lipschitz is None else ", as given" + (f" (the model says {own:g})" if own else "")
             tell(f"lipschitz {smoothed.lipschitz:g}{told}")
-        tell(f"data   {'; '.join((dataset.name, f'{dataset.split}, {len(dataset)} inputs', *dataset.assumed))}")
+        tell(f"data   {'; '.join((dataset.name, _part(dataset), *dataset.assumed))}")
         return loaded, dataset, smoothed
+
+    def _refuse_without_effect(self, method: Method | None) -> None:
+        samples = method is None or method.samples
+        if self.sigma is None and (samples or self.denoiser is not None):
+            raise InvalidArgumentError("sigma must be given: the standard deviation of the noise")
+        if not samples:
+            names = _OF_SAMPLES if self.denoiser is not None else ("sigma", *_OF_SAMPLES)
+            self._refuse(names, "this method takes no samples under noise")
+        if method is not None and not method.uses_constant:
+            self._refuse(("lipschitz",), f"{type(method).__name__} does not use a Lipschitz constant as it is set")
+        if self.model.partition(":")[0] in MODELS.having("foreign") and self.denoiser is None:
+            self._refuse(("autocast", "compile"), f"{self.model} is not run by torch")
+
+    def _refuse(self, names: tuple[str, ...], reason: str) -> None:
+        """Refuse the first of these options that the user typed."""
+        for name in names:
+            if name in self.typed:
+                raise InvalidArgumentError(f"{name} has no effect: {reason}; leave it out")
 
     def selection(self, dataset: Dataset, shard: tuple[int, int] = (1, 1)) -> Selection:
         """The inputs that were asked for."""
         return Selection(len(dataset), self.skip, self.max, *shard)
+
+
+def _part(dataset: Dataset) -> str:
+    return f"{dataset.split if dataset.divided else 'not divided into splits'}, {len(dataset)} inputs"
 
 
 def with_setup(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -105,18 +148,23 @@ def with_setup(**defaults: Any) -> Callable[[Callable[..., None]], Callable[...,
                 annotation=hints[field.name],
             )
             for field in dataclasses.fields(Setup)
+            if field.name != "typed"
         ]
         own_hints = get_type_hints(command, include_extras=True)
         _, *own = inspect.signature(command).parameters.values()
         own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own_hints[p.name]) for p in own]
 
         @functools.wraps(command)
-        def wrapped(**given: Any) -> None:
-            setup = Setup(**{parameter.name: given.pop(parameter.name) for parameter in shared})
+        def wrapped(context: typer.Context, **given: Any) -> None:
+            sources = {name: context.get_parameter_source(name) for name in given}
+            typed = frozenset(name for name, source in sources.items() if source and source.name == "COMMANDLINE")
+            setup = Setup(**{parameter.name: given.pop(parameter.name) for parameter in shared}, typed=typed)
             command(setup, **given)
 
-        wrapped.__signature__ = inspect.Signature([*shared, *own])  # type: ignore[attr-defined]
-        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in (*shared, *own)}
+        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        parameters = [context, *shared, *own]
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return wrapped
 
     return decorate

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from lvmrs._decimals import percent
+from lvmrs._printable import printable
 from lvmrs.cli import options
 from lvmrs.cli.chosen_objective import chosen_objective
-from lvmrs.cli.console import INCOMPLETE, command_line, tell
+from lvmrs.cli.console import command_line, output, tell
 from lvmrs.cli.parsing import numbers
 from lvmrs.cli.progress import duration, stepping
+from lvmrs.cli.stoppable import stoppable
 from lvmrs.errors import RunError
 from lvmrs.registry import OBJECTIVES
 
@@ -105,13 +107,10 @@ def train(
         command=command_line(),
     )
     try:
-        with _Watch(epochs) as watch:
+        with stoppable(lambda: _how_to_go_on(job, resume=resume)), _Watch(epochs) as watch:
             done = run(job, resume=resume, on_begin=watch.begin, on_epoch=watch.epoch, on_step=watch.step)
     except StoppedTrainingError as error:
         raise RunError(f"{error} (add --resume to resume it)") from error
-    except KeyboardInterrupt:
-        _tell_how_to_go_on(job, resume=resume)
-        raise typer.Exit(INCOMPLETE) from None
     _print_end(done, as_json=as_json)
 
 
@@ -140,17 +139,18 @@ class _Watch(ExitStack):
         tell(f"epoch {epoch.number}/{self.epochs}  loss {epoch.loss:.4f}  {epoch.seconds:.1f} s{told}")
 
 
-def _tell_how_to_go_on(job: TrainingJob, *, resume: bool) -> None:
+def _how_to_go_on(job: TrainingJob, *, resume: bool) -> tuple[str, str]:
+    if job.out.exists():
+        return f"stopped; {job.out} is complete, and was made by:", command_line()
     if job.checkpoint.exists():
-        tell(f"stopped; go on with:\n{command_line(*(() if resume else ('--resume',)))}")
-    else:
-        tell(f"stopped before an epoch was finished; begin again with:\n{command_line()}")
+        return "stopped; go on with:", command_line(*(() if resume else ("--resume",)))
+    return "stopped before an epoch was finished; begin again with:", command_line()
 
 
 def _print_end(done: Trained, *, as_json: bool) -> None:
     measured = done.measured
     if as_json:
-        print(json.dumps({"weights": str(done.out), "seconds": done.seconds, **measured}))
+        output(json.dumps({"weights": str(done.out), "seconds": done.seconds, **measured}))
         return
     words = [f"{done.out}: trained in {duration(done.seconds)}"]
     if measured:
@@ -161,4 +161,4 @@ def _print_end(done: Trained, *, as_json: bool) -> None:
             words.append(f"right on {percent(measured['clean accuracy'])} % of {inputs}")
             if measured["sigma"]:
                 words.append(f"on {percent(measured['noisy accuracy'])} % with noise")
-    print(", ".join(words))
+    output(printable(", ".join(words)))

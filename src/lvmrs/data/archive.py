@@ -17,10 +17,12 @@ from lvmrs.errors import DataError, guarded
 __all__ = ["read_arrays"]
 
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+# NumPy's letters for the kinds of values.
+_NUMBERS, _TEXTS = "biuf", "US"
 
 
-def read_arrays(name: str, path: Path, choose: Callable[[list[str]], list[str]]) -> list[NDArray[Any]]:
-    """Read arrays of an archive.
+def read_arrays(name: str, path: Path, choose: Callable[[list[str]], list[str]]) -> dict[str, NDArray[Any]]:
+    """Read arrays of an archive, by their names.
 
     Args:
         name: the name of the data, for errors.
@@ -35,10 +37,11 @@ def read_arrays(name: str, path: Path, choose: Callable[[list[str]], list[str]])
         chosen = {key: members[key] for key in choose(list(members))}
         for key, info in chosen.items():
             with archive.open(info) as opened:
-                _check_header(f"{name}: {key} of {path}", opened, info.file_size)
+                kinds = _TEXTS if key.startswith("names") else _NUMBERS
+                _check_header(f"{name}: {key} of {path}", opened, info.file_size, kinds)
         if sum(info.file_size for info in chosen.values()) > memory():
             raise DataError(f"{name}: {path} would take more than the memory of this machine; split it")
-        return [_read(archive, info) for info in chosen.values()]
+        return {key: _read(archive, info) for key, info in chosen.items()}
 
 
 def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
@@ -47,13 +50,14 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     return array
 
 
-def _check_header(what: str, opened: Any, size: int) -> None:
+def _check_header(what: str, opened: Any, size: int, kinds: str) -> None:
     version = npy.read_magic(opened)
     if version not in _HEADERS:
         raise DataError(f"{what} is not a plain array: its format is {version[0]}.{version[1]}")
     shape, _, kind = _HEADERS[version](opened)
-    if kind.kind not in "biufU":
-        raise DataError(f"{what} is not a plain array: it holds {kind}; expected numbers or texts")
+    if kind.kind not in kinds:
+        expected = "texts" if kinds == _TEXTS else "numbers"
+        raise DataError(f"{what} is not a plain array: it holds {kind}; expected {expected}")
     claimed = math.prod(shape) * kind.itemsize
     held = size - opened.tell()
     if min(shape, default=0) < 0 or claimed > held:

@@ -149,22 +149,24 @@ def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None
     If it also has names_SPLIT or names, a text for each input, rows of runs have these names.
     """
 
-    def chosen(held: list[str]) -> list[str]:
+    def choose(held: list[str]) -> list[str]:
         names = [f"x_{split}", f"y_{split}"] if f"x_{split}" in held else ["x", "y"]
         if missing := sorted(set(names) - set(held)):
             raise DataError(
                 f"{name}: {' and '.join(missing)} not found; expected x_{split} and y_{split}, or x and y, "
                 f"and the file holds {', '.join(held) or 'nothing'}"
             )
-        texts = f"names{names[0][1:]}"
-        return [*names, texts] if texts in held else names
+        named = f"names{names[0][1:]}"
+        return [*names, named] if named in held else names
 
-    inputs, labels, *named = read_arrays(name, Path(rest), chosen)
+    chosen = read_arrays(name, Path(rest), choose)
+    inputs, labels, *texts = chosen.values()
     last = inputs.ndim == 4 and inputs.shape[-1] in (1, 3) and inputs.shape[1] not in (1, 3)
     inputs = inputs.transpose(0, 3, 1, 2) if last else inputs
-    return Arrays(
-        name, split, inputs, labels, classes=classes, facts=DataFacts(channels_last=last), names=next(iter(named), None)
-    )
+    facts = DataFacts(channels_last=last)
+    found = Arrays(name, split, inputs, labels, classes=classes, facts=facts, names=next(iter(texts), None))
+    found.divided = "x" not in chosen
+    return found
 
 
 def part_of(name: str, splits: dict[str, _T], split: str) -> _T:

@@ -35,6 +35,8 @@ class Dataset(ABC):
     """The names of the classes, if the source says them."""
     facts: DataFacts = DataFacts()
     """What the source says about the data, or what was assumed."""
+    divided: bool = True
+    """Whether the source has splits; else it gives the same data whichever split is named."""
     data_source: DataSource | None = None
     """The arguments that it was loaded with; None if it was not loaded by name."""
 

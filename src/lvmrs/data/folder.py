@@ -50,7 +50,8 @@ class ImageFolder(Dataset):
         if not is_folder(path):
             raise DataError(f"{name}: {path} is not a folder; write imagefolder:PATH")
         self.name, self.split, self.size = name, split, size
-        self.root = path / split if is_folder(path / split) else path
+        self.divided = is_folder(path / split)
+        self.root = path / split if self.divided else path
         folders = sorted(entry.name for entry in self.root.iterdir() if entry.is_dir() and _has_images(entry))
         label_of = self._labels(folders, class_index)
         self.files = [

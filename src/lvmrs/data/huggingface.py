@@ -23,7 +23,7 @@ class HuggingFaceDataset(Dataset):
     def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:
         datasets = optional("datasets", extra="hf", error=DataError)
         self.name, self.split, self.size = name, split, size
-        self.rows = _rows(datasets, name, rest, split)
+        self.rows, self.divided = _rows(datasets, name, rest, split)
         features = self.rows.features
         images = [key for key, kind in features.items() if isinstance(kind, datasets.Image)]
         labels = [key for key, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
@@ -60,17 +60,19 @@ class HuggingFaceDataset(Dataset):
         return f"{self.rows._fingerprint}-{self.size}"
 
 
-def _rows(datasets: Any, name: str, rest: str, split: str) -> Any:
+def _rows(datasets: Any, name: str, rest: str, split: str) -> tuple[Any, bool]:
+    """The rows of the split, and whether the data are divided into splits."""
     path = expanded(rest)
     saved = any(is_file(path / file) for file in ("dataset_dict.json", "dataset_info.json"))
     # Before version 4, the library asked whether to run a script that a data set comes with.
     plain = {} if int(datasets.__version__.partition(".")[0]) >= 4 else {"trust_remote_code": False}
     with guarded(f"{name}: the data set cannot be loaded", error=DataError):
         rows = datasets.load_from_disk(str(path)) if saved else datasets.load_dataset(rest, split=split, **plain)
+    divided = not saved or isinstance(rows, dict)
     if isinstance(rows, dict):
         if split not in rows:
             raise DataError(f"{name}: there is no split {split!r}; choose {' or '.join(rows)}")
         rows = rows[split]
     if not len(rows):
         raise DataError(f"{name}: there are no inputs in split {split!r}")
-    return rows
+    return rows, divided

@@ -18,11 +18,12 @@ def python(name: str, rest: str, split: str) -> Dataset:
 
     The function returns a ``Dataset``, or a pair of arrays (inputs, labels).
     """
-    made = imported(name, rest, error=DataError)
+    named = made = imported(name, rest, error=DataError)
     if callable(made) and not isinstance(made, Dataset):
         made = called(name, made, split, error=DataError)
     if isinstance(made, Dataset):
         made.name, made.split = str(getattr(made, "name", name)), str(getattr(made, "split", split))
+        made.divided = made.divided and made is not named
         if not isinstance(made.facts, DataFacts):
             raise DataError(f"{name}: its facts are {type(made.facts).__name__}; expected DataFacts")
         made.classes = None if made.classes is None else tuple(map(str, made.classes))

@@ -144,7 +144,9 @@ class Job:
         return Manifest(
             model=_model_record(self.model, self.smoothed),
             data=_data_record(self.data),
-            method=method_record(self.method, self.smoothed.noise, self.smoothed.sigma),
+            method=method_record(
+                self.method, self.smoothed.noise, self.smoothed.sigma if self.method.samples else None
+            ),
             terms=self._terms(),
             selection=self.selection,
             batch=batch,
@@ -157,20 +159,20 @@ class Job:
     def _terms(self) -> TermsRecord:
         """The terms; alpha, n0 and n are 0 for a method that takes no samples, which has no risk."""
         smoothed, sampling = self.smoothed, self.sampling
-        record = TermsRecord(
+        constant = smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None
+        if not self.method.samples:
+            return TermsRecord(smoothed.settings["sigma"], 0.0, 0, 0, sampling.seed, constant)
+        return TermsRecord(
             sigma=smoothed.sigma,
             alpha=sampling.alpha,
             n0=sampling.n0,
             n=sampling.n,
             seed=sampling.seed,
-            lipschitz=smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None,
+            lipschitz=constant,
             noise=smoothed.noise.name,
             distance=smoothed.noise.distance,
             noise_words=smoothed.noise.words(smoothed.sigma),
         )
-        if self.method.samples:
-            return record
-        return TermsRecord(record.sigma, 0.0, 0, 0, record.seed, record.lipschitz)
 
 
 def _made_again(given: Packed) -> Job:
@@ -191,8 +193,11 @@ def _named(index: int, made: Callable[[], Any]) -> Any:
         raise ModelError(f"input {index}: {error}") from error
 
 
-def method_record(method: Method, noise: Noise, sigma: float) -> MethodRecord:
-    """The record of a method: its settings, and the classifier that its certificates are about at this noise and σ."""
+def method_record(method: Method, noise: Noise, sigma: float | None) -> MethodRecord:
+    """The record of a method: its settings, and the classifier that its certificates are about at this noise and σ.
+
+    σ is None for a method without noise.
+    """
     name = type(method).__name__
     with guarded(f"the settings and words of {name} and {noise.name} noise fail", error=InvalidArgumentError):
         return MethodRecord(
@@ -200,7 +205,7 @@ def method_record(method: Method, noise: Noise, sigma: float) -> MethodRecord:
             settings=method_settings.settings(method),
             own_code=method_settings.own_code(method, noise),
             scope=method.scope,
-            classifier=method.classifier(noise.words(sigma)),
+            classifier=method.classifier("no noise" if sigma is None else noise.words(sigma)),
         )
 
 

@@ -128,4 +128,4 @@ def _check_code(recorded: Mapping[str, str], noise: type) -> None:
 def _terms(record: TermsRecord) -> Terms:
     constant = {} if record.lipschitz is None else {"lipschitz": record.lipschitz}
     noise: Noise = NOISES.find(record.noise)()
-    return Terms(record.sigma, record.alpha or 0.0, record.n or 0, noise=noise, **constant)
+    return Terms(record.sigma or 0.0, record.alpha or 0.0, record.n or 0, noise=noise, **constant)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, final
 
+import numpy as np
 from torch import Tensor
 
 from lvmrs import _checks
@@ -17,7 +19,7 @@ from lvmrs.registry import BOUNDS
 from lvmrs.scores import Scores, check_scores
 from lvmrs.simplex import simplex_map
 
-__all__ = ["Planner", "check_search"]
+__all__ = ["Planner", "check_search", "keeps_constant"]
 
 
 class Planner(Method):
@@ -76,17 +78,34 @@ class Planner(Method):
         """
 
 
-def check_search(maps: tuple[str, ...], temperatures: tuple[float, ...], mass: float, bounds: tuple[str, ...]) -> None:
-    """Refuse a search over nothing, or over names that do not exist, before anything is sampled for it."""
+def check_search(
+    maps: tuple[str, ...],
+    temperatures: tuple[float, ...],
+    mass: float,
+    bounds: tuple[str, ...],
+    *,
+    usual: tuple[float, ...],
+) -> None:
+    """Refuse a search over nothing, or over names that do not exist, before anything is sampled for it.
+
+    Temperatures other than the ``usual`` ones are refused too if no map has a temperature.
+    """
     for name, names in (("maps", maps), ("bounds", bounds)):
         if not isinstance(names, tuple) or not names:
             raise InvalidArgumentError(f"{name} must be a tuple of at least one name, got {names!r}")
-    if any(simplex_map(name, argument="maps").tempered for name in maps):
+    kinds = [simplex_map(name, argument="maps") for name in maps]
+    if any(kind.tempered for kind in kinds):
         if _checks.positive("temperatures", temperatures).ndim != 1:
             raise InvalidArgumentError(f"temperatures must be a tuple of numbers, got {temperatures!r}")
-        if all(BOUNDS.find(name, argument="bounds").votes_only for name in bounds):
-            known = ", ".join(name for name in BOUNDS if not BOUNDS.find(name).votes_only)
-            raise InvalidArgumentError(f"bounds must hold one that works for soft maps, such as {known}")
-    for name in bounds:
-        BOUNDS.find(name, argument="bounds")
+    elif len(temperatures) != len(usual) or not np.allclose(temperatures, usual, rtol=1e-9, atol=0.0):
+        raise InvalidArgumentError(f"temperature has no effect on {' and '.join(maps)}; leave it out")
+    votes_only = [BOUNDS.find(name, argument="bounds").votes_only for name in bounds]
+    if all(votes_only) and not all(kind.binary for kind in kinds):
+        known = ", ".join(name for name in BOUNDS if not BOUNDS.find(name).votes_only)
+        raise InvalidArgumentError(f"bounds must hold one that works for soft maps, such as {known}")
     _checks.single("mass", _checks.mass(mass))
+
+
+def keeps_constant(map_: str) -> bool:
+    """Whether the scores of a simplex map have a Lipschitz constant where the logits have one."""
+    return not math.isinf(float(simplex_map(map_)().slopes(1.0).vector))

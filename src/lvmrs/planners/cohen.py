@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,6 +14,7 @@ from lvmrs.maps import Hardmax
 from lvmrs.plan import Choice, Scope, Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.survey import Survey
+from lvmrs.planners.votes import OF_VOTES
 
 __all__ = ["Cohen"]
 
@@ -23,6 +24,8 @@ class Cohen(Planner):
     """The method as published: the n0 samples decide the class, and nothing else is chosen."""
 
     scope: ClassVar[Scope] = "all inputs"
+    uses_constant: ClassVar[bool] = False
+    settled: ClassVar[Mapping[str, str]] = {**OF_VOTES, "form": "its radius is R3, as published"}
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the class with most votes, the lowest index among equals; with Clopper–Pearson and R3."""

@@ -17,9 +17,9 @@ constant was known (docs/planners.md). Soft duels can be better in two cases:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -61,8 +61,16 @@ class Duels(Planner):
     width: float | Literal["chosen"] | None = None
     """None for hard duels, a positive number for soft ones, or "chosen" to choose it for each input.
 
-    "chosen" gives hard duels where no Lipschitz constant is known.
+    "chosen" needs a Lipschitz constant: without one, no width gains radius over hard duels.
     """
+
+    settled: ClassVar[Mapping[str, str]] = {
+        "bound": "hard duels have Clopper–Pearson's bound, which is exact, and soft ones that of betting",
+        "map": "duels compare the logits themselves",
+        "temperature": "duels compare the logits themselves, and have a width instead",
+        "mass": "the two scores of a duel sum to 1",
+        "form": "hard duels have R3, and soft ones the ramp radius where a Lipschitz constant is known",
+    }
 
     def __post_init__(self) -> None:
         if isinstance(self.width, str):
@@ -70,6 +78,16 @@ class Duels(Planner):
                 raise InvalidArgumentError(f"width must be a number, 'chosen' or None, got {self.width!r}")
         elif self.width is not None:
             object.__setattr__(self, "width", _checks.positive_number("width", self.width))
+
+    @property
+    def needs_constant(self) -> bool:
+        """Whether the width is chosen for each input, by the ramp radius."""
+        return self.width == "chosen"
+
+    @property
+    def uses_constant(self) -> bool:
+        """Whether the duels are soft: hard ones have no Lipschitz constant."""
+        return self.width is not None
 
     @property
     def scope(self) -> Scope:

@@ -7,7 +7,7 @@ selection sample decides only how its answer is proved (class, bound, form).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -18,9 +18,9 @@ from lvmrs import _checks
 from lvmrs._checks import Floats
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.plan import Choice, Scope, Terms
-from lvmrs.planners.base import Planner, check_search
+from lvmrs.planners.base import Planner, check_search, keeps_constant
 from lvmrs.planners.forecast import best, forecasts, forms_for
-from lvmrs.planners.survey import TEMPERATURES, Survey
+from lvmrs.planners.survey import MANY_CLASSES, TEMPERATURES, Survey
 from lvmrs.registry import FORMS
 
 __all__ = ["Fixed", "calibrated"]
@@ -41,13 +41,14 @@ class Fixed(Planner):
     """What the scores of the map sum to."""
     form: str | None = None
     """Name of the form of the radius; None for the better of R2 and, if a Lipschitz constant is known, ramp."""
-    bounds: tuple[str, ...] = ("betting",)
-    """Names of the bounds to choose from for soft maps; votes are always bounded by Clopper–Pearson, which is exact."""
+    bounds: tuple[str, ...] = ("clopper_pearson", "betting")
+    """Names of the bounds to choose from; one for 0/1 scores only, if it is among them, is the one for votes."""
 
     scope: ClassVar[Scope] = "all inputs"
+    settled: ClassVar[Mapping[str, str]] = {"width": "a width is for duels"}
 
     def __post_init__(self) -> None:
-        check_search((self.map,), (self.temperature,), self.mass, self.bounds)
+        check_search((self.map,), (self.temperature,), self.mass, self.bounds, usual=(1.0,))
         if self.form is not None:
             FORMS.find(self.form, argument="form")
 
@@ -55,6 +56,11 @@ class Fixed(Planner):
     def needs_constant(self) -> bool:
         """Whether the chosen form of the radius needs a Lipschitz constant."""
         return self.form is not None and bool(FORMS.find(self.form).needs_constant)
+
+    @property
+    def uses_constant(self) -> bool:
+        """Whether the form of the radius can use a Lipschitz constant, and the map keeps it."""
+        return (self.form is None or bool(FORMS.find(self.form).uses_constant)) and keeps_constant(self.map)
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the class with the largest mean score, and the bound and form with the largest forecast."""
@@ -93,13 +99,13 @@ def calibrated(
     """
     _checks.one_of("objective", objective, ("average radius", "accuracy"))
     _checks.single("epsilon", _checks.at_least_zero("epsilon", epsilon))
-    check_search(maps, temperatures, mass, ("betting",))
+    check_search(maps, temperatures, mass, Fixed.bounds, usual=TEMPERATURES)
     total: dict[str, Floats] = {}
     count = 0
     for count, scores in enumerate(samples, start=1):
-        survey = Survey.of(scores, maps=maps, temperatures=temperatures, mass=mass)
-        right = survey.mean.argmax(axis=1) == labels[count - 1] if labels is not None else True
-        for forecast in forecasts(survey, terms, bounds=("betting",), forms=forms_for(terms)):
+        survey = Survey.of(scores, maps=maps, temperatures=temperatures, mass=mass, most=MANY_CLASSES)
+        right = survey.tops == labels[count - 1] if labels is not None else True
+        for forecast in forecasts(survey, terms, bounds=Fixed.bounds, forms=forms_for(terms)):
             expected = forecast.expected
             value = np.maximum(expected, 0.0) if objective == "average radius" else (expected > epsilon) * 1.0
             name = forecast.form.name

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from lvmrs._checks import Floats
 from lvmrs.confidence.base import Bound
-from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.forms import R2, Form, Ramp
 from lvmrs.maps import SimplexMap, Slopes
 from lvmrs.plan import Choice, Terms
@@ -54,10 +53,10 @@ class Forecast:
 
     def choice(self, survey: Survey, row: int, terms: Terms) -> Choice:
         """The choice of one candidate, with the way of bounding that was forecast for it."""
-        way, order = self.ways[row], survey.order[row].tolist()
+        way, order = self.ways[row], survey.ranked(row)
         return Choice(
             top=order[0],
-            classes=len(order),
+            classes=survey.classes,
             map=survey.maps[row],
             bound=way.bound,
             form=self.form if way.two_sided else self.form.one_sided,
@@ -78,20 +77,22 @@ def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Seq
     Args:
         survey: the candidates and their moments.
         terms: the terms of the certificate.
-        bounds: names of the bounds for soft maps; votes are bounded by Clopper–Pearson.
+        bounds: names of the bounds. Those for 0/1 scores only are tried for votes only; if there are any, votes are
+            not tried with the others.
         forms: the forms of the radius.
     """
-    soft = [BOUNDS.find(name)() for name in bounds]
+    kinds = [BOUNDS.find(name) for name in bounds]
     votes = np.array([each.binary for each in survey.maps])
-    ways = [Way(bound, two) for bound in (ClopperPearson(), *soft) for two in (False, True)]
+    counted = votes & any(kind.votes_only for kind in kinds)
+    ways = [Way(kind(), two) for kind in kinds for two in (False, True)]
     means = np.take_along_axis(survey.mean, survey.order, axis=1)
     variances = np.take_along_axis(survey.variance, survey.order, axis=1)
     low, high = np.zeros((2, len(ways), len(votes)))
     for i, way in enumerate(ways):
-        meant = votes == way.bound.votes_only
+        meant = counted if way.bound.votes_only else ~counted
         low[i], high[i] = -1.0, 1.0
         if meant.any():
-            low[i, meant], high[i, meant] = bounds_of(way, means[meant], variances[meant], terms)
+            low[i, meant], high[i, meant] = bounds_of(way, means[meant], variances[meant], terms, survey.rest[meant])
     slopes, columns = _slopes(survey.maps, terms.lipschitz), np.arange(len(votes))
 
     def expected(form: Form, rows: NDArray[np.intp]) -> Floats:
@@ -124,7 +125,9 @@ def best(found: list[Forecast]) -> tuple[int, Forecast]:
     return int(top.expected.argmax()), top
 
 
-def bounds_of(way: Way, means: Floats, variances: Floats, terms: Terms) -> tuple[Floats, Floats]:
+def bounds_of(
+    way: Way, means: Floats, variances: Floats, terms: Terms, rest: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Forecast the bounds that n samples give on the top class and on its strongest rival.
 
     Args:
@@ -132,23 +135,26 @@ def bounds_of(way: Way, means: Floats, variances: Floats, terms: Terms) -> tuple
         means: mean score of each class for each candidate (candidates, classes), the largest first.
         variances: the variances of these scores.
         terms: the terms of the certificate.
+        rest: for each candidate, the mean of all scores together that are not among the means.
     """
     risk_top = terms.alpha * way.share
     low = way.bound.forecast(means[:, 0], variances[:, 0], terms.n, risk_top)
     if not way.two_sided:
         return low, 1 - low
     alone = way.bound.alone(range(1, means.shape[1]), others=1)
-    mean, variance = _pooled(means[:, 1:], variances[:, 1:], None if alone is None else len(alone))
+    mean, variance = _pooled(means[:, 1:], variances[:, 1:], None if alone is None else len(alone), rest)
     upper = 1 - way.bound.forecast(1 - mean, variance, terms.n, terms.alpha - risk_top)
     return low, np.minimum(upper.max(axis=1), 1 - low)
 
 
-def _pooled(means: Floats, variances: Floats, alone: int | None) -> tuple[Floats, Floats]:
+def _pooled(means: Floats, variances: Floats, alone: int | None, rest: Floats | None) -> tuple[Floats, Floats]:
     """Moments of the first ``alone`` rivals and of the sum of the others, which gets its largest possible variance."""
     if alone is None:
         return means, variances
-    mean = np.clip(means[:, alone:].sum(axis=1, keepdims=True), 0.0, 1.0)
-    variance = np.minimum(np.sqrt(variances[:, alone:]).sum(axis=1, keepdims=True) ** 2, mean * (1 - mean))
+    more = np.zeros(len(means)) if rest is None else rest
+    mean = np.clip(means[:, alone:].sum(axis=1, keepdims=True) + more[:, None], 0.0, 1.0)
+    spread = np.sqrt(variances[:, alone:]).sum(axis=1, keepdims=True) + np.sqrt(more * (1 - more))[:, None]
+    variance = np.minimum(spread**2, mean * (1 - mean))
     return np.hstack([means[:, :alone], mean]), np.hstack([variances[:, :alone], variance])
 
 

@@ -11,8 +11,7 @@ The first procedure of that table, without noise, is ``lvmrs.deterministic``.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -22,10 +21,9 @@ from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.forms import R1, Form, R1Noise, Ramp
 from lvmrs.plan import Choice, Scope, Terms
-from lvmrs.planners.base import Planner, check_search
+from lvmrs.planners.base import Planner, check_search, keeps_constant
 from lvmrs.planners.forecast import best, forecasts
 from lvmrs.planners.survey import Survey
-from lvmrs.simplex import simplex_map
 
 __all__ = ["Lipschitz", "Procedure"]
 
@@ -48,13 +46,23 @@ class Lipschitz(Planner):
     """Names of the bounds to choose from."""
 
     scope: ClassVar[Scope] = "all inputs"
-    needs_constant: ClassVar[bool] = True
+    settled: ClassVar[Mapping[str, str]] = {"form": "each procedure has its own", "width": "a width is for duels"}
 
     def __post_init__(self) -> None:
         _checks.one_of("procedure", self.procedure, _FORMS)
-        check_search((self.map,), (self.temperature,), self.mass, self.bounds)
-        if math.isinf(float(simplex_map(self.map)().slopes(1.0).vector)):
+        check_search((self.map,), (self.temperature,), self.mass, self.bounds, usual=(1.0,))
+        if not keeps_constant(self.map):
             raise InvalidArgumentError(f"map must keep a Lipschitz constant, and {self.map} does not; take another")
+
+    @property
+    def needs_constant(self) -> bool:
+        """Whether the procedure takes the constant of the network."""
+        return self.procedure != "noise"
+
+    @property
+    def uses_constant(self) -> bool:
+        """Whether the procedure takes the constant of the network."""
+        return self.needs_constant
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the class with the largest mean score, and the bound with the largest forecast."""

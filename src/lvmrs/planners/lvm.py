@@ -15,8 +15,9 @@ measured on the same samples (the best of a hundred candidates is often two or t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -24,9 +25,9 @@ from torch import Tensor
 
 from lvmrs._checks import Floats
 from lvmrs.plan import Choice, Terms
-from lvmrs.planners.base import Planner, check_search
+from lvmrs.planners.base import Planner, check_search, keeps_constant
 from lvmrs.planners.forecast import Forecast, best, bounds_of, forecasts, forms_for, signed_radius
-from lvmrs.planners.survey import TEMPERATURES, Survey
+from lvmrs.planners.survey import MANY_CLASSES, TEMPERATURES, Survey
 
 __all__ = ["LVM"]
 
@@ -52,17 +53,31 @@ class LVM(Planner):
     """Temperatures to try for each soft map."""
     mass: float = 1.0
     """What the scores of the maps sum to."""
-    bounds: tuple[str, ...] = ("betting", "bernstein", "hoeffding")
-    """Names of the bounds to try for soft maps; votes are bounded by Clopper–Pearson, which is exact."""
+    bounds: tuple[str, ...] = ("clopper_pearson", "betting", "bernstein", "hoeffding")
+    """Names of the bounds to try; one for 0/1 scores only, if it is among them, is the one for votes."""
+
+    settled: ClassVar[Mapping[str, str]] = {
+        "form": "the one with the largest forecast is taken for each input (method fixed takes one)",
+        "width": "a width is for duels",
+    }
 
     def __post_init__(self) -> None:
-        check_search(self.maps, self.temperatures, self.mass, self.bounds)
+        check_search(self.maps, self.temperatures, self.mass, self.bounds, usual=TEMPERATURES)
+
+    @property
+    def uses_constant(self) -> bool:
+        """Whether a map keeps a Lipschitz constant."""
+        return any(map(keeps_constant, self.maps))
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the candidate with the largest forecast, or votes if its lead may be chance."""
         compared: list[Tensor] = []
         survey = Survey.of(
-            _remembered(logits, compared), maps=self.maps, temperatures=self.temperatures, mass=self.mass
+            _remembered(logits, compared),
+            maps=self.maps,
+            temperatures=self.temperatures,
+            mass=self.mass,
+            most=MANY_CLASSES,
         )
         found = forecasts(survey, terms, bounds=self.bounds, forms=forms_for(terms))
         row, forecast = best(found)
@@ -89,8 +104,8 @@ def _remembered(batches: Iterable[Tensor], into: list[Tensor]) -> Iterator[Tenso
 
 def _effects(survey: Survey, row: int, forecast: Forecast, terms: Terms, compared: list[Tensor]) -> Floats:
     """The effect of each selection sample on the forecast of a candidate, to first order (the delta method)."""
-    top, rival = survey.order[row][:2]
-    way, at = forecast.ways[row], [[top, rival]]
+    way, at = forecast.ways[row], [[column for column in survey.order[row][:3] if survey.is_class(column)][:2]]
+    top, rival = survey.ranked(row)[:2]
     mean, variance = np.repeat(survey.mean[row][at], 5, axis=0), np.repeat(survey.variance[row][at], 5, axis=0)
     step = np.maximum(np.sqrt(variance[0] / survey.n0), 2 / terms.n)  # counts come in steps of 1/n
     mean += np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]]) * step
@@ -100,6 +115,6 @@ def _effects(survey: Survey, row: int, forecast: Forecast, terms: Terms, compare
     radius = signed_radius(forecast.form, low, high, sigma=terms.sigma, slopes=slopes)
     radius = np.clip(radius, -_FAR * terms.sigma, _FAR * terms.sigma)
     gradient = (radius[[1, 3]] - radius[[2, 4]]) / (2 * step)
-    scores = survey.maps[row].columns(torch.cat(compared), int(top), torch.tensor([rival]), torch.tensor([]).long())
+    scores = survey.maps[row].columns(torch.cat(compared), top, torch.tensor([rival]), torch.tensor([]).long())
     effects: Floats = scores.cpu().double().numpy() @ gradient
     return effects

@@ -2,30 +2,35 @@
 
 Maps and temperatures are compared by R2 from empirical Bernstein bounds with their width at n0 samples. The paper
 states its bound for one class; a statement about all c classes at once needs a union over them, so each class is
-bounded at the risk α/c. No certificate needs this union (``lvmrs.prove`` says why), but it is kept here.
+bounded at the risk α/c. No certificate needs this union (``lvmrs.prove`` says why), but it is kept here. Another bound
+can take the place of Bernstein's, as in the paper's comparison of bounds; the union is the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
 
 from lvmrs import radius
+from lvmrs._checks import Floats
+from lvmrs.confidence.base import Bound
 from lvmrs.confidence.bernstein import Bernstein
 from lvmrs.forms import R2
 from lvmrs.plan import Choice, Terms
 from lvmrs.planners.base import Planner, check_search
-from lvmrs.planners.survey import TEMPERATURES, Survey
+from lvmrs.planners.survey import MANY_CLASSES, TEMPERATURES, Survey
+from lvmrs.registry import BOUNDS
 
 __all__ = ["Paper"]
 
 
 @dataclass(frozen=True)
 class Paper(Planner):
-    """Chooses a map and temperature for each input as the paper does; bounds by Bernstein with a union, and R2."""
+    """Chooses a map and temperature for each input as the paper does, with a union over the classes, and R2."""
 
     maps: tuple[str, ...] = ("hardmax", "softmax", "sparsemax")
     """Names of the simplex maps to try."""
@@ -33,30 +38,44 @@ class Paper(Planner):
     """Temperatures to try for each soft map."""
     mass: float = 1.0
     """What the scores of the maps sum to."""
+    bound: str = "bernstein"
+    """Name of the bound for all maps, votes among them; Bernstein's is the paper's own."""
+
+    uses_constant: ClassVar[bool] = False
+    settled: ClassVar[Mapping[str, str]] = {"form": "its radius is R2, as published", "width": "a width is for duels"}
 
     def __post_init__(self) -> None:
-        check_search(self.maps, self.temperatures, self.mass, ("bernstein",))
+        check_search(self.maps, self.temperatures, self.mass, (self.bound,), usual=TEMPERATURES)
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the map and temperature with the largest R2 that n0 samples certify."""
-        survey = Survey.of(logits, maps=self.maps, temperatures=self.temperatures, mass=self.mass)
-        risk = terms.alpha / survey.classes
-        log, n0 = np.log(2 / risk), max(survey.n0, 2)
-        width = np.sqrt(2 * survey.variance * log / n0) + 7 * log / (3 * (n0 - 1))
-        tops = survey.mean.argmax(axis=1)
+        survey = Survey.of(logits, maps=self.maps, temperatures=self.temperatures, mass=self.mass, most=MANY_CLASSES)
+        risk, bound = terms.alpha / survey.classes, BOUNDS.find(self.bound)()
+        lower, upper = _at_n0(bound, survey, risk)
+        tops = survey.order[:, 0]
         rows = np.arange(len(tops))
-        p_a = np.clip((survey.mean - width)[rows, tops], 0.0, 1.0)
-        others = survey.mean + width
-        others[rows, tops] = -np.inf
-        p_b = np.clip(others.max(axis=1), 0.0, 1.0)
+        p_a = np.clip(lower[rows, tops], 0.0, 1.0)
+        upper[rows, tops] = -np.inf
+        p_b = np.clip(upper.max(axis=1), 0.0, 1.0)
         expected = radius.r2(p_a, p_b, sigma=terms.sigma)
         row = int(np.where(expected > 0, expected, np.minimum(p_a - p_b, 0.0)).argmax())
         return Choice(
-            top=int(tops[row]),
+            top=int(survey.tops[row]),
             classes=survey.classes,
             map=survey.maps[row],
-            bound=Bernstein(),
+            bound=bound,
             form=R2(),
             risk_top=risk,
             risk_rival=risk,
+            alone=bound.alone(survey.ranked(row)[1:], others=1),
         )
+
+
+def _at_n0(bound: Bound, survey: Survey, risk: float) -> tuple[Floats, Floats]:
+    """Both bounds on the mean of each class that the n0 samples give, for each candidate."""
+    n0, mean, variance = max(survey.n0, 2), survey.mean, survey.variance
+    if isinstance(bound, Bernstein):  # as the paper writes it
+        log = np.log(2 / risk)
+        width = np.sqrt(2 * variance * log / n0) + 7 * log / (3 * (n0 - 1))
+        return mean - width, mean + width
+    return bound.forecast(mean, variance, n0, risk), 1 - bound.forecast(1 - mean, variance, n0, risk)

@@ -7,19 +7,30 @@ networks of docs/planners.md, this is nearly all that LVM-RS gains over Cohen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from scipy import stats
 from torch import Tensor
 
+from lvmrs.answers import ABSTAIN
 from lvmrs.forms import R2
 from lvmrs.plan import Choice, Scope, Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.forecast import best, forecasts
 from lvmrs.planners.survey import Survey
 
-__all__ = ["Votes"]
+__all__ = ["OF_VOTES", "Votes", "winner_of_votes"]
+
+OF_VOTES = {
+    "bound": "votes have Clopper–Pearson's bound, which is exact (method fixed takes another one with map hardmax)",
+    "map": "it counts votes, which are the map hardmax",
+    "temperature": "votes are the same at every temperature",
+    "mass": "votes are shares of 1",
+    "width": "it counts votes, and a width is for duels",
+}
+"""Why most settings cannot be chosen where votes are counted, by their names."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +38,25 @@ class Votes(Planner):
     """Certifies the class with most votes by R2 with a bound for each rival, or by R3 where its forecast is larger."""
 
     scope: ClassVar[Scope] = "all inputs"
+    uses_constant: ClassVar[bool] = False
+    settled: ClassVar[Mapping[str, str]] = {**OF_VOTES, "form": "it takes R2 or R3, whichever has the larger forecast"}
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the class with most votes, and R2 or R3, whichever has the larger forecast."""
         survey = Survey.of(logits, maps=("hardmax",))
-        row, forecast = best(forecasts(survey, terms, bounds=(), forms=(R2(),)))
+        row, forecast = best(forecasts(survey, terms, bounds=("clopper_pearson",), forms=(R2(),)))
         return forecast.choice(survey, row, terms)
+
+
+def winner_of_votes(logits: Iterable[Tensor], alpha: float) -> int:
+    """The class with most votes, or −1 if that is in doubt (Cohen et al. 2019, Predict).
+
+    The votes of the two leading classes are compared by an exact binomial test, which is wrong with probability at most
+    ``alpha``.
+    """
+    survey = Survey.of(logits, maps=("hardmax",))
+    votes = survey.mean[0] * survey.n0
+    first, second = (int(k) for k in (-votes).argsort(kind="stable")[:2])
+    won, lost = round(votes[first]), round(votes[second])
+    doubt = stats.binomtest(won, won + lost, 0.5).pvalue
+    return first if doubt <= alpha else ABSTAIN

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lvmrs.registry import FORMS, MAPS
-from lvmrs.runs import Manifest, Row
+from lvmrs.runs import Manifest, Row, Run
 from lvmrs.runs.result_file import UNKNOWN
 from lvmrs.scope import map_settings, smoothed_classifier, smoothed_with
 
-__all__ = ["guarantee"]
+__all__ = ["guarantee", "kinds_of_rows"]
+
+
+def kinds_of_rows(run: Run) -> list[Row]:
+    """One row of each kind that ``guarantee`` tells apart, however many rows the run has."""
+    return run.one_of_each("map", "form", "scope")
 
 
 def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
@@ -17,7 +22,7 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
 
     Args:
         manifest: How the run was made.
-        rows: Its rows, at least one: they say whether the map was chosen for each input.
+        rows: Its rows, or one of each kind: they say whether the map was chosen for each input.
     """
     terms = manifest.terms
     if manifest.origin.imported is not None:

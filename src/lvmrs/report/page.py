@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from lvmrs import _checks, _disk, analysis
 from lvmrs._decimals import outward, percent, rounded_down
@@ -18,7 +20,7 @@ from lvmrs.analysis import Results
 from lvmrs.answers import ABSTAIN, is_correct
 from lvmrs.errors import RunError
 from lvmrs.registry import MAPS
-from lvmrs.report.guarantee import guarantee
+from lvmrs.report.guarantee import guarantee, kinds_of_rows
 from lvmrs.report.pictures import Picture
 from lvmrs.report.settings import settings_shown
 from lvmrs.runs import Row, Run
@@ -29,7 +31,7 @@ __all__ = ["write_report"]
 
 def write_report(
     runs: Sequence[Run],
-    out: Path,
+    out: Path | BinaryIO,
     *,
     radii: Sequence[float],
     picture: Picture = lambda index: None,
@@ -40,20 +42,20 @@ def write_report(
 
     Args:
         runs: The runs that it shows, each with at least one row.
-        out: The file to write.
+        out: The file to write, by its name or open; by its name it is written completely or not at all.
         radii: The radii of the table.
         picture: Gives the picture of an input of the first run's data, by its index.
         most: How many inputs are listed.
         confidence: That of the intervals for the finite test set.
     """
-    out = _disk.place(out)
+    place = None if hasattr(out, "write") else _disk.place(out)  # type: ignore[arg-type]
     runs = _checks.instances("runs", runs, Run, "objects of lvmrs.Run")
     radii, most = _checks.radii(radii), _checks.count("most", most, least=1)
     results = [analysis.results_of(run) for run in runs]
     manifests = [run.manifest for run in runs]
-    rows = [run.rows() for run in runs]
-    every = {row.idx for part in rows for row in part}
-    listed = sorted(every)[:most]
+    every = np.unique(np.concatenate([result.idx for result in results]))
+    listed: list[int] = every[:most].tolist()
+    rows = [run.rows(listed) for run in runs]
     names = {row.idx: escaped(row.name) for row in rows[0] if row.name is not None}
     content = {
         "version": version("lvmrs"),
@@ -65,19 +67,23 @@ def write_report(
         "cautions": _cautions(results),
         "runs": [
             _measures(result, radii, confidence)
-            | {"settings": settings_shown(made), "guarantee": guarantee(made, part)}
+            | {"settings": settings_shown(run.manifest), "guarantee": guarantee(run.manifest, kinds_of_rows(run))}
             | {
-                "pictured": made.data.hash == manifests[0].data.hash,
-                "rows": {row.idx: _row(row) for row in part if row.idx <= listed[-1]},
+                "pictured": run.manifest.data.hash == manifests[0].data.hash,
+                "rows": {row.idx: _row(row) for row in part},
             }
-            for result, made, part in zip(results, manifests, rows, strict=True)
+            for result, run, part in zip(results, runs, rows, strict=True)
         ],
     }
+    page = _page(content).encode()
+    if place is None:
+        out.write(page)  # type: ignore[union-attr]
+        return
     try:
-        with replacing(out) as file:
-            file.write(_page(content).encode())
+        with replacing(place) as file:
+            file.write(page)
     except OSError as error:
-        raise RunError(f"{out} cannot be written ({error.strerror}); choose another file") from error
+        raise RunError(f"{place} cannot be written ({error.strerror}); choose another file") from error
 
 
 def _page(content: dict[str, Any]) -> str:

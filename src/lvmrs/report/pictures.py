@@ -63,10 +63,13 @@ def pictures_of(run: Run, name: str | None = None, class_index: Path | None = No
         return Pictures(why_none=str(error))
     if not same:
         return Pictures(why_none=f"{wanted} is not the data that the run was made with")
-    labels = {row.idx: row.label for row in run.rows()}
+    rows = run.read("idx", "radius", "label")
+    order = rows["idx"].argsort()
+    indices, labels = rows["idx"][order], rows["label"][order]
 
     def of(index: int) -> str | None:
-        if not 0 <= index < len(dataset):
+        place = int(np.searchsorted(indices, index))
+        if not 0 <= index < len(dataset) or place == len(indices) or indices[place] != index:
             return None
         try:
             x, label = data.checked_input(dataset, index)
@@ -74,7 +77,7 @@ def pictures_of(run: Run, name: str | None = None, class_index: Path | None = No
             if name is not None:
                 raise
             return None
-        return picture(x.numpy()) if label == labels.get(index) else None  # else these are other data
+        return picture(x.numpy()) if label == labels[place] else None  # else these are other data
 
     return Pictures(of)
 

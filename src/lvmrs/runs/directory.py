@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from lvmrs._extras import optional
 from lvmrs.errors import RunError
 from lvmrs.runs import result_file
 from lvmrs.runs.manifest import Manifest
-from lvmrs.runs.result_file import Columns
+from lvmrs.runs.result_file import Columns, Wanted
 from lvmrs.runs.rows import ADDED, COLUMNS, KINDS, Row, rows_of
 
 if TYPE_CHECKING:
@@ -43,20 +43,20 @@ class Run:
 
     def __repr__(self) -> str:
         """One line."""
-        return f"<Run {self.directory}: {len(self.rows())} of {len(self.manifest.selection.indices)} inputs>"
+        return f"<Run {self.directory}: {self.count} of {len(self.manifest.selection.indices)} inputs>"
 
     def _repr_html_(self) -> str:
         terms = self.manifest.terms
         shown = {"model": self.manifest.model.name, "method": self.manifest.method.name}
         shown |= {name: str(getattr(terms, name)) for name in ("sigma", "alpha", "n0", "n", "seed")}
-        shown |= {"inputs": f"{len(self.rows())} of {len(self.manifest.selection.indices)}"}
+        shown |= {"inputs": f"{self.count} of {len(self.manifest.selection.indices)}"}
         cells = "".join(f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>" for name, value in shown.items())
         return f"<table><caption>{html.escape(str(self.directory))}</caption>{cells}</table>"
 
     def frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame."""
         library = optional("pandas", extra="pandas", error=RunError)
-        frame: pandas.DataFrame = library.DataFrame([dataclasses.asdict(row) for row in self.rows()], columns=COLUMNS)
+        frame: pandas.DataFrame = library.DataFrame([vars(row) for row in self.rows()], columns=COLUMNS)
         return frame
 
     @property
@@ -77,11 +77,12 @@ class Run:
             )
         return found
 
-    def read(self, *names: str) -> Columns:
-        """Read columns of all complete rows.
+    def read(self, *names: str, wanted: Wanted | None = None) -> Columns:
+        """Read columns of all complete rows, or of those that are wanted.
 
         Args:
             names: names of fields of ``Row``; ``idx`` and ``radius`` must be among them.
+            wanted: whether a row is read, by its line, which has the fields in the order of ``columns``.
 
         Returns:
             An array for each name, in the order in which the rows were written. Columns that an earlier version did not
@@ -89,13 +90,51 @@ class Run:
         """
         needed = {name: KINDS[name] for name in names if name not in ADDED}
         added = {name: KINDS[name] for name in names if name in ADDED and name in self.columns}
-        return result_file.read(self.file, needed, added, inputs=self.manifest.selection)
+        return result_file.read(self.file, needed, added, inputs=self.manifest.selection, wanted=wanted)
 
-    def rows(self) -> list[Row]:
-        """Read all complete rows, in the order in which they were written."""
-        return rows_of(self.read(*COLUMNS))
+    def rows(self, inputs: Collection[int] | None = None) -> list[Row]:
+        """Read all complete rows, or those of some inputs, in the order in which they were written.
+
+        Args:
+            inputs: the indices of the inputs. Of a million rows, a few are read in a tenth of the time of all.
+        """
+        if inputs is None:
+            return rows_of(self.read(*COLUMNS))
+        place, numbers = self.columns.index("idx"), set(inputs)
+        return rows_of(self.read(*COLUMNS, wanted=lambda line: _is_one_of(_field(line, place), numbers)))
+
+    def one_of_each(self, *names: str) -> list[Row]:
+        """Read the first row of each combination of texts that stand in these columns."""
+        places = [self.columns.index(name) for name in names if name in self.columns]
+        seen: set[tuple[str, ...]] = set()
+
+        def is_new(line: str) -> bool:
+            fields = line.rstrip("\n").split("\t")
+            texts = tuple(fields[place] for place in places)
+            known = texts in seen
+            seen.add(texts)
+            return not known
+
+        return rows_of(self.read(*COLUMNS, wanted=is_new))
+
+    @property
+    def count(self) -> int:
+        """The number of complete rows."""
+        return len(self.read("idx", "radius")["idx"])
 
     @property
     def complete(self) -> bool:
         """Whether every input of the selection has its row."""
-        return len(self.rows()) == len(self.manifest.selection.indices)
+        return self.count == len(self.manifest.selection.indices)
+
+
+def _field(line: str, place: int) -> str:
+    return line.split("\t", place + 1)[place]
+
+
+def _is_one_of(text: str, numbers: Collection[int]) -> bool:
+    """Whether a text is one of these numbers; also if it is none, so that the reader says what is wrong with it."""
+    try:
+        return float(text) in numbers
+    except ValueError:
+        return True

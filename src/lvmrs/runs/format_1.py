@@ -118,6 +118,11 @@ def _method(method: dict[str, Any], about: dict[str, Any], sigma: object, *, imp
     own = method.pop("own code", {})
     if name == "Fixed" and "radius" in method:
         method["form"] = method.pop("radius")
+    if not own and name in ("LVM", "Fixed") and isinstance(method.get("bounds"), list):
+        # Votes had the bound of Clopper and Pearson, whatever the bounds were; now the bounds say so.
+        method["bounds"] = [*dict.fromkeys(["clopper_pearson", *map(str, method["bounds"])])]
+    if not own and name == "Paper":
+        method.setdefault("bound", "bernstein")
     words = about.get("classifier")
     scope = None
     if isinstance(words, str):

@@ -32,7 +32,7 @@ ROWS_OF = "0.2.0"
 
 # A field that is only for readers and decides no row.
 _NOTE: dict[str, str] = {"compared": "never"}
-# A field that runs of format 1 do not have.
+# A field that some runs of earlier versions do not have, or that they have in vain.
 _NEW: dict[str, str] = {"compared": "where both know it"}
 # A field whose numbers are the same if 9 digits are: machines compute grids of settings with other last digits.
 _NINE_DIGITS: dict[str, str] = {"compared": "to nine digits"}
@@ -106,10 +106,12 @@ class MethodRecord:
 class TermsRecord:
     """Noise, risk and samples.
 
-    For a method that takes no samples, alpha, n0 and n are 0. For imported results they may be None: not known.
+    For a method that takes no samples, alpha, n0 and n are 0, and sigma is None unless a denoiser was made for it. For
+    imported results alpha, n0 and n may be None: not known.
     """
 
-    sigma: float
+    sigma: float | None = field(metadata=_NEW)
+    """The scale of the noise; None where there is none. Earlier versions wrote a number there too."""
     alpha: float | None
     """The risk of each certificate."""
     n0: int | None
@@ -127,7 +129,10 @@ class TermsRecord:
     """The noise in words, such as Gaussian noise of σ = 0.5."""
 
     def __post_init__(self) -> None:
-        if not self.sigma > 0:
+        if self.sigma is None:
+            if self.n != 0:
+                _refuse("sigma", "known where samples were taken", self.sigma)
+        elif not self.sigma > 0:
             _refuse("sigma", "positive", self.sigma)
         if self.alpha is not None and not 0 <= self.alpha < 1:
             _refuse("alpha", "from 0 to less than 1", self.alpha)

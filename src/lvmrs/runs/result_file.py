@@ -25,7 +25,7 @@ from lvmrs.runs.input_names import unescaped
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
-__all__ = ["SCOPES", "UNKNOWN", "Columns", "Kind", "header", "read"]
+__all__ = ["SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "header", "read"]
 
 UNKNOWN = "-"
 """The text of a field whose value is not known."""
@@ -46,6 +46,8 @@ class Kind(Enum):
 
 
 Columns = dict[str, NDArray[Any]]
+Wanted = Callable[[str], bool]
+"""Whether a line is read, by its text."""
 
 
 def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
@@ -70,7 +72,12 @@ def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
 
 
 def read(
-    path: Path, needed: Mapping[str, Kind], optional: Mapping[str, Kind], *, inputs: Selection | None = None
+    path: Path,
+    needed: Mapping[str, Kind],
+    optional: Mapping[str, Kind],
+    *,
+    inputs: Selection | None = None,
+    wanted: Wanted | None = None,
 ) -> Columns:
     """Read and check columns.
 
@@ -80,6 +87,7 @@ def read(
         optional: the columns that are read if it has them.
         inputs: for the file of a run, the inputs that it may have rows for. Its last line is then left out if it is not
             complete: a process is writing it, or ended while it did.
+        wanted: if given, only these lines are read and checked; the others cost no memory.
 
     Returns:
         For each column, an array with one value for each line.
@@ -94,8 +102,11 @@ def read(
         )
     if twice := [name for name in (*needed, *optional) if names.count(name) > 1]:
         raise RunError(f"{path}: two columns are named {twice[0]}; the first line must name each column once")
-    wanted = {name: kind for name, kind in (*needed.items(), *optional.items()) if name in names}
-    columns = _parsed(path, names, wanted, ours=inputs is not None)
+    kinds = {name: kind for name, kind in (*needed.items(), *optional.items()) if name in names}
+    lines = _lines(path, len(names), ours=inputs is not None)
+    if wanted is not None:
+        lines = filter(wanted, lines)
+    columns = _parsed(path, names, kinds, lines)
     _check(path, columns, inputs)
     return columns
 
@@ -113,25 +124,25 @@ def _empty(kinds: Mapping[str, Kind]) -> Columns:
     return {name: np.empty(0, np.int64 if kind is Kind.WHOLE else _TYPES[kind]) for name, kind in kinds.items()}
 
 
-def _parsed(path: Path, names: tuple[str, ...], wanted: Mapping[str, Kind], *, ours: bool) -> Columns:
-    places = [names.index(name) for name in wanted]
+def _parsed(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind], lines: Iterator[str]) -> Columns:
+    places = [names.index(name) for name in kinds]
     try:
         with _reading(path), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about a file without rows
             table = np.loadtxt(
-                _lines(path, len(names), ours=ours),
-                dtype=[(name, _TYPES[kind]) for name, kind in wanted.items()],
+                lines,
+                dtype=[(name, _TYPES[kind]) for name, kind in kinds.items()],
                 delimiter="\t",
                 usecols=places,
-                converters={names.index(name): _measured for name, kind in wanted.items() if kind is Kind.MEASURED},
+                converters={names.index(name): _measured for name, kind in kinds.items() if kind is Kind.MEASURED},
                 ndmin=1,
                 comments=None,
                 encoding="utf-8",
             )
     except ValueError as error:
-        raise RunError(_damage(path, names, wanted) or f"{path} is damaged: {str(error).rstrip('.')}") from error
+        raise RunError(_damage(path, names, kinds) or f"{path} is damaged: {str(error).rstrip('.')}") from error
     return {
-        name: _whole(path, name, table[name]) if kind is Kind.WHOLE else table[name] for name, kind in wanted.items()
+        name: _whole(path, name, table[name]) if kind is Kind.WHOLE else table[name] for name, kind in kinds.items()
     }
 
 
@@ -164,7 +175,7 @@ def _measured(field: str) -> float:
     return math.nan if field == UNKNOWN else int(field)
 
 
-def _damage(path: Path, names: tuple[str, ...], wanted: Mapping[str, Kind]) -> str | None:
+def _damage(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind]) -> str | None:
     """A sentence about the first line that cannot be read; None if all lines can be read."""
     parsers: dict[Kind, Callable[[str], object]] = {
         Kind.WHOLE: float,
@@ -177,7 +188,7 @@ def _damage(path: Path, names: tuple[str, ...], wanted: Mapping[str, Kind]) -> s
         fields = line.rstrip("\n").split("\t")
         if not line.strip():
             continue
-        for name, kind in wanted.items():
+        for name, kind in kinds.items():
             place = names.index(name)
             if place >= len(fields):
                 return _short(path, number, len(fields), len(names))

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from lvmrs import _disk
+from lvmrs import _disk, _torch_checks
 from lvmrs._locking import Lock
 from lvmrs._user_code import code_hash
 from lvmrs.data import Dataset, load
@@ -74,6 +74,7 @@ class TrainingJob:
             raise InvalidArgumentError(f"out must end in .safetensors, got {self.out}")
         if not isinstance(self.objective, Objective):
             raise InvalidArgumentError(f"objective must be an Objective such as Gaussian(0.5), got {self.objective!r}")
+        _torch_checks.device(self.device)
         self.objective.check_sigma()  # a class of the user's may have checked nothing
 
     @property

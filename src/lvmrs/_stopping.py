@@ -1,0 +1,73 @@
+"""Signals that ask the program to stop: Control-C, SIGTERM and SIGHUP.
+
+This module needs nothing that takes time to import: it is in place before anything else is loaded. An exception must
+not be raised while torch is being imported, since C++ code that meets one aborts. So while nothing is written yet, the
+program just leaves. Later it is interrupted with ``KeyboardInterrupt``, so that files are closed and the user is told
+how to go on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+TYPE_CHECKING = False  # importing typing takes a while, in which a signal would not be answered
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
+
+__all__ = ["EXIT_CODE", "SIGNALS", "check", "ignore", "listen", "work_begins"]
+
+EXIT_CODE = 3
+"""Exit code of a program that was stopped."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that ask to stop."""
+
+
+class _State:
+    """What this process was asked, and what it has done."""
+
+    process = 0
+    working = False
+    asked = False
+
+
+def listen() -> None:
+    """Take the signals, except those that are ignored from the start: nohup and background jobs want that."""
+    _State.process = os.getpid()
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+def work_begins() -> None:
+    """From now on something may be written: a signal interrupts the work, which ends in order."""
+    _State.working = True
+
+
+def check() -> None:
+    """Interrupt the work if a signal came and its interruption was lost, in code that swallows all exceptions."""
+    if _State.asked:
+        raise KeyboardInterrupt
+
+
+def ignore() -> None:
+    """Ignore further signals: the program is about to end."""
+    _State.asked = False
+    if _State.process == os.getpid():
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    if not _State.working and _State.process == os.getpid():
+        _leave()
+    _State.asked = True
+    raise KeyboardInterrupt
+
+
+def _leave() -> NoReturn:
+    try:
+        os.write(2, b"lvmrs: stopped; nothing was written\n")
+    finally:  # also if the terminal is gone
+        os._exit(EXIT_CODE)

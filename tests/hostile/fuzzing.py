@@ -1,0 +1,260 @@
+"""Files with random damage: each is refused with one sentence, or what is read of it is what stands in it.
+
+``FORMATS`` has for each format how a whole file is made from the world, how it is damaged, and how it is read and
+compared. File number k of a format is always the same, so that a failure can be made again with ``tried``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors.torch
+import torch
+
+from lvmrs import analysis, data, jobs, models
+from lvmrs.certificate import Certificate
+from lvmrs.errors import LvmrsError
+from lvmrs.planners import Duels
+from lvmrs.report import write_report
+from lvmrs.runs import Run
+from lvmrs.training import Gaussian, Settings, train
+from tests.hostile import mutations
+from tests.hostile.commands import check_sentence, limited
+from tests.hostile.public_rooms import TERMS, arrays, classifier, made_up, plan
+
+__all__ = ["FORMATS", "Format", "tried"]
+
+
+class Format(NamedTuple):
+    """How files of a format are made, damaged and read."""
+
+    share: int
+    """How many of a hundred damaged files are of this format."""
+    whole: Callable[[Path], bytes]
+    damaged: Callable[[Random, bytes], bytes]
+    read: Callable[[Path, Path, bytes], None]
+    """Reads the damaged bytes in a directory of their own, and compares; the world is the first argument."""
+
+
+def tried(format_: Format, name: str, number: int, world: Path, given: Path) -> str | None:
+    """What is wrong with how this file is read; None if it is refused or read well."""
+    damaged = format_.damaged(Random(f"{name} {number}"), format_.whole(world))  # noqa: S311
+    shutil.rmtree(given, ignore_errors=True)
+    given.mkdir()
+    try:
+        with limited(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            format_.read(world, given, damaged)
+    except LvmrsError as error:
+        try:
+            check_sentence(str(error))
+        except AssertionError as fault:
+            return f"{name} {number}: {fault}"
+    except AssertionError as error:
+        return f"{name} {number}: accepted, but {error}"
+    except Exception as error:  # what must not happen; shown with what happened to the other files
+        return f"{name} {number}: {type(error).__name__}: {str(error)[:200]}"
+    return None
+
+
+def _copied(world: Path, given: Path, file: str, content: bytes) -> Run:
+    shutil.copytree(world / "run", given / "run")
+    (given / "run" / file).write_bytes(content)
+    return Run(given / "run")
+
+
+def _manifest(world: Path, given: Path, content: bytes) -> None:
+    run = _copied(world, given, "manifest.json", content)
+    found, written = json.loads(run.manifest.to_json()), json.loads(content)
+    assert found == written, f"it is read as {_difference(found, written)}"
+    summary = analysis.summarise(analysis.results_of(run), [0.0, 0.5])
+    assert math.isfinite(summary.average_certified_radius.value), "the average radius is not a number"
+    write_report([run], given / "a.html", radii=[0.0])
+
+
+def _difference(found: Any, written: Any) -> str:
+    if isinstance(found, dict) and isinstance(written, dict):
+        return "; ".join(
+            f"{k}: {found.get(k)!r:.80} for {written.get(k)!r:.80}"
+            for k in {**found, **written}
+            if found.get(k) != written.get(k)
+        )
+    return f"{found!r:.80} for {written!r:.80}"
+
+
+def _same(found: object, text: str) -> bool:
+    """Whether a field was read as what stands in the file."""
+    if found is None:
+        return text == "-"
+    if isinstance(found, str):
+        return found == text
+    assert isinstance(found, int | float)
+    return found == float(text) and math.isfinite(found)
+
+
+def _complete_lines(content: bytes) -> list[list[str]]:
+    lines = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return [line.split("\t") for line in lines[:-1]]
+
+
+def _rows(world: Path, given: Path, content: bytes) -> None:
+    run = _copied(world, given, "certificates.tsv", content)
+    found = run.rows()
+    results = analysis.results_of(run)
+    assert len(results) == len(found)
+    header, *lines = _complete_lines(content)
+    lines = [line for line in lines if line != [""]]
+    assert len(found) == len(lines), f"{len(found)} rows of {len(lines)} lines"
+    names = [name.strip() for name in header]
+    for row, line in zip(found, lines, strict=True):
+        for name, text in zip(names, line, strict=True):
+            assert _same(getattr(row, name), text), f"{name} is {getattr(row, name)!r} for {text!r:.60}"
+
+
+def _results(world: Path, given: Path, content: bytes) -> None:
+    (given / "other.tsv").write_bytes(content)
+    found = analysis.read(given / "other.tsv")
+    whole = content if content.endswith((b"\n", b"\r")) else content + b"\n"
+    header, *lines = _complete_lines(whole)
+    names = [name.strip() for name in header]
+    lines = [line for line in lines if line != [""]]
+    assert len(found) == len(lines), f"{len(found)} rows of {len(lines)} lines"
+    for k, line in enumerate(lines):
+        for name in ("idx", "label", "predict", "radius"):
+            assert _same(getattr(found, name)[k].item(), line[names.index(name)]), f"{name} of line {k}: {line}"
+
+
+def _scores(stage: str) -> Callable[[Path, Path, bytes], None]:
+    def read(world: Path, given: Path, content: bytes) -> None:
+        run = _copied(world, given, f"scores-{stage}.npy", content)
+        made = jobs.recertify(run, given / "again", Duels())
+        assert [_certified(row) for row in made.rows()] == [_certified(row) for row in Run(world / "run").rows()], (
+            "other rows are certified"
+        )
+
+    return read
+
+
+def _certified(row: Any) -> tuple[Any, ...]:
+    return row.idx, row.predict, row.radius, row.p_lower, row.p_upper, row.top
+
+
+def _weights(world: Path, given: Path, content: bytes) -> None:
+    (given / "net.safetensors").write_bytes(content)
+    model = models.load(f"trained:{given / 'net.safetensors'}").model
+    held = safetensors.torch.load(content)
+    inner = getattr(model, "model", model)
+    assert isinstance(inner, torch.nn.Module)
+    for key, value in inner.state_dict().items():
+        assert torch.equal(value, held[key]), f"{key} has other values"
+        assert torch.isfinite(value).all(), f"{key} is not finite"
+
+
+_HEADER = 8
+
+
+def _damaged_weights(random: Random, whole: bytes) -> bytes:
+    """Damage the header, which is JSON, or any bytes."""
+    if random.random() < 0.4:
+        return mutations.of_bytes(random, whole)
+    size = int.from_bytes(whole[:_HEADER], "little")
+    header = json.loads(whole[_HEADER : _HEADER + size])
+    if random.random() < 0.6:  # what lvmrs train wrote about the network
+        about = mutations.of_json(random, header["__metadata__"]["lvmrs"].encode())
+        header["__metadata__"]["lvmrs"] = about.decode("utf-8", errors="replace")
+        text = json.dumps(header).encode()
+    else:
+        text = mutations.of_json(random, json.dumps(header).encode())
+    return len(text).to_bytes(_HEADER, "little") + text + whole[_HEADER + size :]
+
+
+def _damaged_scores(random: Random, whole: bytes) -> bytes:
+    """Damage the header, or any bytes."""
+    if random.random() < 0.5:
+        head = whole.index(b"\n") + 1
+        return mutations.of_bytes(random, whole[:head]) + whole[head:]
+    return mutations.of_bytes(random, whole)
+
+
+def _certificate(world: Path, given: Path, content: bytes) -> None:
+    text = content.decode("utf-8", errors="surrogateescape")
+    found, written = json.loads(Certificate.from_json(text).to_json()), json.loads(text)
+    assert found == {"noise": "gaussian", **written}, f"it is read as {_difference(found, written)}"
+
+
+def _written_certificate(world: Path) -> bytes:
+    from lvmrs.prove import prove
+
+    return prove(plan(), TERMS, made_up("certification")).to_json().encode()
+
+
+def _archive(world: Path, given: Path, content: bytes) -> None:
+    (given / "data.npz").write_bytes(content)
+    found = data.load(f"npz:{given / 'data.npz'}")
+    whole = data.load(f"npz:{world / 'data.npz'}")
+    assert isinstance(found, data.Arrays)
+    assert isinstance(whole, data.Arrays)
+    assert np.array_equal(found.inputs, whole.inputs), "other inputs are read"
+    assert np.array_equal(found.labels, whole.labels), "other labels are read"
+
+
+class _StopError(Exception):
+    """Ends a training after an epoch."""
+
+
+def _checkpoint_of(world: Path) -> bytes:
+    place = world.parent / f"{world.name}.checkpoint"
+    if not place.exists():
+
+        def stop(epoch: object) -> None:
+            raise _StopError
+
+        with contextlib.suppress(_StopError):
+            train(classifier(), arrays(), Gaussian(0.5), _SETTINGS, saved=place, device="cpu", on_epoch=stop)
+    return place.read_bytes()
+
+
+_SETTINGS = Settings(epochs=2, batch=6)
+
+
+def _checkpoint(world: Path, given: Path, content: bytes) -> None:
+    saved = given / "a.checkpoint"
+    saved.write_bytes(content)
+    model = classifier()
+    history = train(model, arrays(), Gaussian(0.5), _SETTINGS, saved=saved, resume=True, device="cpu")
+    assert [epoch.number for epoch in history] == [1, 2], "epochs are lost"
+    whole = _trained_whole()
+    for key, value in model.state_dict().items():
+        assert torch.equal(value, whole[key]), f"the training ends with another {key}"
+
+
+def _trained_whole() -> dict[str, Any]:
+    model = classifier()
+    train(model, arrays(), Gaussian(0.5), _SETTINGS, device="cpu")
+    return dict(model.state_dict())
+
+
+def _of(file: str) -> Callable[[Path], bytes]:
+    return lambda world: (world / file).read_bytes()
+
+
+FORMATS: dict[str, Format] = {
+    "manifest": Format(20, _of("run/manifest.json"), mutations.of_json, _manifest),
+    "rows": Format(20, _of("run/certificates.tsv"), mutations.of_table, _rows),
+    "results": Format(10, _of("other.tsv"), mutations.of_table, _results),
+    "selection scores": Format(8, _of("run/scores-selection.npy"), _damaged_scores, _scores("selection")),
+    "certification scores": Format(8, _of("run/scores-certification.npy"), _damaged_scores, _scores("certification")),
+    "weights": Format(12, _of("net.safetensors"), _damaged_weights, _weights),
+    "certificate": Format(10, _written_certificate, mutations.of_json, _certificate),
+    "archive": Format(6, _of("data.npz"), mutations.of_bytes, _archive),
+    "checkpoint": Format(6, _checkpoint_of, mutations.of_bytes, _checkpoint),
+}
