@@ -27,6 +27,7 @@ __all__ = [
     "alpha",
     "at_least_zero",
     "broadcast",
+    "class_numbers",
     "constant",
     "count",
     "fraction",
@@ -249,6 +250,11 @@ def instances(name: str, values: Iterable[_Thing], kind: type, what: str) -> lis
     for each in found:
         instance(name, each, kind, what)
     return found
+
+
+def class_numbers(name: str, values: Iterable[int]) -> list[int]:
+    """Class numbers from 0, as a list."""
+    return [count(name, value, least=0) for value in iterable(name, values, "class numbers")]
 
 
 def model(value: object) -> None:

@@ -65,10 +65,8 @@ class SmoothedClassifier:
         _checks.model(model)
         self.model = model
         self._sigma = None if sigma is None else _checks.positive_number("sigma", sigma)
-        if lipschitz is None:
-            lipschitz = _checks.known_lipschitz(model)
-        constant = math.inf if lipschitz is None else lipschitz
-        self.lipschitz = _checks.positive_number("lipschitz", constant, infinite=True)
+        known = _checks.known_lipschitz(model) if lipschitz is None else lipschitz
+        self.lipschitz = _checks.positive_number("lipschitz", math.inf if known is None else known, infinite=True)
         given = None if batch is None else _checks.count("batch", batch, least=1)
         self.device = _torch_checks.device(device)
         self.autocast = None if autocast is None else _torch_checks.floating("autocast", autocast)
@@ -263,21 +261,18 @@ class SmoothedClassifier:
         """
         terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise)
         inputs = list(_checks.iterable("inputs", inputs, "tensors"))
-        known: list[int] | None = None
-        if labels is not None:
-            known = [_checks.count("labels", k, least=0) for k in _checks.iterable("labels", labels, "class numbers")]
-            if len(known) != len(inputs):
-                raise InvalidArgumentError(f"{len(known)} labels for {len(inputs)} inputs; give one for each")
+        known = None if labels is None else _checks.class_numbers("labels", labels)
+        if known is not None and len(known) != len(inputs):
+            raise InvalidArgumentError(f"{len(known)} labels for {len(inputs)} inputs; give one for each")
         samples = self._calibration(inputs, n0, seed)
         return calibrated(samples, terms, labels=known, objective=objective, epsilon=epsilon, **search)
 
     def calibrate_duels(self, inputs: Iterable[Tensor], *, n0: int = 1_000, seed: int = 0) -> Duels:
         """Find one width of soft duels for all inputs, on held-out inputs; see ``calibrated_width``."""
-        inputs = _checks.iterable("inputs", inputs, "tensors")
         return Duels(calibrated_width(self._calibration(inputs, n0, seed)))
 
     def _calibration(self, inputs: Iterable[Tensor], n0: int, seed: int) -> Iterator[Iterator[Tensor]]:
-        for index, x in enumerate(inputs):
+        for index, x in enumerate(_checks.iterable("inputs", inputs, "tensors")):
             yield self.scores(x, n0, seed=seed, index=index, stage="calibration").logits()
 
     def check_method(self, method: Method) -> Planner | Deterministic:

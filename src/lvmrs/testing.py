@@ -66,9 +66,8 @@ def made_up_scores(
     >>> made_up_scores(torch.zeros(5, 3)).count
     5
     """
-    batches = [logits] if isinstance(logits, Tensor) else list(_checks.iterable("logits", logits, "tensors"))
-    for batch in batches:
-        _torch_checks.finite_tensor("logits", batch, dims=2)
+    given = [logits] if isinstance(logits, Tensor) else _checks.iterable("logits", logits, "tensors")
+    batches = [_torch_checks.finite_tensor("logits", batch, dims=2) for batch in given]
     _checks.instance("stream", stream, Stream, "a Stream such as lvmrs.testing.CERTIFICATION")
     return scores_of(stream, Gaussian(), _checks.positive_number("sigma", sigma), sum(map(len, batches)), batches)
 
@@ -104,8 +103,7 @@ def family(rows: Sequence[tuple[float, Sequence[float]]]) -> Family:
         weights, atoms = zip(*rows, strict=True)
     except (TypeError, ValueError):
         raise InvalidArgumentError(f"rows must be pairs of a weight and logits, got {shown(rows)}") from None
-    shares = _checks.positive("weights", weights)
-    logits = torch.from_numpy(_checks.real("logits", atoms)).float()
+    shares, logits = _checks.positive("weights", weights), torch.from_numpy(_checks.real("logits", atoms)).float()
     return Family(_torch_checks.finite_tensor("logits", logits, dims=2), shares / shares.sum())
 
 
@@ -124,8 +122,7 @@ def _random_family(classes: int, atoms: int, seed: int) -> Family:
 def _tie_that_turns_with_temperature() -> Family:
     """Class 0 wins more often and class 1 wins by more, so that the temperature decides which one is the top class."""
     rows = [(0.54 / 20, [0.4 + 0.02 * i, 0.0, -0.3]) for i in range(20)]
-    rows += [(0.46 / 20, [0.0, 0.5 + 0.03 * i, -0.3]) for i in range(20)]
-    return family(rows)
+    return family(rows + [(0.46 / 20, [0.0, 0.5 + 0.03 * i, -0.3]) for i in range(20)])
 
 
 def _equal_rivals(classes: int, bases: int, lead: float) -> Family:
@@ -163,9 +160,7 @@ FAMILIES: dict[str, Family] = {
     "top class tied": family(
         [(0.25, [2.0, 1.0, 0.0]), (0.25, [2.0, 0.0, 1.0]), (0.25, [1.0, 2.0, 0.0]), (0.25, [0.5, 2.0, 1.0])]
     ),
-    "rivals anti-correlated": family(
-        [(0.27, [1.0, 2.0, -2.0]), (0.27, [1.0, -2.0, 2.0]), (0.46, [1.0, 0.0, 0.0])]
-    ),
+    "rivals anti-correlated": family([(0.27, [1.0, 2.0, -2.0]), (0.27, [1.0, -2.0, 2.0]), (0.46, [1.0, 0.0, 0.0])]),
     "no Condorcet winner": family([(1.0, [2.0, 1.0, 0.0]), (1.0, [0.0, 2.0, 1.0]), (1.0, [1.0, 0.0, 2.0])]),
     "ties in the logits": family([(0.45, [1.0, 0.0, -1.0]), (0.45, [0.0, 1.0, -1.0]), (0.1, [1.0, 1.0, -1.0])]),
 }  # fmt: skip
@@ -226,9 +221,8 @@ def too_many(wrong: int, repeats: int, risk: float) -> bool:
     >>> too_many(5, 100, 0.05), too_many(20, 100, 0.05)
     (False, True)
     """
-    repeats = _checks.count("repeats", repeats, least=1)
+    repeats, risk = _checks.count("repeats", repeats, least=1), _checks.single("risk", _checks.risk(risk))
     wrong = _checks.count("wrong", wrong, least=0, most=repeats)
-    risk = _checks.single("risk", _checks.risk(risk))
     return bool(stats.binomtest(wrong, repeats, risk, alternative="greater").pvalue < 1e-4)
 
 
@@ -264,13 +258,11 @@ def check_planner(
     name = type(planner).__name__
     _require(isinstance(planner, Planner), f"{name} is not derived from Planner")
     terms, n0 = Terms(SIGMA, alpha, n, lipschitz), _checks.count("n0", n0, least=1)
-    repeats = _checks.count("repeats", repeats, least=1)
     chosen = _checks.instances("families", families, str, "names of families")
-    for each in chosen:
-        _checks.one_of("families", each, FAMILIES)
     for classes in (2, 3, 10, 1000):
         _check_plans(planner, name, terms, _random_family(classes, 20, classes), n0)
     for each in chosen:
+        _checks.one_of("families", each, FAMILIES)
         wrong = false_certificates(planner, FAMILIES[each], alpha, repeats=repeats, n0=n0, n=n, lipschitz=lipschitz)
         _require(
             not too_many(wrong, repeats, alpha),

@@ -48,7 +48,7 @@ def write_report(
         most: How many inputs are listed.
         confidence: That of the intervals for the finite test set.
     """
-    place = None if hasattr(out, "write") else _disk.place(out)  # type: ignore[arg-type]
+    place = None if hasattr(out, "write") else _disk.place(out)
     runs = _checks.instances("runs", runs, Run, "objects of lvmrs.Run")
     radii, most = _checks.radii(radii), _checks.count("most", most, least=1)
     results = [analysis.results_of(run) for run in runs]
