@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from lvmrs import _checks, _torch_checks, radius
+from lvmrs import _checks, _disk, _torch_checks, radius
 from lvmrs._checks import Numbers
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
 
 READERS = ["lvmrs._checks", "lvmrs.analysis", "lvmrs.cli", "lvmrs.registry", "lvmrs.runs"]
 
@@ -114,3 +114,52 @@ def test_mypy_refuses_what_is_no_number() -> None:
     for call in wrong:
         with pytest.raises(InvalidArgumentError, match="must be a number or an array of numbers"):
             call()
+
+
+class _Speechless:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (torch.zeros(2, 2), "tensor([[0., 0.], [0., 0.]])"),
+        (object(), "<object object>"),
+        (_Speechless(), "<_Speechless>"),
+        (10**5000, "<int>"),
+        ("x" * 100, "'" + "x" * 78 + "…"),
+    ],
+    ids=["a tensor", "an object", "no words", "too many digits", "long"],
+)
+def test_a_value_is_shown_in_one_line_without_addresses(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+@pytest.mark.parametrize(
+    ("guard", "sentence"),
+    [
+        (lambda: _checks.seed("seed", 1.0), "seed must be a whole number from 0 to 2⁶³ − 1, got 1.0"),
+        (lambda: _checks.seed("seed", 1 << 63), "seed must be a whole number from 0 to"),
+        (lambda: _checks.shape([1, 0]), "shape must be a whole number of at least 1, got 0.0 at index 1"),
+        (lambda: _checks.shape([[1]]), "shape must be a list of numbers, got shape (1, 1)"),  # type: ignore[list-item]
+        (lambda: _checks.shape([1, 10**6, 10**6]), "shape must have at most 2,147,483,648 numbers"),
+        (lambda: _checks.radii([0.5, -1]), "radii must be at least 0 and finite, got -1.0 at index 1"),
+        (lambda: _checks.radii(0.5), "radii must be a list of numbers, got shape ()"),
+        (lambda: _checks.instances("runs", [], int, "runs"), "runs must be runs, and there is none; give at least"),
+        (lambda: _checks.instances("runs", "ab", str, "names"), "runs must be names, got 'ab'"),
+        (lambda: _checks.count("digits", 2000, least=0, most=1074), "of at least 0 and at most 1074, got 2000.0"),
+        (lambda: _checks.text("name", 5), "name must be a text, got 5"),
+        (lambda: _checks.model(None), "model must be callable on a batch of inputs, got NoneType"),
+        (lambda: _torch_checks.floating("autocast", torch.int8), "autocast must be a type of floating-point numbers"),
+        (lambda: _disk.place(5), "5 is no path; give the name of a file or directory"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_not_of_its_kind_is_refused(guard: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        guard()
+    assert sentence in str(caught.value)
+
+
+def test_no_radii_are_radii() -> None:
+    assert _checks.radii([]) == [] == _checks.radii(())

@@ -7,14 +7,16 @@ that are about tensors are in ``_torch_checks``.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs.errors import InvalidArgumentError, guarded
+from lvmrs.errors import InvalidArgumentError, guarded, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,18 +27,28 @@ __all__ = [
     "alpha",
     "at_least_zero",
     "broadcast",
+    "class_numbers",
     "constant",
     "count",
     "fraction",
+    "instance",
+    "instances",
+    "iterable",
     "known_lipschitz",
     "mass",
+    "model",
     "one_of",
     "positive",
     "positive_number",
+    "radii",
     "real",
     "require",
     "risk",
+    "seed",
+    "several",
+    "shape",
     "single",
+    "text",
     "unwrapped",
     "whole",
     "within",
@@ -54,7 +66,11 @@ if TYPE_CHECKING:
 else:
     Numbers: TypeAlias = Any
 
+_Thing = TypeVar("_Thing")
+
 _LEAST_ALPHA = 1e-300
+_MOST = 2**53
+_LARGEST_INPUT = 2**31
 
 
 def real(name: str, value: Numbers) -> Floats:
@@ -66,8 +82,7 @@ def real(name: str, value: Numbers) -> Floats:
             value = value.cpu() if value.is_complex() else value.cpu().double()
         array = np.asarray(value).astype(np.float64, casting="same_kind", copy=False)
     except (TypeError, ValueError, RuntimeError) as error:
-        shown = f"{value!r}".replace("\n", " ")
-        raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {shown:.80}") from error
+        raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {shown(value)}") from error
     if array.size == 0:
         raise InvalidArgumentError(f"{name} is empty (shape {array.shape}); give it at least one value")
     require(name, array, ~np.isnan(array), "must not be NaN")
@@ -92,7 +107,7 @@ def require(name: str, array: Floats, valid: NDArray[np.bool_] | np.bool_, rule:
 def one_of(name: str, value: object, choices: Iterable[str]) -> None:
     """Refuse a word that is not among the choices."""
     if not isinstance(value, str) or value not in choices:
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}")
 
 
 def single(name: str, array: Floats) -> float:
@@ -100,6 +115,13 @@ def single(name: str, array: Floats) -> float:
     if array.ndim:
         raise InvalidArgumentError(f"{name} must be a single number, got shape {array.shape}")
     return float(array)
+
+
+def several(name: str, array: Floats) -> list[float]:
+    """The numbers that an array of one dimension holds."""
+    if array.ndim != 1:
+        raise InvalidArgumentError(f"{name} must be a list of numbers, got shape {array.shape}")
+    return array.tolist()  # type: ignore[no-any-return]
 
 
 def unwrapped(array: Floats) -> Floats:
@@ -161,26 +183,91 @@ def within(name: str, value: Numbers, top: Floats, *, slack: float = 0.0) -> Flo
     """``value`` in [0, top], where ``top`` is the mass; what rounding put above it, by ``slack`` at most, is cut."""
     array = real(name, value)
     broadcast(**{name: array, "mass": top})
-    shown, most = np.broadcast_arrays(array, top)
-    require(name, shown, (shown >= 0) & (shown <= most * (1 + slack)), f"must lie in [0, mass] = [0, {_range(top)}]")
-    return np.minimum(array, top) if slack and (shown > most).any() else array
+    each, most = np.broadcast_arrays(array, top)
+    require(name, each, (each >= 0) & (each <= most * (1 + slack)), f"must lie in [0, mass] = [0, {_range(top)}]")
+    return np.minimum(array, top) if slack and (each > most).any() else array
 
 
 def _range(top: Floats) -> str:
     return f"{top.min():g}" if top.min() == top.max() else f"{top.min():g} to {top.max():g}"
 
 
-def whole(name: str, value: Numbers, *, least: int) -> Floats:
-    """Whole numbers from ``least`` to 2⁵³; kept as float64, which holds them exactly."""
+def whole(name: str, value: Numbers, *, least: int, most: int = _MOST) -> Floats:
+    """Whole numbers from ``least`` to ``most``; kept as float64, which holds them exactly up to 2⁵³."""
     array = real(name, value)
-    rule = f"must be a whole number of at least {least}" + (" and at most 2⁵³" if (array > 2**53).any() else "")
-    require(name, array, (array == np.floor(array)) & (array >= least) & (array <= 2**53), rule)
+    rule = f"must be a whole number of at least {least}"
+    if (array > most).any():
+        rule += f" and at most {'2⁵³' if most == _MOST else most}"
+    require(name, array, (array == np.floor(array)) & (array >= least) & (array <= most), rule)
     return array
 
 
-def count(name: str, value: Numbers, *, least: int) -> int:
-    """One whole number from ``least`` to 2⁵³."""
-    return int(single(name, whole(name, value, least=least)))
+def count(name: str, value: Numbers, *, least: int, most: int = _MOST) -> int:
+    """One whole number from ``least`` to ``most``."""
+    return int(single(name, whole(name, value, least=least, most=most)))
+
+
+def seed(name: str, value: object) -> int:
+    """A whole number from 0 to 2⁶³ − 1, of which no digit is lost: no float, and no array."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= int(value) < 1 << 63:
+        raise InvalidArgumentError(f"{name} must be a whole number from 0 to 2⁶³ − 1, got {shown(value)}")
+    return int(value)
+
+
+def shape(value: Sequence[int]) -> tuple[int, ...]:
+    """The shape of an input: at least one side, each of at least 1, and no more numbers than a machine can hold."""
+    sides = several("shape", whole("shape", value, least=1))
+    if math.prod(sides) > _LARGEST_INPUT:
+        raise InvalidArgumentError(f"shape must have at most {_LARGEST_INPUT:,} numbers, got {shown(value)}")
+    return tuple(int(side) for side in sides)
+
+
+def radii(value: Numbers) -> list[float]:
+    """Radii as a list, which may be empty: each is at least 0 and finite."""
+    if isinstance(value, list | tuple) and not value:
+        return []
+    return several("radii", at_least_zero("radii", value))
+
+
+def instance(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
+    """Refuse what is not of this class; ``what`` says what it should be, and where it comes from."""
+    if not isinstance(value, kind):
+        raise InvalidArgumentError(f"{name} must be {what}, got {shown(value)}")
+
+
+def iterable(name: str, values: Iterable[_Thing], what: str) -> Iterable[_Thing]:
+    """Several things, which are not looked at; ``what`` says what they should be, in the plural."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidArgumentError(f"{name} must be {what}, got {shown(values)}")
+    return values
+
+
+def instances(name: str, values: Iterable[_Thing], kind: type, what: str) -> list[_Thing]:
+    """At least one object of this class, as a list; ``what`` says what they should be, in the plural."""
+    found = list(iterable(name, values, what))
+    if not found:
+        raise InvalidArgumentError(f"{name} must be {what}, and there is none; give at least one")
+    for each in found:
+        instance(name, each, kind, what)
+    return found
+
+
+def class_numbers(name: str, values: Iterable[int]) -> list[int]:
+    """Class numbers from 0, as a list."""
+    return [count(name, value, least=0) for value in iterable(name, values, "class numbers")]
+
+
+def model(value: object) -> None:
+    """Refuse what cannot be called, as a model is with a batch of inputs."""
+    if not callable(value):
+        raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {type(value).__name__}")
+
+
+def text(name: str, value: object) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"{name} must be a text, got {shown(value)}")
+    return value
 
 
 def broadcast(**arrays: Floats) -> None:
@@ -200,5 +287,5 @@ def known_lipschitz(model: object) -> float | None:
         return None
     if isinstance(value, bool) or callable(value):
         kind = type(model).__name__
-        raise InvalidArgumentError(f"lipschitz of {kind} must be a positive number or None, got {value!r:.60}")
+        raise InvalidArgumentError(f"lipschitz of {kind} must be a positive number or None, got {shown(value)}")
     return positive_number("lipschitz", value, infinite=True)

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lvmrs.errors import RunError
+from lvmrs.errors import InvalidArgumentError, RunError, shown
 
 __all__ = [
     "close", "cut", "make_directory", "open_file", "place", "remove", "rename", "size", "sync", "sync_directory",
@@ -25,16 +25,18 @@ _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.EA
 
 def place(path: str | Path) -> Path:
     """The path with its ~ expanded; a RunError says in one sentence why there cannot be such a file."""
-    shown = f"{str(path)!r:.60}"
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidArgumentError(f"{shown(path)} is no path; give the name of a file or directory")
+    name = shown(os.fspath(path))
     try:
         found = Path(path).expanduser()
         os.lstat(found)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return found  # whoever opens it says so
     except OSError as error:
-        raise RunError(f"{shown} cannot be a file or directory ({error.strerror}); choose another name") from error
+        raise RunError(f"{name} cannot be a file or directory ({error.strerror}); choose another name") from error
     except (ValueError, RuntimeError) as error:
-        raise RunError(f"{shown} cannot be a file or directory ({error}); choose another name") from error
+        raise RunError(f"{name} cannot be a file or directory ({error}); choose another name") from error
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lvmrs._paths import expanded, is_file, is_folder
-from lvmrs.errors import LvmrsError
+from lvmrs.errors import LvmrsError, shown
 from lvmrs.registry import Names
 
 __all__ = ["absolute", "taken_apart"]
@@ -24,6 +24,8 @@ def taken_apart(names: Names, name: str, directory: Path, *, error: type[LvmrsEr
         The source, and what follows the colon, with paths made absolute.
 
     """
+    if not isinstance(name, str):
+        raise error(f"a {names.kind} must be given by its name, one of {names.listed}, got {shown(name)}")
     source, _, rest = name.partition(":")
     if source not in names:
         raise error(f"{name}: no {names.kind} of that name; write one of {names.listed}")
@@ -38,8 +40,7 @@ def taken_apart(names: Names, name: str, directory: Path, *, error: type[LvmrsEr
     if source in names.having("file"):
         path = absolute(rest, directory)
         if not is_file(path):
-            shown = rest if directory == Path.cwd() else path
-            raise error(f"{name}: {shown} does not exist")
+            raise error(f"{name}: {rest if directory == Path.cwd() else path} does not exist")
         return source, str(path)
     if source in names.having("path") and (is_file(path := absolute(rest, directory)) or is_folder(path)):
         return source, str(path)

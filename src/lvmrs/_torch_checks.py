@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from lvmrs import _checks
-from lvmrs.errors import InvalidArgumentError, first_line
+from lvmrs.errors import InvalidArgumentError, first_line, shown
 
-__all__ = ["device", "device_to_run_on", "finite_tensor", "precision", "warn_of_bytes"]
+__all__ = ["device", "device_to_run_on", "finite_tensor", "floating", "precision", "warn_of_bytes"]
 
 
 def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
@@ -25,9 +25,20 @@ def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
         raise InvalidArgumentError(f"{name} must have at least {dims} dimension(s), got shape {tuple(value.shape)}")
     if value.numel() == 0:
         raise InvalidArgumentError(f"{name} is empty (shape {tuple(value.shape)}); give it at least one value")
+    if value.is_meta:
+        raise InvalidArgumentError(f"{name} is on the device meta and holds no values; make it on another device")
     low, high = (float(bound) for bound in torch.aminmax(value.detach()))  # one pass, no temporary; NaN passes through
     if not np.isfinite(low) or not np.isfinite(high):
         raise InvalidArgumentError(f"{name} must be finite, got {low if not np.isfinite(low) else high}")
+    return value
+
+
+def floating(name: str, value: torch.dtype) -> torch.dtype:
+    """A type of floating-point numbers."""
+    if not isinstance(value, torch.dtype):
+        raise InvalidArgumentError(f"{name} must be a torch.dtype such as torch.bfloat16, got {shown(value)}")
+    if not value.is_floating_point:
+        raise InvalidArgumentError(f"{name} must be a type of floating-point numbers, got {value}")
     return value
 
 

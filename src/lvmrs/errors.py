@@ -1,10 +1,12 @@
 """The exceptions of lvmrs. All derive from ``LvmrsError``, so ``except LvmrsError`` catches these and no others."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 __all__ = [
     "DataError", "InvalidArgumentError", "LvmrsError", "ModelError", "ProofError", "RunError", "first_line", "guarded",
+    "shown",
 ]  # fmt: skip
 
 # Longer messages are cut in our sentences; the error that is the cause has all of it.
@@ -74,3 +76,17 @@ def _described(failure: Exception) -> str:
     except Exception:  # the message of a class of the user's own is code of the user, too
         return kind
     return f"{kind}: {reason}" if reason else kind
+
+
+def shown(value: object, most: int = 80) -> str:
+    """Write a value as Python shows it, in one line of at most so many characters and without addresses.
+
+    >>> shown([1.5] * 1000, most=12)
+    '[1.5, 1.5, …'
+    """
+    try:
+        text = repr(value)
+    except Exception:  # that of an object of the user's own may raise anything
+        text = f"<{type(value).__name__}>"
+    text = re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(text.split()))
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from lvmrs import _checks
 from lvmrs._settings import attributes, made, recorded
 from lvmrs._user_code import code_hash
 from lvmrs.errors import InvalidArgumentError
@@ -29,8 +30,8 @@ def method(name: str | type[Method], **choices: Any) -> Method:
     >>> method("lvm", map="softmax").maps
     ('softmax',)
     """
-    maker, fixed = (METHODS.find(name), METHODS.settings(name)) if isinstance(name, str) else (name, {})
-    shown = name if isinstance(name, str) else name.__name__
+    maker, fixed = (name, {}) if isinstance(name, type) else (METHODS.find(name), METHODS.settings(name))
+    shown = name.__name__ if isinstance(name, type) else name
     hints = {"map": f"give one of {', '.join(MAPS.having('simplex'))}"}
     given = {key: value for key, value in choices.items() if value is not None}
     chosen: Method = made(maker, f"method {shown}", {**fixed, **given}, hints)
@@ -88,6 +89,8 @@ def made_again(name: str, stored: Mapping[str, Any], own_code: Iterable[str] = (
         stored: its settings, as ``settings`` gave them.
         own_code: the user's own classes that took part, which a manifest must not name to be run.
     """
+    _checks.text("name", name)
+    _checks.instance("stored", stored, Mapping, "the settings of a method, by name")
     maker = next((maker for maker in map(METHODS.find, METHODS) if maker.__name__ == name), None)
     if maker is None or any(own.rpartition(".")[2] == name for own in own_code):
         raise InvalidArgumentError(f"method {name} does not come with lvmrs; choose a method")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeVar
 
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
 
 __all__ = ["Entry", "Names"]
 
@@ -98,7 +98,7 @@ class Names:
     def find(self, name: object, *, argument: str | None = None) -> Any:
         """The class of that name. A name that is not known is refused in a sentence that names the ``argument``."""
         if not isinstance(name, str) or name not in self:
-            raise InvalidArgumentError(f"{argument or self.kind} must be one of {self.listed}, got {name!r}")
+            raise InvalidArgumentError(f"{argument or self.kind} must be one of {self.listed}, got {shown(name)}")
         return self._added[name] if name in self._added else _imported(self._entries[name].where)
 
     def add(self, part: Part) -> Part:
@@ -107,7 +107,7 @@ class Names:
             raise InvalidArgumentError(f"a {self.kind} cannot be added; name it with python:MODULE:FUNCTION")
         base = _imported(self.base)
         if not (isinstance(part, type) and issubclass(part, base)):
-            raise InvalidArgumentError(f"a {self.kind} must be a class derived from {base.__name__}, got {part!r:.80}")
+            raise InvalidArgumentError(f"a {self.kind} must be a class derived from {base.__name__}, got {shown(part)}")
         name = getattr(part, "name", None)
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):  # it stands in rows and manifests
             raise InvalidArgumentError(f"{part.__name__} has no name; give the class an attribute name = 'word'")

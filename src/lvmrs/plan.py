@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 from lvmrs import _checks
 from lvmrs.confidence.base import Bound
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.forms.base import Form
 from lvmrs.maps.base import Map
 from lvmrs.noise import GAUSSIAN, Noise, Stream, check_noise
@@ -87,7 +87,7 @@ class Choice:
             plain[name] = _checks.single(name, _checks.real(name, getattr(self, name)))
         if self.alone is not None:
             if isinstance(self.alone, str) or not isinstance(self.alone, Iterable):
-                raise InvalidArgumentError(f"alone must be a tuple of classes or None, got {self.alone!r:.40}")
+                raise InvalidArgumentError(f"alone must be a tuple of classes or None, got {shown(self.alone)}")
             plain["alone"] = tuple(_index("alone", k) for k in self.alone)
         for name, value in plain.items():
             object.__setattr__(self, name, value)
@@ -157,7 +157,7 @@ class Plan(Choice):
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Plan:
         """Make the plan that ``to_dict`` described; a map, bound or form that is not in the registry is refused."""
-        check_fields(cls, fields, "plan")
+        check_fields(cls, fields_of(fields, "plan"), "plan")
         settings, origin = fields_of(fields["map"], "map of a plan"), fields_of(fields["origin"], "stream of a plan")
         kind = MAPS.find(settings.pop("name", None))
         check_fields(kind, settings, "map of a plan")
@@ -176,7 +176,7 @@ class Plan(Choice):
 
 def _index(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidArgumentError(f"{name} must be a whole number, got {value!r:.40}")
+        raise InvalidArgumentError(f"{name} must be a whole number, got {shown(value)}")
     return int(value)
 
 
@@ -189,9 +189,10 @@ def check_fields(cls: type, fields: dict[str, Any], what: str) -> None:
 
 def fields_of_json(text: str, what: str) -> dict[str, Any]:
     """Read the fields of a JSON object; ``what`` names it in the error."""
+    _checks.text("text", text)
     try:
         fields = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise InvalidArgumentError(f"this is not the JSON of a {what}: {error}") from error
     return fields_of(fields, what)
 
@@ -199,5 +200,5 @@ def fields_of_json(text: str, what: str) -> dict[str, Any]:
 def fields_of(value: object, what: str) -> dict[str, Any]:
     """Copy a JSON object; another value is refused, and ``what`` names it in the error."""
     if not isinstance(value, dict):
-        raise InvalidArgumentError(f"this is not the JSON of a {what}: expected an object, got {value!r:.40}")
+        raise InvalidArgumentError(f"this is not the JSON of a {what}: expected an object, got {shown(value)}")
     return dict(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lvmrs import analysis
+from lvmrs import _checks, analysis
 from lvmrs._extras import optional
 from lvmrs._printable import printable
 from lvmrs.analysis import Results
@@ -25,6 +25,9 @@ __all__ = ["KINDS", "OF_ONE_RUN", "OF_RESULTS", "choices", "curves", "radii", "v
 
 # Okabe and Ito's colours, which people with colour-blindness can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+_RESULTS = "Results of runs, as lvmrs.analysis.read gives them"
 
 
 def _figure(x: str, y: str) -> tuple[Figure, Any]:
@@ -45,6 +48,7 @@ def _label(name: str) -> str:
 
 def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
     """Certified accuracy against the radius, with a band of pointwise intervals for the finite test set."""
+    runs = _checks.instances("runs", runs, Results, _RESULTS)
     figure, axes = _figure("radius", "certified accuracy (%)")
     end = 1.02 * (max((largest_radius(run) for run in runs), default=0.0) or 1.0)
     for k, run in enumerate(runs):
@@ -60,6 +64,7 @@ def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
 
 def radii(runs: Sequence[Results]) -> Figure:
     """How the radii of right answers are spread."""
+    runs = _checks.instances("runs", runs, Results, _RESULTS)
     figure, axes = _figure("certified radius", "inputs")
     kept = [run.radius[run.correct] for run in runs]
     edges = np.histogram_bin_edges(np.concatenate([[0.0], *kept]), bins=30)
@@ -86,6 +91,7 @@ def _coloured(maps: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def choices(run: Run) -> Figure:
     """Which map and temperature were chosen for each input, against its radius."""
+    _checks.instance("run", run, Run, "a lvmrs.Run")
     figure, axes = _figure("certified radius", "temperature")
     rows = run.read("idx", "radius", "map", "temperature")
     maps = dict.fromkeys(rows["map"].tolist())
@@ -111,6 +117,7 @@ def variance(run: Run) -> Figure:
     """
     from lvmrs.runs.score_statistics import score_statistics
 
+    _checks.instance("run", run, Run, "a lvmrs.Run")
     figure, axes = _figure("margin of the mean scores", "variance of the top score")
     found = list(score_statistics(run))
     for name, colour in _coloured({map_ for map_, _, _ in found}):

@@ -45,6 +45,8 @@ __all__ = ["r1", "r2", "r3", "ramp", "ramp_pairwise", "ramp_per_class", "text"]
 
 # Smaller probabilities are not told apart.
 _TINY = 1e-300
+# A float64 has no more decimals.
+_DIGITS = 1074
 
 
 def r1(p_a: Numbers, p_b: Numbers, *, lipschitz: Numbers, mass: Numbers = 1.0) -> Floats:
@@ -211,7 +213,7 @@ def text(radius: Numbers, digits: int = 4) -> str:
     '0.3811'
     """
     value = _checks.single("radius", _checks.real("radius", radius))
-    return rounded_down(value, digits)
+    return rounded_down(value, _checks.count("digits", digits, least=0, most=_DIGITS))
 
 
 class _Pair(NamedTuple):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lvmrs import maps
 from lvmrs._checks import Numbers
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.maps.hardmax import hardmax
 from lvmrs.maps.softmax import softmax
 from lvmrs.maps.sparsemax import sparsemax
@@ -31,7 +31,7 @@ def simplex_map(name: str, *, argument: str = "map") -> type[maps.SimplexMap]:
     """
     if name not in MAPS:
         names = ", ".join(MAPS.having("simplex"))
-        raise InvalidArgumentError(f"{argument} must be one of {names}, got {name!r}")
+        raise InvalidArgumentError(f"{argument} must be one of {names}, got {shown(name)}")
     found: type[maps.SimplexMap] = MAPS.find(name, argument=argument)
     if not issubclass(found, maps.SimplexMap):
         raise InvalidArgumentError(f"{argument} must be a map to the simplex, got {name}; use the method duels instead")

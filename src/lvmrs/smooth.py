@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lvmrs import _checks, _torch_checks
 from lvmrs.certificate import Certificate
 from lvmrs.deterministic import Deterministic
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.method import Method
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise
 from lvmrs.plan import Terms
@@ -62,19 +62,14 @@ class SmoothedClassifier:
         compile: bool = False,  # noqa: A002
         noise: Noise = GAUSSIAN,
     ) -> None:
-        if not callable(model):
-            raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {type(model).__name__}")
+        _checks.model(model)
         self.model = model
         self._sigma = None if sigma is None else _checks.positive_number("sigma", sigma)
-        if lipschitz is None:
-            lipschitz = _checks.known_lipschitz(model)
-        constant = math.inf if lipschitz is None else lipschitz
-        self.lipschitz = _checks.positive_number("lipschitz", constant, infinite=True)
+        known = _checks.known_lipschitz(model) if lipschitz is None else lipschitz
+        self.lipschitz = _checks.positive_number("lipschitz", math.inf if known is None else known, infinite=True)
         given = None if batch is None else _checks.count("batch", batch, least=1)
         self.device = _torch_checks.device(device)
-        if autocast is not None and not isinstance(autocast, torch.dtype):
-            raise InvalidArgumentError(f"autocast must be a torch.dtype such as torch.bfloat16, got {autocast!r}")
-        self.autocast = autocast
+        self.autocast = None if autocast is None else _torch_checks.floating("autocast", autocast)
         check_noise(noise)
         self.noise = noise
         self.compiled = bool(compile)
@@ -265,25 +260,25 @@ class SmoothedClassifier:
         The arguments are those of ``certify`` and of ``lvmrs.planners.fixed.calibrated``, which does the search.
         """
         terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise)
-        inputs = list(inputs)
-        labels = None if labels is None else [int(label) for label in labels]
-        if labels is not None and len(labels) != len(inputs):
-            raise InvalidArgumentError(f"{len(labels)} labels for {len(inputs)} inputs; give one for each")
+        inputs = list(_checks.iterable("inputs", inputs, "tensors"))
+        known = None if labels is None else _checks.class_numbers("labels", labels)
+        if known is not None and len(known) != len(inputs):
+            raise InvalidArgumentError(f"{len(known)} labels for {len(inputs)} inputs; give one for each")
         samples = self._calibration(inputs, n0, seed)
-        return calibrated(samples, terms, labels=labels, objective=objective, epsilon=epsilon, **search)
+        return calibrated(samples, terms, labels=known, objective=objective, epsilon=epsilon, **search)
 
     def calibrate_duels(self, inputs: Iterable[Tensor], *, n0: int = 1_000, seed: int = 0) -> Duels:
         """Find one width of soft duels for all inputs, on held-out inputs; see ``calibrated_width``."""
         return Duels(calibrated_width(self._calibration(inputs, n0, seed)))
 
     def _calibration(self, inputs: Iterable[Tensor], n0: int, seed: int) -> Iterator[Iterator[Tensor]]:
-        for index, x in enumerate(inputs):
+        for index, x in enumerate(_checks.iterable("inputs", inputs, "tensors")):
             yield self.scores(x, n0, seed=seed, index=index, stage="calibration").logits()
 
     def check_method(self, method: Method) -> Planner | Deterministic:
         """Give the method back; refuse what is no method, or one that needs σ or a constant that is not known."""
         if not isinstance(method, Planner | Deterministic):
-            raise InvalidArgumentError(f"planner must be a Planner such as Duels() or LVM(), got {method!r:.80}")
+            raise InvalidArgumentError(f"planner must be a Planner such as Duels() or LVM(), got {shown(method)}")
         if method.needs_constant and math.isinf(self.lipschitz):
             raise InvalidArgumentError(
                 f"lipschitz is not known and {type(method).__name__} needs it; give it (lvmrs lipschitz computes one)"

@@ -21,9 +21,10 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from lvmrs import _checks, _torch_checks
 from lvmrs._checks import Floats
 from lvmrs.certificate import ABSTAIN, Certificate
-from lvmrs.errors import InvalidArgumentError, ProofError
+from lvmrs.errors import InvalidArgumentError, ProofError, shown
 from lvmrs.noise import Gaussian, Stream
 from lvmrs.plan import Plan, Terms
 from lvmrs.planners.base import Planner
@@ -65,8 +66,10 @@ def made_up_scores(
     >>> made_up_scores(torch.zeros(5, 3)).count
     5
     """
-    batches = [logits] if isinstance(logits, Tensor) else list(logits)
-    return scores_of(stream, Gaussian(), sigma, sum(map(len, batches)), batches)
+    given = [logits] if isinstance(logits, Tensor) else _checks.iterable("logits", logits, "tensors")
+    batches = [_torch_checks.finite_tensor("logits", batch, dims=2) for batch in given]
+    _checks.instance("stream", stream, Stream, "a Stream such as lvmrs.testing.CERTIFICATION")
+    return scores_of(stream, Gaussian(), _checks.positive_number("sigma", sigma), sum(map(len, batches)), batches)
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,12 @@ def family(rows: Sequence[tuple[float, Sequence[float]]]) -> Family:
     >>> family([(1.0, [2.0, 0.0]), (3.0, [0.0, 2.0])]).weights.tolist()
     [0.25, 0.75]
     """
-    weights = np.array([weight for weight, _ in rows])
-    return Family(torch.tensor([list(logits) for _, logits in rows]), weights / weights.sum())
+    try:
+        weights, atoms = zip(*rows, strict=True)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"rows must be pairs of a weight and logits, got {shown(rows)}") from None
+    shares, logits = _checks.positive("weights", weights), torch.from_numpy(_checks.real("logits", atoms)).float()
+    return Family(_torch_checks.finite_tensor("logits", logits, dims=2), shares / shares.sum())
 
 
 def one_hot(winner: int, classes: int, size: float) -> list[float]:
@@ -115,8 +122,7 @@ def _random_family(classes: int, atoms: int, seed: int) -> Family:
 def _tie_that_turns_with_temperature() -> Family:
     """Class 0 wins more often and class 1 wins by more, so that the temperature decides which one is the top class."""
     rows = [(0.54 / 20, [0.4 + 0.02 * i, 0.0, -0.3]) for i in range(20)]
-    rows += [(0.46 / 20, [0.0, 0.5 + 0.03 * i, -0.3]) for i in range(20)]
-    return family(rows)
+    return family(rows + [(0.46 / 20, [0.0, 0.5 + 0.03 * i, -0.3]) for i in range(20)])
 
 
 def _equal_rivals(classes: int, bases: int, lead: float) -> Family:
@@ -154,9 +160,7 @@ FAMILIES: dict[str, Family] = {
     "top class tied": family(
         [(0.25, [2.0, 1.0, 0.0]), (0.25, [2.0, 0.0, 1.0]), (0.25, [1.0, 2.0, 0.0]), (0.25, [0.5, 2.0, 1.0])]
     ),
-    "rivals anti-correlated": family(
-        [(0.27, [1.0, 2.0, -2.0]), (0.27, [1.0, -2.0, 2.0]), (0.46, [1.0, 0.0, 0.0])]
-    ),
+    "rivals anti-correlated": family([(0.27, [1.0, 2.0, -2.0]), (0.27, [1.0, -2.0, 2.0]), (0.46, [1.0, 0.0, 0.0])]),
     "no Condorcet winner": family([(1.0, [2.0, 1.0, 0.0]), (1.0, [0.0, 2.0, 1.0]), (1.0, [1.0, 0.0, 2.0])]),
     "ties in the logits": family([(0.45, [1.0, 0.0, -1.0]), (0.45, [0.0, 1.0, -1.0]), (0.1, [1.0, 1.0, -1.0])]),
 }  # fmt: skip
@@ -204,9 +208,10 @@ def false_certificates(
 
     ``by`` makes each certificate; ``plan`` makes the plan that should have been proved from the plan that it names.
     """
-    random = np.random.default_rng([n0, n, repeats, seed])
+    n0, repeats = _checks.count("n0", n0, least=1), _checks.count("repeats", repeats, least=1)
     terms = Terms(SIGMA, alpha, n, lipschitz)
-    made = (by(planner, terms, known.draw(random, n0), known.draw(random, n)) for _ in range(repeats))
+    random = np.random.default_rng([n0, terms.n, repeats, _checks.seed("seed", seed)])
+    made = (by(planner, terms, known.draw(random, n0), known.draw(random, terms.n)) for _ in range(repeats))
     return sum(is_false(each, known, None if each.plan is None else plan(each.plan)) for each in made)
 
 
@@ -216,6 +221,8 @@ def too_many(wrong: int, repeats: int, risk: float) -> bool:
     >>> too_many(5, 100, 0.05), too_many(20, 100, 0.05)
     (False, True)
     """
+    repeats, risk = _checks.count("repeats", repeats, least=1), _checks.single("risk", _checks.risk(risk))
+    wrong = _checks.count("wrong", wrong, least=0, most=repeats)
     return bool(stats.binomtest(wrong, repeats, risk, alternative="greater").pvalue < 1e-4)
 
 
@@ -250,11 +257,12 @@ def check_planner(
     """
     name = type(planner).__name__
     _require(isinstance(planner, Planner), f"{name} is not derived from Planner")
+    terms, n0 = Terms(SIGMA, alpha, n, lipschitz), _checks.count("n0", n0, least=1)
+    chosen = _checks.instances("families", families, str, "names of families")
     for classes in (2, 3, 10, 1000):
-        _check_plans(planner, name, Terms(SIGMA, alpha, n, lipschitz), _random_family(classes, 20, classes), n0)
-    for each in families:
-        if each not in FAMILIES:
-            raise InvalidArgumentError(f"families must be among {', '.join(FAMILIES)}, got {each!r}")
+        _check_plans(planner, name, terms, _random_family(classes, 20, classes), n0)
+    for each in chosen:
+        _checks.one_of("families", each, FAMILIES)
         wrong = false_certificates(planner, FAMILIES[each], alpha, repeats=repeats, n0=n0, n=n, lipschitz=lipschitz)
         _require(
             not too_many(wrong, repeats, alpha),

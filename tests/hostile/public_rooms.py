@@ -39,6 +39,7 @@ from tests.hostile.public_call import Public
 __all__ = ["ROOMS"]
 
 TERMS = Terms(0.5, 0.01, 50)
+PARTS_OF_A_JOB = ("model", "data", "smoothed", "method", "sampling", "selection")
 
 
 def classifier() -> nn.Module:
@@ -84,6 +85,12 @@ def job() -> jobs.Job:
 def method_of(make: Callable[[], Any], name: str) -> Callable[..., Any]:
     """A method of a fresh object."""
     return functools.partial(lambda **given: getattr(make(), name)(**given))
+
+
+def parts_of_a_job() -> dict[str, Any]:
+    """What one job is made of."""
+    made = job()
+    return {field: getattr(made, field) for field in PARTS_OF_A_JOB}
 
 
 def results(world: Path) -> Any:
@@ -145,10 +152,10 @@ ROOMS: dict[str, Public] = {
     "Selection": Public(runs.Selection, lambda w: {"size": 10, "skip": 1, "max": 5, "shard": 1, "shards": 1}, {"size": "whole from 0", "skip": "whole from 1", "max": "whole or None", "shard": "whole from 1", "shards": "whole from 1"}, frozenset({("skip", "beyond 2⁵³"), ("max", "beyond 2⁵³"), ("shards", "beyond 2⁵³"), ("size", "a huge whole number"), ("skip", "a huge whole number"), ("max", "a huge whole number"), ("shards", "a huge whole number")})),
     "Selection.only": Public(runs.Selection, lambda w: {"size": 10, "only": [1, 2]}, {"only": "only"}),
     "jobs.Sampling": Public(jobs.Sampling, lambda w: {"alpha": 0.01, "n0": 10, "n": 20, "seed": 0}, {"alpha": "fraction", "n0": "whole from 1", "n": "whole from 2", "seed": "seed"}),
-    "jobs.Job": Public(jobs.Job, lambda w: {field: getattr(job(), field) for field in ("model", "data", "smoothed", "method", "sampling", "selection")}, dict.fromkeys(("model", "data", "smoothed", "method", "sampling", "selection"), "object")),
+    "jobs.Job": Public(jobs.Job, lambda w: parts_of_a_job(), dict.fromkeys(PARTS_OF_A_JOB, "object")),
     "jobs.certify": Public(jobs.certify, lambda w: {"job": job(), "out": "a"}, {"job": "object", "out": "place"}),
     "jobs.merge": Public(jobs.merge, lambda w: {"shards": [lvmrs.Run(w / "shard-1"), lvmrs.Run(w / "shard-2")], "out": "a"}, {"shards": "runs", "out": "place"}),
-    "jobs.recertify": Public(jobs.recertify, lambda w: {"source": lvmrs.Run(w / "run"), "out": "a", "planner": lvmrs.Cohen(), "alpha": 0.01, "n0": 10, "n": 20, "processes": 1}, {"source": "object", "out": "place", "planner": "object", "alpha": "fraction or None", "n0": "whole or None", "n": "whole or None", "processes": "whole from 1"}, frozenset({("processes", "beyond 2⁵³"), ("processes", "a huge whole number")})),
+    "jobs.recertify": Public(jobs.recertify, lambda w: {"source": lvmrs.Run(w / "run"), "out": "a", "planner": lvmrs.Cohen(), "alpha": 0.01, "n0": 10, "n": 20, "processes": 1}, {"source": "object", "out": "place", "planner": "object or None", "alpha": "fraction or None", "n0": "whole or None", "n": "whole or None", "processes": "whole from 1"}, frozenset({("processes", "beyond 2⁵³"), ("processes", "a huge whole number")})),
     "jobs.check_selection": Public(jobs.check_selection, lambda w: {"data": arrays(), "selection": runs.Selection(6)}, {"data": "object", "selection": "object"}),
     # training
     "training.Settings": Public(training.Settings, lambda w: {"epochs": 1, "batch": 3, "lr": 0.1, "optimizer": "adam", "weight_decay": 0.0, "schedule": "cosine", "augment": "none", "autocast": "bfloat16", "seed": 0}, {"epochs": "whole from 1", "batch": "whole from 1", "lr": "positive", "optimizer": "name", "weight_decay": "from 0", "schedule": "name", "augment": "name", "autocast": "name or None", "seed": "seed"}),
@@ -185,7 +192,7 @@ ROOMS: dict[str, Public] = {
     "made_again": Public(method_settings.made_again, lambda w: {"name": "Duels", "stored": {"width": None}}, {"name": "name", "stored": "settings"}),
     **{f"registry.{table}.find": Public(getattr(registry, table).find, _named(name), {"name": "name"}) for table, name in (("MAPS", "softmax"), ("BOUNDS", "betting"), ("FORMS", "r2"), ("NOISES", "gaussian"), ("METHODS", "duels"))},
     # what authors of planners test with
-    "testing.made_up_scores": Public(testing.made_up_scores, lambda w: {"logits": torch.zeros(5, 3), "stream": Stream(0, 0, "selection"), "sigma": 0.5}, {"logits": "logits", "stream": "object", "sigma": "positive"}),
+    "testing.made_up_scores": Public(testing.made_up_scores, lambda w: {"logits": torch.zeros(5, 3), "stream": Stream(0, 0, "selection"), "sigma": 0.5}, {"logits": "logits", "stream": "object", "sigma": "positive"}, frozenset({("logits", "a list")})),
     "testing.family": Public(testing.family, lambda w: {"rows": [(0.5, [0.0, 1.0]), (0.5, [1.0, 0.0])]}, {"rows": "rows of a family"}),
     "testing.too_many": Public(testing.too_many, lambda w: {"wrong": 1, "repeats": 10, "risk": 0.1}, {"wrong": "whole from 0", "repeats": "whole from 1", "risk": "fraction"}, frozenset({("repeats", "beyond 2⁵³")})),
     "testing.check_planner": Public(testing.check_planner, lambda w: {"planner": lvmrs.Cohen(), "alpha": 0.05, "repeats": 2, "n0": 10, "n": 20, "lipschitz": 1.0, "families": ["close pair"]}, {"alpha": "fraction", "repeats": "whole from 1", "n0": "whole from 1", "n": "whole from 2", "lipschitz": "positive or infinite", "families": "names"}, frozenset({("repeats", "beyond 2⁵³"), ("repeats", "a huge whole number")})),

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from lvmrs import _checks
 from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs.analysis.metrics import Estimate, average_certified_radius, mean_interval
-from lvmrs.analysis.results import Results
+from lvmrs.analysis.results import Results, check_results
 from lvmrs.analysis.summary import Summary
 from lvmrs.errors import RunError
 from lvmrs.runs import Manifest
@@ -109,6 +110,9 @@ def compare(first: Results, second: Results, radii: Sequence[float], *, confiden
     >>> [(pair.only_first, pair.only_second) for pair in found.pairs]
     [(0, 1), (1, 0)]
     """
+    check_results(first, "first")
+    check_results(second, "second")
+    radii = _checks.radii(radii)
     common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
     if not len(common):
         raise RunError(f"{first.name} and {second.name} have no input in common; there is nothing to compare")
@@ -153,6 +157,8 @@ def differences(first: Results, second: Results) -> list[str]:
     >>> differences(run, run.only(np.array([0, 1])))
     ['the subsets differ: 3 and 2 inputs, 2 in common; those are compared']
     """
+    check_results(first, "first")
+    check_results(second, "second")
     found = []
     common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
     if not np.array_equal(first.label[at_first], second.label[at_second]):

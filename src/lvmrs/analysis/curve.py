@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lvmrs import _checks
 from lvmrs.analysis.metrics import certified_accuracy_intervals
-from lvmrs.analysis.results import Results
+from lvmrs.analysis.results import Results, check_results
 
 __all__ = ["Curve", "curve", "largest_radius"]
 
@@ -49,10 +50,12 @@ def curve(results: Results, *, end: float | None = None, confidence: float = 0.9
     >>> found.radius.tolist(), found.share.tolist()
     ([0.0, 0.25, 0.5, 1.0], [1.0, 1.0, 0.5, 0.0])
     """
+    check_results(results)
     largest = largest_radius(results)
+    last = 1.03 * (largest or 1.0) if end is None else _checks.single("end", _checks.at_least_zero("end", end))
     steps = np.unique(np.concatenate([[0.0], results.radius[results.correct]]))
     if len(steps) > _MOST_POINTS:
         steps = np.linspace(0, largest, _MOST_POINTS)
-    radii = np.append(steps, 1.03 * (largest or 1.0) if end is None else end)
+    radii = np.append(steps, last)
     shares = np.array(certified_accuracy_intervals(results, radii.tolist(), confidence=confidence))
     return Curve(radii, *shares.T)

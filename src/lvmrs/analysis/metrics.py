@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lvmrs import _checks, binomial
-from lvmrs.analysis.results import Results
+from lvmrs.analysis.results import Results, check_results
 from lvmrs.answers import ABSTAIN
 
 __all__ = [
@@ -79,8 +79,9 @@ def certified_accuracy_intervals(
 
 
 def _counts(results: Results, radii: Sequence[float]) -> list[int]:
+    check_results(results)
     certified = np.sort(results.radius[results.correct])
-    return (len(certified) - np.searchsorted(certified, np.asarray(radii, dtype=float), side="left")).tolist()  # type: ignore[no-any-return]
+    return (len(certified) - np.searchsorted(certified, _checks.radii(radii), side="left")).tolist()  # type: ignore[no-any-return]
 
 
 def clean_accuracy(results: Results, *, confidence: float = 0.95) -> Estimate | None:
@@ -98,6 +99,7 @@ def clean_accuracy(results: Results, *, confidence: float = 0.95) -> Estimate | 
     >>> clean_accuracy(run).value
     0.5
     """
+    check_results(results)
     if results.clean is None:
         return None
     return share_interval(int((results.clean == results.label).sum()), len(results), confidence)
@@ -118,6 +120,7 @@ def abstention(results: Results, *, confidence: float = 0.95) -> Estimate:
     >>> abstention(run).value
     0.25
     """
+    check_results(results)
     return share_interval(int((results.predict == ABSTAIN).sum()), len(results), confidence)
 
 
@@ -136,6 +139,7 @@ def average_certified_radius(results: Results, *, confidence: float = 0.95) -> E
     >>> round(average_certified_radius(run).value, 6)
     0.45
     """
+    check_results(results)
     radii = np.where(results.correct, results.radius, 0.0)
     positive = int((radii > 0).sum())
     if not positive:

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs import _disk
+from lvmrs import _checks, _disk
 from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
 from lvmrs.runs import Manifest, Run, result_file
 from lvmrs.runs.result_file import Columns, Kind
 
-__all__ = ["NoRowsError", "Results", "read", "results_of"]
+__all__ = ["NoRowsError", "Results", "check_results", "read", "results_of"]
 
 _NEEDED = {"idx": Kind.WHOLE, "label": Kind.WHOLE, "predict": Kind.WHOLE, "radius": Kind.NUMBER}
 _NOISE = {"sigma": Kind.NUMBER}
@@ -109,12 +109,18 @@ def results_of(run: Run) -> Results:
     Returns:
         The results; ``missing`` is the number of inputs that have no row yet.
     """
+    _checks.instance("run", run, Run, "a lvmrs.Run")
     columns = run.read(*_NEEDED, "clean")
     found = len(columns["idx"])
     if not found:
         raise NoRowsError(f"{run.directory} has no rows yet; there is nothing to analyse")
     missing = len(run.manifest.selection.indices) - found
     return _results(str(run.directory), columns, missing, run.manifest)
+
+
+def check_results(results: object, name: str = "results") -> None:
+    """Refuse what are no results."""
+    _checks.instance(name, results, Results, "Results, as lvmrs.analysis.read gives them")
 
 
 def _results(name: str, columns: Columns, missing: int = 0, manifest: Manifest | None = None) -> Results:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lvmrs import _checks
 from lvmrs.analysis.metrics import (
     Estimate,
     abstention,
@@ -14,7 +15,7 @@ from lvmrs.analysis.metrics import (
     certified_accuracy_intervals,
     clean_accuracy,
 )
-from lvmrs.analysis.results import Results
+from lvmrs.analysis.results import Results, check_results
 from lvmrs.errors import RunError
 
 __all__ = ["Summary", "best_over_runs", "summarise"]
@@ -58,6 +59,8 @@ def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0
     >>> [share.value for share in summary.certified_accuracy], summary.abstention.value
     ([0.75, 0.5], 0.25)
     """
+    check_results(results)
+    radii = _checks.radii(radii)
     return Summary(
         results.name,
         len(results),

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lvmrs import _checks
 from lvmrs._extras import optional
 from lvmrs.data.archive import read_arrays
 from lvmrs.data.base import Dataset
@@ -55,6 +56,8 @@ class Arrays(Dataset):
         names: NDArray[Any] | None = None,
     ) -> None:
         self.name, self.split, self.classes, self.facts = name, split, classes, facts or DataFacts()
+        for kind, array in (("inputs", inputs), ("labels", labels)):
+            _checks.instance(kind, array, np.ndarray, "a NumPy array")
         if inputs.ndim < 2:
             raise DataError(f"{name}: the inputs have shape {inputs.shape}; expected at least two dimensions")
         labels = _labels(name, labels)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from lvmrs import _checks
 from lvmrs.errors import DataError, guarded
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ def checked_input(data: Dataset, index: int) -> tuple[Tensor, int]:
     Returns:
         The input, a floating-point tensor with values in [0, 1], and its class number.
     """
-    pair = data[index]
+    from lvmrs.data.base import Dataset  # which imports this module
+
+    _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
+    pair = data[_checks.seed("index", index)]
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise DataError(f"{data.name}: input {index} is {type(pair).__name__}; expected a pair of input and label")
     x, label = pair

@@ -8,7 +8,7 @@ from typing import Any
 
 from lvmrs._sources import absolute, taken_apart
 from lvmrs.data.base import Dataset
-from lvmrs.errors import DataError, InvalidArgumentError, guarded
+from lvmrs.errors import DataError, InvalidArgumentError, guarded, shown
 from lvmrs.registry import DATA
 
 __all__ = ["DataSource", "load"]
@@ -60,11 +60,11 @@ class DataSource:
     def _check_arguments(self) -> None:
         if self.size is not None and not (type(self.size) is int and 1 <= self.size <= _LARGEST_SIZE):
             raise InvalidArgumentError(
-                f"image size must be a whole number from 1 to {_LARGEST_SIZE}, got {self.size!r:.40}"
+                f"image size must be a whole number from 1 to {_LARGEST_SIZE}, got {shown(self.size, 40)}"
             )
         # The split of a run is read from its manifest, and may be the name of a folder.
         if not isinstance(self.split, str) or self.split in ("", ".", "..") or set(self.split) & set("/\\\0"):
-            raise DataError(f"{self.name}: split must be a word such as test, got {self.split!r:.40}")
+            raise DataError(f"{self.name}: split must be a word such as test, got {shown(self.split, 40)}")
 
     def _options(self, source: str) -> dict[str, Any]:
         """What is given beside the name, for the sources that take it."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lvmrs import _checks
 from lvmrs.data import check_labels
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.jobs.job import Job
@@ -71,6 +72,7 @@ def certify(
     Returns:
         The run. The docstring of ``lvmrs.jobs`` has an example.
     """
+    _checks.instance("job", job, Job, "a Job")
     if resample and not (resume and job.keeps_scores):
         raise InvalidArgumentError("resample is for a run that is resumed and that keeps scores; leave it out")
     begun = RunWriter.begun(out, resume=resume, batch=job.smoothed.batch)

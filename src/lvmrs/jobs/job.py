@@ -85,6 +85,9 @@ class Job:
     """Whether the logits of all samples are kept on disk, to certify them again in other ways."""
 
     def __post_init__(self) -> None:
+        _checks.instance("model", self.model, Loaded, "a Loaded model, as lvmrs.models.load gives it")
+        _checks.instance("smoothed", self.smoothed, SmoothedClassifier, "a SmoothedClassifier")
+        _checks.instance("sampling", self.sampling, Sampling, "a Sampling")
         if self.smoothed.model is not self.model.model:
             raise InvalidArgumentError(f"the smoothed classifier is not made of {self.model.name}; make it of that")
         self.smoothed.check_method(self.method)
@@ -246,6 +249,8 @@ def check_selection(data: Dataset, selection: Selection) -> None:
     Traceback (most recent call last):
     lvmrs.errors.DataError: two: 3 shards for 2 inputs; take fewer
     """
+    _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
+    _checks.instance("selection", selection, Selection, "a Selection")
     whole = replace(selection, shard=1, shards=1)
     if selection.size != len(data):
         raise InvalidArgumentError(

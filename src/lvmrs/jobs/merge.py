@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lvmrs import _checks
 from lvmrs.errors import RunError
 from lvmrs.jobs.keeping import OnNote, copy_scores, keeping, opened_scores
 from lvmrs.origin import origin
@@ -26,8 +27,9 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "", on_note:
     Returns:
         The new run. The docstring of ``lvmrs.jobs`` has an example.
     """
-    if not shards:
+    if isinstance(shards, Sequence) and not shards:
         raise RunError("no shards were given; name the run directories to merge")
+    shards = _checks.instances("shards", shards, Run, "objects of lvmrs.Run")
     first = shards[0].manifest
     _check_shards(shards)
     batches = {run.manifest.batch for run in shards}

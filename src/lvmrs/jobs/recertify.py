@@ -62,6 +62,8 @@ def recertify(
     Returns:
         The new run. The docstring of ``lvmrs.jobs`` has an example.
     """
+    _checks.instance("source", source, Run, "a lvmrs.Run")
+    processes = _checks.count("processes", processes, least=1)
     old = source.manifest
     if planner is None:
         planner = method_settings.made_again(old.method.name, old.method.settings, old.method.own_code)
@@ -106,13 +108,14 @@ def _recertified(kept: KeptScores, planner: Planner, terms: Terms, record: Terms
 
 def _fewer(kept: TermsRecord, alpha: float | None, n0: int | None, n: int | None) -> TermsRecord:
     """The terms of the kept scores, changed by those that are given."""
+    n0 = None if n0 is None else _checks.count("n0", n0, least=1)
+    n = None if n is None else _checks.count("n", n, least=2)
     for name, wanted in (("n0", n0), ("n", n)):
         known = getattr(kept, name) or 0
         if wanted is not None and wanted > known:
             raise InvalidArgumentError(f"{name} = {wanted} is more than the {known} scores that were kept")
-    wanted_n0 = kept.n0 if n0 is None else _checks.count("n0", n0, least=1)
     terms = Terms(kept.sigma, kept.alpha if alpha is None else alpha, kept.n if n is None else n)  # type: ignore[arg-type]
-    return replace(kept, alpha=terms.alpha, n0=wanted_n0, n=terms.n)
+    return replace(kept, alpha=terms.alpha, n0=kept.n0 if n0 is None else n0, n=terms.n)
 
 
 def _check_code(recorded: Mapping[str, str], noise: type) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lvmrs import _checks
 from lvmrs._checks import Numbers
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.maps.base import SimplexMap, below_largest, usable
 from lvmrs.moments import Moments, statistics_device
 
@@ -41,6 +41,8 @@ def sweep(
     >>> sweep(Sparsemax, torch.tensor([[2.0, 0.0], [0.0, 1.0]]), [0.5, 2.0]).mean.tolist()
     [[0.5, 0.5], [0.625, 0.375]]
     """
+    if not (isinstance(kind, type) and issubclass(kind, SimplexMap)):
+        raise InvalidArgumentError(f"kind must be a class of simplex maps such as Softmax, got {shown(kind)}")
     values = _checks.positive("temperatures", temperatures)
     if values.ndim != 1:
         raise InvalidArgumentError(f"temperatures must be one-dimensional, got shape {values.shape}")

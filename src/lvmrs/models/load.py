@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from lvmrs import _checks
 from lvmrs.errors import ModelError, first_line
 from lvmrs.facts import ModelFacts
 from lvmrs.models.assemble import Assembled, assemble, hash_of
@@ -47,11 +48,13 @@ def load(
     True
 
     """
+    if weights is not None:
+        _checks.instance("weights", weights, (str, Path), "the name of a file")
     return ModelSource(
         name,
         None if weights is None else str(weights),
-        None if mean is None else tuple(float(value) for value in mean),
-        None if std is None else tuple(float(value) for value in std),
+        None if mean is None else tuple(_checks.several("mean", _checks.real("mean", mean))),
+        None if std is None else tuple(_checks.several("std", _checks.real("std", std))),
         denoiser,
         sigma,
     ).load()
@@ -120,6 +123,8 @@ class Loaded:
         >>> Loaded.of(nn.Flatten(), "flatten").assumed
         ('it takes pixels in [0, 1] as they are',)
         """
+        _checks.model(model)
+        _checks.text("name", name)
         return cls(model, name, hash_of(model), None, ModelFacts(takes_pixels=not isinstance(model, Preprocessed)))
 
     def __post_init__(self) -> None:

@@ -44,9 +44,11 @@ def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
     >>> print(f"{lipschitz_bound(nn.Sequential(nn.Flatten(), nn.ReLU()), (1, 4, 4)):.4f}")
     1.0000
     """
+    shape = _checks.shape(shape)
     known = _checks.known_lipschitz(model)
     if known is not None:
         return known
+    _checks.instance("model", model, nn.Module, "a torch module, whose layers can be seen")
     if isinstance(model, Preprocessed):
         if model.size is not None:
             raise ModelError("the model resizes its inputs, for which no Lipschitz bound is known")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lvmrs import _checks
-from lvmrs.errors import InvalidArgumentError, ModelError
+from lvmrs.errors import InvalidArgumentError, ModelError, shown
 
 __all__ = ["Preprocessed"]
 
@@ -37,16 +37,19 @@ class Preprocessed(nn.Module):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
-        if not mean or len(mean) != len(std):
-            raise InvalidArgumentError(f"mean and std must have one number for each channel, got {mean} and {std}")
-        if not all(map(math.isfinite, mean)) or not all(0 < value < math.inf for value in std):
-            raise InvalidArgumentError(f"mean must be finite and std positive, got {mean} and {std}")
+        _checks.model(model)
+        means, widths = _checks.real("mean", mean), _checks.positive("std", std)
+        _checks.require("mean", means, np.isfinite(means), "must be finite")
+        if means.ndim != 1 or means.shape != widths.shape:
+            raise InvalidArgumentError(
+                f"mean and std must have one number for each channel, got {shown(mean)} and {shown(std)}"
+            )
         self.model = model
         self.size = size
         self.mean: Tensor
         self.std: Tensor
-        self.register_buffer("mean", torch.tensor([float(v) for v in mean]).view(-1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor([float(v) for v in std]).view(-1, 1, 1), persistent=False)
+        self.register_buffer("mean", torch.from_numpy(means).float().view(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.from_numpy(widths).float().view(-1, 1, 1), persistent=False)
 
     @property
     def normalisation(self) -> dict[str, list[float]]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from torch import Generator, Tensor
 
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.registry import NOISES
 
 __all__ = ["Noise", "check_noise"]
@@ -42,7 +42,7 @@ class Noise(ABC):
 def check_noise(noise: object) -> None:
     """Refuse what is no noise, or does not stand for its name alone: certificates and runs record the name."""
     if not isinstance(noise, Noise):
-        raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {noise!r:.60}")
+        raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {shown(noise)}")
     kind = type(noise)
     if dataclasses.fields(noise) or vars(noise):
         raise InvalidArgumentError(f"{kind.__name__} has settings, and a noise must have none: its scale is sigma")

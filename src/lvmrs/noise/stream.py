@@ -12,14 +12,12 @@ import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from lvmrs import _checks
-from lvmrs.errors import InvalidArgumentError
 from lvmrs.noise.base import Noise
 
 __all__ = ["Draws", "Stage", "Stream"]
@@ -55,11 +53,7 @@ class Stream:
 
     def __post_init__(self) -> None:
         for name in ("seed", "index"):
-            value = getattr(self, name)
-            whole = isinstance(value, Integral) and not isinstance(value, bool)
-            if not whole or not 0 <= int(value) < 1 << 63:
-                raise InvalidArgumentError(f"{name} must be a whole number from 0 to 2⁶³ − 1, got {value!r}")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, _checks.seed(name, getattr(self, name)))
         _checks.one_of("stage", self.stage, get_args(Stage))
 
     @property

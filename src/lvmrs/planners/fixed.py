@@ -98,7 +98,7 @@ def calibrated(
         The planner with the best choice.
     """
     _checks.one_of("objective", objective, ("average radius", "accuracy"))
-    _checks.single("epsilon", _checks.real("epsilon", epsilon))
+    _checks.single("epsilon", _checks.at_least_zero("epsilon", epsilon))
     check_search(maps, temperatures, mass, Fixed.bounds, usual=TEMPERATURES)
     total: dict[str, Floats] = {}
     count = 0

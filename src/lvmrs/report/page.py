@@ -13,11 +13,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from lvmrs import analysis
+from lvmrs import _checks, _disk, analysis
 from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs._replacing import replacing
 from lvmrs.analysis import Results
 from lvmrs.answers import ABSTAIN, is_correct
+from lvmrs.errors import RunError
 from lvmrs.registry import MAPS
 from lvmrs.report.guarantee import guarantee, kinds_of_rows
 from lvmrs.report.pictures import Picture
@@ -47,6 +48,9 @@ def write_report(
         most: How many inputs are listed.
         confidence: That of the intervals for the finite test set.
     """
+    place = None if hasattr(out, "write") else _disk.place(out)
+    runs = _checks.instances("runs", runs, Run, "objects of lvmrs.Run")
+    radii, most = _checks.radii(radii), _checks.count("most", most, least=1)
     results = [analysis.results_of(run) for run in runs]
     manifests = [run.manifest for run in runs]
     every = np.unique(np.concatenate([result.idx for result in results]))
@@ -72,11 +76,14 @@ def write_report(
         ],
     }
     page = _page(content).encode()
-    if not isinstance(out, Path):
-        out.write(page)
+    if place is None:
+        out.write(page)  # type: ignore[union-attr]
         return
-    with replacing(out) as file:
-        file.write(page)
+    try:
+        with replacing(place) as file:
+            file.write(page)
+    except OSError as error:
+        raise RunError(f"{place} cannot be written ({error.strerror}); choose another file") from error
 
 
 def _page(content: dict[str, Any]) -> str:

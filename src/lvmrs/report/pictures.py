@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lvmrs import _checks
 from lvmrs._extras import optional
 from lvmrs.errors import DataError, LvmrsError
 from lvmrs.registry import DATA
@@ -44,6 +45,7 @@ def pictures_of(run: Run, name: str | None = None, class_index: Path | None = No
             error.
         class_index: The class index file of these data, if their labels are from one.
     """
+    _checks.instance("run", run, Run, "a lvmrs.Run")
     made = run.manifest.data
     if name is None and (why_not := _why_not(made)) is not None:
         return Pictures(why_none=why_not)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from lvmrs import _checks, _disk
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.runs import format_1
@@ -205,6 +206,7 @@ class Manifest:
     @classmethod
     def read(cls, file: Path) -> Manifest:
         """Read the manifest in a file; a RunError says in one sentence what is wrong with it."""
+        file = _disk.place(file)
         try:
             text = file.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -219,7 +221,7 @@ class Manifest:
     def parse(cls, text: str, where: str) -> Manifest:
         """The manifest in a text; ``where`` names it in the sentence that says what is wrong with it."""
         try:
-            stored = json.loads(text, object_pairs_hook=_each_once)
+            stored = json.loads(_checks.text("text", text), object_pairs_hook=_each_once)
         except (ValueError, RecursionError) as error:
             raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
         found = stored.pop("format", None) if isinstance(stored, dict) else None

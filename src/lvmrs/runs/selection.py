@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
 
 __all__ = ["Selection"]
 
@@ -45,12 +46,10 @@ class Selection:
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
             if not (whole and value >= 1) and not (name == "max" and value is None):
-                raise InvalidArgumentError(f"{name} must be a whole number of at least 1, got {value!r}")
+                raise InvalidArgumentError(f"{name} must be a whole number of at least 1, got {shown(value)}")
         if not isinstance(self.size, int) or not 0 <= self.size < _MOST:
-            raise InvalidArgumentError(f"size must be a whole number from 0 to 2⁵³ − 1, got {self.size!r:.40}")
-        if self.only is not None and (
-            self.shards > 1 or sorted(set(self.only)) != self.only or not all(0 <= k < self.size for k in self.only)
-        ):
+            raise InvalidArgumentError(f"size must be a whole number from 0 to 2⁵³ − 1, got {shown(self.size)}")
+        if self.only is not None and (self.shards > 1 or not _rising(self.only, self.size)):
             raise InvalidArgumentError("only must list indices of the data set in order, each once, without shards")
         if self.shard > self.shards:
             raise InvalidArgumentError(f"shard {self.shard} of {self.shards} does not exist; they are numbered from 1")
@@ -78,3 +77,10 @@ class Selection:
             found = (idx >= indices.start) & (idx < indices.stop) & ((idx - indices.start) % indices.step == 0)
             return np.asarray(found, bool)
         return np.isin(idx, np.array(indices, np.int64))
+
+
+def _rising(indices: object, size: int) -> bool:
+    """Whether these are whole numbers below ``size``, from 0, each larger than the one before."""
+    if not isinstance(indices, list) or not all(type(k) is int for k in indices):
+        return False
+    return all(a < b for a, b in itertools.pairwise((-1, *indices, size)))

@@ -84,6 +84,10 @@ def train(
     """
     place = _torch_checks.device_to_run_on(device)
     workers = _checks.count("workers", workers, least=0)
+    _checks.instance("model", model, nn.Module, "a torch module")
+    _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
+    _checks.instance("objective", objective, Objective, "an Objective such as Gaussian(0.5)")
+    _checks.instance("settings", settings, Settings, "Settings of a training")
     objective.check(model)
     model.to(place)
     state = checkpoint.State(model, _optimizer(model, settings), _scaler(settings, place), [])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lvmrs import _torch_checks
+from lvmrs import _checks, _torch_checks
 from lvmrs.data import Dataset
 from lvmrs.errors import ModelError, guarded
 from lvmrs.sampling import evaluating
@@ -103,6 +103,9 @@ def _mean(
     device: str | torch.device,
     score: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> float:
+    _checks.instance("model", model, nn.Module, "a torch module")
+    _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
+    sigma, seed = _checks.single("sigma", _checks.at_least_zero("sigma", sigma)), _checks.seed("seed", seed)
     place = _torch_checks.device(device) or next((p.device for p in model.parameters()), torch.device("cpu"))
     total = 0.0
     with evaluating(model):

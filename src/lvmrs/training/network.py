@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from lvmrs import models
+from lvmrs import _checks, models
 from lvmrs._paths import expanded
 from lvmrs.data import Dataset, check_labels, checked_input
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
@@ -65,7 +65,9 @@ def network_for(
     >>> network_for(Arrays("grey", "train", np.zeros((2, 1, 8, 8)), np.arange(2)), "ready:small_cnn").name
     'ready:small_cnn,channels=1,side=8,classes=2'
     """
-    kind, _, rest = name.partition(":")
+    _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
+    kind, _, rest = _checks.text("name", name).partition(":")
+    seed = _checks.seed("seed", seed)
     if kind == "trained" and weights is None and rest.endswith(".safetensors"):
         weights = expanded(rest)
         name = _name_in(name, weights)

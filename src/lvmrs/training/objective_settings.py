@@ -29,8 +29,8 @@ def objective(name: str | type[Objective], sigma: float, **settings: Any) -> Obj
     >>> objective("smoothadv", 0.5, epsilon=1.0, margin=None)
     SmoothAdv(sigma=0.5, epsilon=1.0, steps=2, samples=2)
     """
-    maker = OBJECTIVES.find(name) if isinstance(name, str) else name
-    shown = name if isinstance(name, str) else name.__name__
+    maker = name if isinstance(name, type) else OBJECTIVES.find(name)
+    shown = name.__name__ if isinstance(name, type) else name
     if "sigma" not in inspect.signature(maker).parameters:
         raise InvalidArgumentError(f"sigma is not a setting of objective {shown}; give the class a parameter sigma")
     chosen: Objective = made(maker, f"objective {shown}", {"sigma": sigma, **settings}, {})
