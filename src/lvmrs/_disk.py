@@ -116,6 +116,15 @@ def remove(path: Path) -> None:
         return
 
 
+def remove_directory(path: Path) -> None:
+    """Remove a directory; nothing happens if it is not there, or not empty."""
+    try:
+        os.rmdir(path)  # noqa: PTH106
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
 def close(file: int) -> None:
     """Close a file."""
     os.close(file)

@@ -22,6 +22,7 @@ Model = Callable[[Tensor], Tensor]
 Watch = Callable[[Stage, Tensor], None]
 """Called with the stage and each batch of logits."""
 
+_LOGITS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # The smallest batch size at which the search for the best one may end.
 _LARGE = 256
 
@@ -124,8 +125,9 @@ def check_logits(logits: object, count: int, classes: int) -> None:
         raise ModelError("the model returned fewer than two classes; for a single logit z, return (z, −z)")
     if classes and logits.shape[1] != classes:
         raise ModelError(f"the model returned {logits.shape[1]} classes after {classes}; it must be the same each time")
-    if not logits.is_floating_point():
-        raise ModelError(f"the model returned {logits.dtype}; expected floating-point logits")
+    if logits.dtype not in _LOGITS or logits.is_meta:
+        kind = "a tensor without values (device meta)" if logits.is_meta else str(logits.dtype)
+        raise ModelError(f"the model returned {kind}; expected floating-point logits")
     if not torch.isfinite(logits).all():
         bad = int((~torch.isfinite(logits)).any(dim=1).sum())
         raise ModelError(

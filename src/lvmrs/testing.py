@@ -67,7 +67,9 @@ def made_up_scores(
     5
     """
     given = [logits] if isinstance(logits, Tensor) else _checks.iterable("logits", logits, "tensors")
-    batches = [_torch_checks.finite_tensor("logits", batch, dims=2) for batch in given]
+    batches = list(given)
+    for batch in batches:
+        _checks.instance("logits", batch, Tensor, "tensors (samples, classes)")
     _checks.instance("stream", stream, Stream, "a Stream such as lvmrs.testing.CERTIFICATION")
     return scores_of(stream, Gaussian(), _checks.positive_number("sigma", sigma), sum(map(len, batches)), batches)
 

@@ -267,7 +267,7 @@ MISTAKES = {
     "certify DIGITS --out a --n0 0": (2, "n0 must be a whole number of at least 1"),
     "certify DIGITS --out a --alpha 1": (2, "alpha must lie strictly between 0 and 1"),
     "certify DIGITS --out a --method magic": (2, "method must be one of"),
-    "certify DIGITS --out a --method lvm --bound magic": (2, "bounds must be one of"),
+    "certify DIGITS --out a --method lvm --bound magic": (2, "bound must be one of"),
     "certify DIGITS --out a --method duels --bound betting": (
         2,
         "bound is not a setting of method duels: hard duels have Clopper–Pearson's bound",

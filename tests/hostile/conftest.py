@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lvmrs.registry import PARTS
 from tests.hostile.world import build, state
 
 
@@ -16,6 +17,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     before = state(place)
     yield place
     assert state(place) == before, "a case changed the files that all cases share"
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that a case adds to the registry do not stay there."""
+    for names in PARTS:
+        monkeypatch.setattr(names, "_added", dict(names._added))
 
 
 @pytest.fixture

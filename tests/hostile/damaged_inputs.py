@@ -168,7 +168,6 @@ def _archives() -> Iterator[Damage]:
         "inputs complex": {"x": x.astype(complex), "y": y}, "inputs of booleans": {"x": x > 0, "y": y},
         "inputs of one dimension": {"x": x[:, 0, 0, 0], "y": y}, "inputs without pixels": {"x": x[..., :0], "y": y},
         "inputs of records": {"x": np.zeros(6, dtype=[("a", "f4")]), "y": y}, "inputs of dates": {"x": np.zeros(x.shape, "M8[s]"), "y": y},
-        "inputs of 300 channels": {"x": np.zeros((6, 300, 8, 8), np.float32), "y": y},
     }  # fmt: skip
     for label, held in arrays.items():
         yield Damage("npz", label, lambda w, g, h=held: np.savez(g / "data.npz", **h))  # type: ignore[misc]

@@ -189,8 +189,9 @@ _OTHERS: dict[str, Callable[[_Lines], object]] = {
     **{
         f"{column} is {value!r}": _set(column, value)
         for column in ("p_lower", "p_upper", "temperature", "mass", "risk_top")
-        for value in ("", "x", "None", "nan", "inf", "-1")
+        for value in ("", "x", "None", "nan", "inf")
     },
+    **{f"{column} is '-1'": _set(column, "-1") for column in ("temperature", "mass", "risk_top")},
     **{
         f"{column} is {value!r}": _set(column, value)
         for column in ("correct", "time")

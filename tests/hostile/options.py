@@ -183,9 +183,13 @@ BAD: dict[str, dict[str, str]] = {
     "weights to write": {**_NO_PLACE, "a directory": "{world}/empty", "no suffix": "a", "pt": "a.pt", "/dev/full": "/dev/full"},
 }  # fmt: skip
 
+# Data that take no class index refuse any; a file that is none is refused by its content (tests/data/test_class_index.py).
+BAD["class index"] = {**_NO_PLACE, "a text": "{world}/text.txt", "a directory": "{world}/empty"}
+
 KINDS: dict[str, str] = {
     "--sigma": "positive", "--alpha": "fraction", "--n0": "planning samples", "--n": "samples", "--batch": "whole from 1",
     "--skip": "whole from 1", "--max": "whole from 1", "--seed": "whole from 0", "--image-size": "image size",
+    "--class-index": "class index",
     "--temperature": "positive", "--mass": "positive", "--lipschitz": "positive or inf", "--width": "width",
     "--mean": "numbers", "--std": "numbers", "--shape": "shape", "--shard": "shard", "--radii": "radii",
     "--confidence": "fraction", "--epochs": "whole from 1", "--lr": "positive", "--weight-decay": "from 0",

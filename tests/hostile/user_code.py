@@ -116,9 +116,6 @@ _DATA = {
         f"    {body}\n\ndef data(split):\n    return Mine()"
         for label, body in {
             "has inputs that raise": "def __getitem__(self, k): raise RuntimeError('torn page')",
-            "has inputs that raise late": (
-                "def __getitem__(self, k):\n        if k: raise KeyError(k)\n        return torch.zeros(1, 8, 8), 0"
-            ),
             "has inputs that exit": "def __getitem__(self, k): raise SystemExit(0)",
             "has inputs that are None": "def __getitem__(self, k): return None",
             "has inputs without labels": "def __getitem__(self, k): return torch.zeros(1, 8, 8)",

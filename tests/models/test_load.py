@@ -277,7 +277,7 @@ def test_models_that_cannot_be_loaded_get_one_clear_sentence(tmp_path: Path) -> 
         NAME: ({"weights": tmp_path / "numbers.pth"}, "is not a state dict"),
         f"{NAME} ": ({}, "there is no small_cnn  in lvmrs.models.small"),
         "python:lvmrs.models.small:fast_cnn": ({"mean": [0.5]}, "mean and std go together"),
-        "python:lvmrs.models.small:small_cnn": ({"mean": [0.5], "std": [0.0]}, "std positive"),
+        "python:lvmrs.models.small:small_cnn": ({"mean": [0.5], "std": [0.0]}, "std must be positive and finite"),
     }
     for name, (options, sentence) in cases.items():
         with pytest.raises(LvmrsError) as caught:

@@ -346,7 +346,7 @@ def test_wrong_shapes_get_one_sentence() -> None:
         sandwich(1, 30)
     with pytest.raises(InvalidArgumentError, match="a stride must be at least 1, got 0"):
         SandwichNetwork((1, 8, 8), [(3, 3, 0)], [], 2)
-    with pytest.raises(InvalidArgumentError, match="gamma must be a positive number, got -1"):
+    with pytest.raises(InvalidArgumentError, match="gamma must be positive and finite, got -1"):
         sandwich(1, 8, gamma=-1)
     with pytest.raises(InvalidArgumentError, match=r"shape must be \(channels, height, width\) for convolutions"):
         SandwichNetwork((5,), [(3, 3, 1)], [], 2)

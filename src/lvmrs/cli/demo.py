@@ -37,7 +37,7 @@ def demo_command(
     from lvmrs import demo
     from lvmrs.report import pictures_of, write_report
 
-    place = _new_directory() if out is None else out
+    place = _new_directory() if out is None else _disk.place(out)
     weights = place / "digits.safetensors"
     if place == Path() or place.is_file() or weights.exists():
         raise InvalidArgumentError(f"out: {str(place)!r} must be a new directory for the demo")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from lvmrs import _stopping
+from lvmrs import _disk, _stopping
 from lvmrs._replacing import replacing
 from lvmrs.errors import RunError
 
@@ -19,7 +19,7 @@ def writing(out: Path) -> Iterator[BinaryIO]:
     """Open OUT to write to; if the block fails, what was there before is still there, and nothing else."""
     _stopping.work_begins()
     try:
-        target = out.resolve()  # a link stays a link
+        target = _resolved(out)  # a link stays a link
         is_stream = target.exists() and not target.is_file() and not target.is_dir()  # such as /dev/stdout, or a pipe
         with target.open("wb") if is_stream else replacing(target) as file:
             yield file
@@ -27,3 +27,10 @@ def writing(out: Path) -> Iterator[BinaryIO]:
         raise RunError(
             f"{out} cannot be written to ({error.strerror or error}); choose another file with --out"
         ) from error
+
+
+def _resolved(out: Path) -> Path:
+    try:
+        return _disk.place(out).resolve()
+    except RuntimeError as error:  # Python's word for links that lead to each other
+        raise RunError(f"{out} cannot be written to ({error}); choose another file with --out") from error

@@ -32,11 +32,13 @@ def whole_class(word: str, named: object, base: type, kind: str, home: str) -> t
 
 def known_name(names: Names, word: str | None) -> str | None:
     """A name of the table; a class of the user's own is added to it first. None stays None."""
-    if word is None or not word.startswith(OWN):
-        return word
-    part = names.add(own(word))
-    name: str = part.name
-    return name
+    if word is None:
+        return None
+    if word.startswith(OWN):
+        name: str = names.add(own(word)).name
+        return name
+    names.find(word, argument=names.kind)
+    return word
 
 
 def noise(word: str) -> Noise:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lvmrs import _checks, method_settings
 from lvmrs._user_code import code_hash
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.jobs.certify import OnRow
 from lvmrs.jobs.job import method_record
 from lvmrs.jobs.keeping import OnNote, opened_scores
@@ -75,6 +75,8 @@ def recertify(
             "the run was made without a Lipschitz constant, which this method needs; take another method"
         )
     kept = opened_scores(source, on_note)  # a run without scores is refused before a directory is made
+    if not source.count:
+        raise RunError(f"{source.directory} has no rows yet; there is nothing to certify again")
     record = _fewer(old.terms, alpha, n0, n)
     terms = _terms(record)
     _check_code(old.method.own_code, type(terms.noise))

@@ -73,6 +73,8 @@ def parsed(text: str) -> tuple[str, dict[str, int | float]]:
         key, _, value = part.partition("=")
         if key not in known:
             raise ModelError(f"{text}: {name} has no setting {key!r}; it has {', '.join(known)}")
+        if key in settings:
+            raise ModelError(f"{text}: {key} is given twice; give it once")
         try:
             settings[key] = type(known[key])(value)
         except ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from lvmrs._paths import is_file
 from lvmrs.errors import ModelError, guarded
 
-__all__ = ["digest_of_file", "digest_of_module", "load_weights", "read_checkpoint", "read_weights"]
+__all__ = ["digest_of_file", "digest_of_module", "load_weights", "read_checkpoint", "read_torch", "read_weights"]
 
 _COUNT = "num_batches_tracked"
 # The keys under which checkpoints keep their weights, next to "arch", "epoch" and the like.
@@ -39,7 +40,16 @@ def read_checkpoint(path: Path) -> Any:
         "model.state_dict() with safetensors.torch.save_file or torch.save"
     )
     with guarded(refused, error=ModelError):
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return read_torch(path)
+
+
+def read_torch(path: Path) -> Any:
+    """Read a file that torch saved. What it holds must fit the checksums in it, which torch does not look at."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if (damaged := archive.testzip()) is not None:
+                raise ValueError(f"its part {damaged} is damaged")
+    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
@@ -77,6 +87,9 @@ def load_weights(module: nn.Module, path: Path) -> bool:
         f"{key} is {tuple(given[key].shape)} and should be {tuple(wanted[key].shape)}"
         for key in wanted
         if key in given and given[key].shape != wanted[key].shape
+    ]
+    problems += [
+        f"{key} holds NaN" for key, value in given.items() if value.is_floating_point() and value.isnan().any()
     ]
     if problems:
         more = f", and {len(problems) - 3} more" if len(problems) > 3 else ""

@@ -86,6 +86,10 @@ class DataRecord:
     classes: list[str] | None = field(default=None, metadata=_NOTE)
     """The names of the classes."""
 
+    def __post_init__(self) -> None:
+        if self.image_size is not None and self.image_size < 1:
+            _refuse("image_size", "at least 1", self.image_size)
+
 
 @dataclass(frozen=True)
 class MethodRecord:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,10 +26,12 @@ from lvmrs.runs.input_names import unescaped
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
-__all__ = ["SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "header", "read"]
+__all__ = ["NOT_NAMED", "SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "header", "read"]
 
 UNKNOWN = "-"
 """The text of a field whose value is not known."""
+NOT_NAMED = "unknown"
+"""The name of a map, bound or form that another project did not tell."""
 SCOPES = {UNKNOWN, *get_args(Scope)}
 """What the column scope may hold."""
 
@@ -115,8 +118,12 @@ def read(
 _TYPES: dict[Kind, type] = {
     Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.TEXT: object, Kind.NAME: object,
 }  # fmt: skip
-# Numbers that are NaN where another project did not tell them.
-_MAYBE_UNKNOWN = ("p_lower", "p_upper", "temperature", "mass", "risk_top")
+# The least and the largest number that a run has in a column; if another project did not tell the map, it may be NaN.
+_LARGEST = sys.float_info.max
+_RANGES = {
+    "time": (0.0, _LARGEST), "correct": (0, 1), "p_lower": (-_LARGEST, _LARGEST), "p_upper": (-_LARGEST, _LARGEST),
+    "temperature": (0.0, _LARGEST), "mass": (0.0, _LARGEST), "risk_top": (0.0, 1.0),
+}  # fmt: skip
 _CHECKSUM = re.compile("[0-9a-f]{32}")
 
 
@@ -240,11 +247,18 @@ def _check_ours(path: Path, columns: Columns, inputs: Selection) -> None:
     idx = columns["idx"]
     if len(strangers := idx[(idx >= 0) & ~inputs.has(idx)]):
         raise RunError(f"{path}: input {strangers[0]} does not belong to this run; remove its row")
-    for name in ("time", *_MAYBE_UNKNOWN):
-        values = columns.get(name, columns["radius"])
-        bad = np.isinf(values) if name in _MAYBE_UNKNOWN else ~np.isfinite(values)
-        if name in columns and bad.any():
-            raise RunError(f"{path}: {name} of input {idx[bad][0]} is {values[bad][0]:g}, and must be a finite number")
+    unknown = columns.get("map", np.full(len(idx), NOT_NAMED)) == NOT_NAMED
+    for name, (least, most) in _RANGES.items():
+        values = columns.get(name, np.full(len(idx), least, dtype=float))
+        bad = ~((values >= least) & (values <= most)) & ~(np.isnan(values) & unknown & (name != "time"))
+        if bad.any():
+            raise RunError(
+                f"{path}: {name} of input {idx[bad][0]} is {values[bad][0]:g}, and must be a finite number"
+                f"{f' from {least:g}' if least > -_LARGEST else ''}{f' to {most:g}' if most < _LARGEST else ''}"
+            )
+    for name in ("map", "bound", "form", "groups", "risk_groups"):
+        if unnamed := [text for text in set(columns.get(name, ())) if not text.isprintable() or not text]:
+            raise RunError(f"{path}: {name} is {min(unnamed)!r:.40}, and must be a name")
     if odd := set(columns.get("scope", ())) - SCOPES:
         raise RunError(f"{path}: scope is {min(odd)!r:.40}, and must be one of {', '.join(sorted(SCOPES))}")
     for index, text in zip(idx.tolist(), columns.get("scores", ()), strict=False):

@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING, Any
 from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
 from lvmrs.runs.input_names import escaped, unescaped
-from lvmrs.runs.result_file import UNKNOWN, Columns, Kind
+from lvmrs.runs.result_file import NOT_NAMED, UNKNOWN, Columns, Kind
 
 if TYPE_CHECKING:
     from lvmrs.certificate import Certificate
 
 __all__ = ["ADDED", "COLUMNS", "KINDS", "NOT_NAMED", "Row", "rows_of"]
-
-NOT_NAMED = "unknown"
-"""What imported results have in the columns map, bound and form."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 A row is one write of one complete line, and is on the disk before the next input is begun. A crash can leave a line
 without its end, which is removed when the run is resumed. A lock, which ends with its process, keeps a second writer
-out. A directory that has a manifest but no row and no scores holds no run yet: it is begun anew, with any settings.
+out. A new run that fails before its first row is removed. If its process was killed, a directory is left that has a
+manifest but no row and no scores. It holds no run yet: it is begun again, with any settings.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -34,8 +35,8 @@ class RunWriter:
     ``begin`` makes one.
     """
 
-    def __init__(self, run: Run, lock: Lock) -> None:
-        self.run, self._lock = run, lock
+    def __init__(self, run: Run, lock: Lock, *, new: bool) -> None:
+        self.run, self._lock, self._new = run, lock, new
         self._columns = run.columns  # a run of an earlier version keeps the columns that it has
         with disk_errors(run.directory):
             for name in (MANIFEST, ROWS):  # of a process that was killed
@@ -69,8 +70,8 @@ class RunWriter:
             _disk.make_directory(path)
             lock = Lock(path / _LOCK, f"another process is writing to {path}; wait for it, or choose another directory")
         try:
-            cls._settle(path, manifest, resume=resume)
-            return cls(Run(path), lock)
+            new = cls._settle(path, manifest, resume=resume)
+            return cls(Run(path), lock, new=new)
         except BaseException:
             lock.release()
             raise
@@ -110,16 +111,18 @@ class RunWriter:
         return found
 
     @classmethod
-    def _settle(cls, path: Path, manifest: Manifest, *, resume: bool) -> None:
+    def _settle(cls, path: Path, manifest: Manifest, *, resume: bool) -> bool:
+        """Write the manifest of a new run, or compare that of the run that is there; True if the run is new."""
         begun = cls.begun(path, resume=resume)
         if begun is None:
             text = _checked_text(manifest)
             with disk_errors(path):
                 _disk.remove(path / ROWS)  # it has no row, and may have the columns of an earlier version
                 write_whole(path / MANIFEST, text)
-            return
+            return True
         if changed := begun.difference(manifest):
             raise RunError(f"{path} was begun with other settings, and cannot be resumed: {'; '.join(changed)}")
+        return False
 
     def __enter__(self) -> RunWriter:
         """Begin a ``with`` block."""
@@ -128,12 +131,20 @@ class RunWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file and give up the lock."""
+        """Close the file and give up the lock. A new run that failed before its first row is removed."""
+        failed = kind is not None and self._new and not self.done
         try:
             with disk_errors(self.run.directory):
                 _disk.close(self._file)
+            if failed:
+                with suppress(OSError):  # the error that ended the run is told; what is left can be begun again
+                    _disk.remove(self.run.file)
+                    _disk.remove(self.run.directory / MANIFEST)
         finally:
             self._lock.release()
+        if failed:
+            with suppress(OSError):
+                _disk.remove_directory(self.run.directory)
 
     @property
     def pending(self) -> list[int]:

@@ -13,6 +13,7 @@ from torch import nn
 
 from lvmrs._replacing import replacing
 from lvmrs.errors import RunError, first_line, guarded
+from lvmrs.models.weights import read_torch
 
 __all__ = ["State", "read", "write"]
 
@@ -48,8 +49,9 @@ def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str
     if not path.is_file():
         raise RunError(f"{path}: there is no checkpoint to go on from; begin a new training instead")
     with guarded(f"{path}: it is not a whole checkpoint of lvmrs train; delete it to begin again", error=RunError):
-        stored = torch.load(path, map_location="cpu", weights_only=True)
+        stored = read_torch(path)
         before, history = dict(stored["settings"]), [dict(epoch) for epoch in stored["history"]]
+        weights, optimizer, scaler = (dict(stored[part]) for part in ("state_dict", "optimizer", "scaler"))
     changed = [
         f"{key} was {before.get(key)!r} and is {settings.get(key)!r}"
         for key in {**before, **settings}
@@ -58,7 +60,7 @@ def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str
     if changed:
         raise RunError(f"{path}: it was made with other settings ({'; '.join(changed)}); use those, or delete it")
     with guarded(f"{path}: it does not fit the model; delete it to begin again", error=RunError):
-        state.model.load_state_dict(stored["state_dict"])
-        state.optimizer.load_state_dict(stored["optimizer"])
-        state.scaler.load_state_dict(stored["scaler"])
+        state.model.load_state_dict(weights)
+        state.optimizer.load_state_dict(optimizer)
+        state.scaler.load_state_dict(scaler)
     return history
