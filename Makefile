@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-statistical test-programs test-slow check package format bench docs bounds clean
+.PHONY: help setup demo test test-statistical test-hostile test-programs test-slow check package format bench docs bounds clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ test: $(VENV)/.installed-test  ## set up and run the tests
 
 test-statistical: $(VENV)/.installed-test  ## count false bounds and certificates by simulation
 	$(PYTEST) -n auto -m 'statistical and not slow'
+
+test-hostile: $(VENV)/.installed-test  ## bad input, damaged files and kills, by the thousand
+	$(PYTEST) -n auto -m 'hostile and not slow'
 
 test-programs: $(VENV)/.installed-test $(VENV)/.installed-browser  ## tests with chromium, chromedriver and pdflatex, which must be there
 	$(PYTEST) -m programs

@@ -134,7 +134,7 @@ def test_training_goes_on_from_a_trained_file(lvmrs: Command) -> None:
 def test_a_checkpoint_of_another_normalisation_is_refused(lvmrs: Command) -> None:
     line = "train --model ready:small_cnn QUICK --out a.safetensors"
     lvmrs(f"{line} --mean 0.3 --std 0.3")
-    parts = {"settings": {}, "history": [], "state_dict": {}, "optimizer": {}, "scaler": {}}
+    parts: dict[str, Any] = {"settings": {}, "history": [], "state_dict": {}, "optimizer": {}, "scaler": {}}
     torch.save(parts, "b.safetensors.checkpoint")
     code, _, err = lvmrs("train --model ready:small_cnn QUICK --out b.safetensors --resume --mean 0.1 --std 0.9")
     assert code == 1

@@ -9,6 +9,13 @@ from lvmrs.registry import PARTS
 from tests.hostile.world import build, state
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests of this folder; ``make test-hostile`` runs them."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("hostile")
+
+
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What the cases name as ``{world}``; no case may change it."""
