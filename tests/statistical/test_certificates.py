@@ -399,7 +399,7 @@ def test_the_check_says_what_is_wrong(planner: Planner, sentence: str) -> None:
 def test_the_check_says_what_is_no_planner() -> None:
     with pytest.raises(AssertionError, match="str is not derived from Planner"):
         check_planner("duels")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="families must be among tied pair"):
+    with pytest.raises(ValueError, match="families must be one of tied pair"):
         check_planner(Cohen(), repeats=1, families=["Addams"])
     certain = FAMILIES["close pair"].draw(np.random.default_rng(0), 100)
     terms = Terms(0.5, 0.05, 100)
