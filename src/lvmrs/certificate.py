@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lvmrs import radius as radii
 from lvmrs.answers import ABSTAIN
-from lvmrs.errors import ProofError
+from lvmrs.errors import InvalidArgumentError, ProofError, guarded
 from lvmrs.noise import Gaussian, Noise, Stream
 from lvmrs.plan import Plan, check_fields, fields_of, fields_of_json
 from lvmrs.registry import NOISES
@@ -143,10 +143,18 @@ class Certificate:
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
-        """Read the certificate that ``to_json`` wrote."""
+        """Read the certificate that ``to_json`` wrote; a text that would be read as another certificate is refused."""
         # Earlier versions knew one noise and did not write it.
         fields = {"noise": Gaussian.name, **fields_of_json(text, "certificate")}
         check_fields(cls, fields, "certificate")
+        with guarded("this is not a whole certificate", error=InvalidArgumentError):
+            made = cls._made_again(dict(fields))
+            if json.loads(made.to_json()) != fields:
+                raise ValueError("it would be read as another one than it says")
+        return made
+
+    @classmethod
+    def _made_again(cls, fields: dict[str, Any]) -> Certificate:
         for name in ("lipschitz", "radius"):
             fields[name] = math.inf if fields[name] is None else fields[name]
         stream, plan = fields.pop("stream"), fields.pop("plan")

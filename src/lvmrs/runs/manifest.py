@@ -226,6 +226,7 @@ class Manifest:
         """The manifest in a text; ``where`` names it in the sentence that says what is wrong with it."""
         try:
             stored = json.loads(_checks.text("text", text), object_pairs_hook=_each_once)
+            json.dumps(stored, ensure_ascii=False).encode()  # half a character, as \\ud800 can be, cannot be written
         except (ValueError, RecursionError) as error:
             raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
         found = stored.pop("format", None) if isinstance(stored, dict) else None
