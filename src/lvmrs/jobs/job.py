@@ -125,6 +125,11 @@ class Job:
         """
         x, label = self.input(index)
         start = time.perf_counter()
+        if self.keeps_scores and self.smoothed.exceeds_rounding(x):
+            raise DataError(
+                f"input {index} has much larger numbers than the first input, on which rounding was measured; scale "
+                "the inputs, or do not keep scores"
+            )
         with_samples = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
         certificate = _named(index, lambda: self.smoothed.certify(x, self.method, index=index, **with_samples))
         clean = _named(index, lambda: self.smoothed.answer(x)) if self.method.samples else certificate.top
@@ -132,6 +137,26 @@ class Job:
             raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
         seconds = time.perf_counter() - start
         return Row.of(index, label, certificate, seconds, clean=clean, name=self.data.input_name(index))
+
+    def settle_rounding(self, known: float | None = None) -> None:
+        """Settle how much rounding all rows allow for, if they or kept scores may rely on a Lipschitz constant.
+
+        Args:
+            known: what the run has recorded, if it was begun already. Otherwise it is measured on the first input of
+                all shards.
+        """
+        uses, smoothed = self.method.uses_constant, self.smoothed
+        if not self.method.samples or math.isinf(smoothed.lipschitz) or not (uses or self.keeps_scores):
+            return
+        if smoothed.autocast is not None:
+            return
+        first, _ = self.input(replace(self.selection, shard=1, shards=1).indices[0])
+        try:
+            smoothed.settle_rounding(first, known)
+        except ModelError:
+            if uses:
+                raise
+            # The run does without the constant, and records none, so that nothing can rely on it later.
 
     def manifest(self, batch: int, command: str = "") -> Manifest:
         """The record of the run that this job makes.
@@ -160,6 +185,8 @@ class Job:
         """The terms; alpha, n0 and n are 0 for a method that takes no samples, which has no risk."""
         smoothed, sampling = self.smoothed, self.sampling
         constant = smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None
+        if self.method.samples and self.keeps_scores and smoothed.rounding is None:
+            constant = None  # whoever certifies the scores again must not rely on it
         if not self.method.samples:
             return TermsRecord(smoothed.settings["sigma"], 0.0, 0, 0, sampling.seed, constant)
         return TermsRecord(
@@ -172,6 +199,7 @@ class Job:
             noise=smoothed.noise.name,
             distance=smoothed.noise.distance,
             noise_words=smoothed.noise.words(smoothed.sigma),
+            rounding=smoothed.rounding,
         )
 
 
