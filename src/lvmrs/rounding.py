@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -123,14 +124,22 @@ class Rounding:
         model: the model itself, not a compiled one.
         lipschitz: its constant in the Euclidean norm; if it is infinite, nothing relies on it and nothing is measured.
         samplers: run the model as it is run for certificates.
+        prepared: puts an input on the device and into the precision that it is run in.
         given: how far rounding moves the vector of logits at most; None if it is to be measured.
     """
 
-    def __init__(self, model: Model, lipschitz: float, samplers: Samplers, given: float | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        lipschitz: float,
+        samplers: Samplers,
+        prepared: Callable[[Tensor], Tensor],
+        given: float | None = None,
+    ) -> None:
         plain = None if given is None else _checks.single("rounding", _checks.at_least_zero("rounding", given))
         self.given = plain
         self._model, self._lipschitz, self._samplers = model, lipschitz, samplers
-        self._exact = InFloat64(model)
+        self._exact, self._prepared = InFloat64(model), prepared
 
     def of_samples(self, x: Tensor, sigma: float) -> float:
         """How far rounding moves the logits of noisy copies of x, in the Euclidean norm.
@@ -139,8 +148,13 @@ class Rounding:
         """
         if math.isinf(self._lipschitz):
             return 0.0
-        inputs = self._of_inputs(x, float(x.double().norm()), sigma)
+        x = self._prepared(x)
+        inputs = self._of_inputs(x, float(torch.linalg.vector_norm(x.flatten())), sigma)
         return self._of_logits(x, sigma) + inputs if self.given is None else max(self.given, inputs)
+
+    def exceeded_by(self, x: Tensor, sigma: float) -> bool:
+        """Whether the numbers of this input are too large for what was given or settled."""
+        return self.given is not None and self.of_samples(x, sigma) > self.given
 
     def settle(self, x: Tensor, sigma: float, known: float | None = None) -> None:
         """Settle what is given from now on: what is known, or what is measured on this input.
@@ -150,6 +164,7 @@ class Rounding:
         if known is not None:
             self.given = known
         elif self.given is None:
+            x = self._prepared(x)
             largest = 2 * max(1.0, float(x.abs().max()))
             self.given = self._of_logits(x, sigma) + self._of_inputs(x, largest * math.sqrt(x.numel()), sigma)
 
@@ -174,6 +189,7 @@ class Rounding:
         largest logit, in the least precision of the input and the weights. If an allowance was given, it is that, for
         the logits as the model runs.
         """
+        x = self._prepared(x)
         if self.given is not None:
             logits = self._samplers.of(x).forward(x[None])
             check_logits(logits, 1, 0)

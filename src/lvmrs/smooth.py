@@ -15,7 +15,7 @@ from lvmrs.certificate import Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
-from lvmrs.method_check import checked_method
+from lvmrs.method_check import checked_method, relies_on_constant
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
@@ -81,7 +81,7 @@ class SmoothedClassifier:
         run: Model = torch.compile(model) if compile else model
         scale = 1.0 if self._sigma is None else self._sigma  # without σ, only the check of the model draws noise
         samplers = Samplers(Sampler(run, scale, 1, autocast=autocast, noise=noise), given)
-        self._rounding = Rounding(model, self.lipschitz, samplers, rounding)
+        self.rounding = Rounding(model, self.lipschitz, samplers, self._input, rounding)
         self._samplers = samplers
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -132,10 +132,10 @@ class SmoothedClassifier:
         x = self._input(x)
         method = self.check_method(self.default_method if planner is None else planner)
         if isinstance(method, Deterministic):
-            logits, rounding = self._rounding.of_margin(x)
+            logits, rounding = self.rounding.of_margin(x)
             return method.certify(logits, self.lipschitz, rounding)
         sampler = self._samplers.of(x)
-        rounding = self._rounding.of_samples(x, self.sigma) if method.uses_constant else 0.0
+        rounding = self.rounding.of_samples(x, self.sigma) if relies_on_constant(method, self.lipschitz) else 0.0
         terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise, rounding)
         n0 = _checks.count("n0", n0, least=1)
         selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
@@ -153,7 +153,7 @@ class SmoothedClassifier:
             "autocast": self.autocast,
             "compile": self.compiled,
             "noise": self.noise,
-            "rounding": self.rounding,
+            "rounding": self.rounding.given,
         }
 
     @property
@@ -176,19 +176,6 @@ class SmoothedClassifier:
         if self.batch not in (None, batch):
             raise InvalidArgumentError(f"batch must be {batch} here, got {self.batch}; leave it out")
         self._samplers.batch = batch
-
-    @property
-    def rounding(self) -> float | None:
-        """How far rounding moves the logits; None if it was not given and is not settled yet."""
-        return self._rounding.given
-
-    def settle_rounding(self, x: Tensor, known: float | None = None) -> None:
-        """From now on, allow for the same rounding of all inputs: the known one, or what is measured on this input."""
-        self._rounding.settle(self._input(x), self.sigma, known)
-
-    def exceeds_rounding(self, x: Tensor) -> bool:
-        """Whether the numbers of this input are too large for the rounding that is settled."""
-        return self.rounding is not None and self._rounding.of_samples(self._input(x), self.sigma) > self.rounding
 
     def prepare(self, x: Tensor) -> Pace:
         """Check the model on an input, find the fastest batch size if none was given, and measure its speed.

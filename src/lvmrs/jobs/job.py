@@ -20,6 +20,7 @@ from lvmrs.data import Dataset, checked_input
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError, guarded
 from lvmrs.jobs.packing import Packed, packed, unpacked
 from lvmrs.method import Method
+from lvmrs.method_check import relies_on_constant
 from lvmrs.models import Denoised, Loaded, Preprocessed
 from lvmrs.noise import Noise, Stream
 from lvmrs.origin import origin, torch_version
@@ -125,7 +126,7 @@ class Job:
         """
         x, label = self.input(index)
         start = time.perf_counter()
-        if self.keeps_scores and self.smoothed.exceeds_rounding(x):
+        if self.keeps_scores and self.smoothed.rounding.exceeded_by(x, self.smoothed.sigma):
             raise DataError(
                 f"input {index} has much larger numbers than the first input, on which rounding was measured; scale "
                 "the inputs, or do not keep scores"
@@ -145,16 +146,17 @@ class Job:
             known: what the run has recorded, if it was begun already. Otherwise it is measured on the first input of
                 all shards.
         """
-        uses, smoothed = self.method.uses_constant, self.smoothed
-        if not self.method.samples or math.isinf(smoothed.lipschitz) or not (uses or self.keeps_scores):
+        smoothed = self.smoothed
+        relies = relies_on_constant(self.method, smoothed.lipschitz)
+        if not self.method.samples or math.isinf(smoothed.lipschitz) or not (relies or self.keeps_scores):
             return
         if smoothed.autocast is not None:
             return
         first, _ = self.input(replace(self.selection, shard=1, shards=1).indices[0])
         try:
-            smoothed.settle_rounding(first, known)
+            smoothed.rounding.settle(first, smoothed.sigma, known)
         except ModelError:
-            if uses:
+            if relies:
                 raise
             # The run does without the constant, and records none, so that nothing can rely on it later.
 
@@ -166,6 +168,8 @@ class Job:
             command: what the user typed, for readers of the run.
         """
         self.model.check_unchanged()
+        if self.smoothed.rounding.given is None:
+            self.settle_rounding()
         return Manifest(
             model=_model_record(self.model, self.smoothed),
             data=_data_record(self.data),
@@ -185,7 +189,7 @@ class Job:
         """The terms; alpha, n0 and n are 0 for a method that takes no samples, which has no risk."""
         smoothed, sampling = self.smoothed, self.sampling
         constant = smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None
-        if self.method.samples and self.keeps_scores and smoothed.rounding is None:
+        if self.method.samples and self.keeps_scores and smoothed.rounding.given is None:
             constant = None  # whoever certifies the scores again must not rely on it
         if not self.method.samples:
             return TermsRecord(smoothed.settings["sigma"], 0.0, 0, 0, sampling.seed, constant)
@@ -199,7 +203,7 @@ class Job:
             noise=smoothed.noise.name,
             distance=smoothed.noise.distance,
             noise_words=smoothed.noise.words(smoothed.sigma),
-            rounding=smoothed.rounding,
+            rounding=smoothed.rounding.given,
         )
 
 
