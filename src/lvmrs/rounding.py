@@ -152,20 +152,16 @@ class Rounding:
         inputs = self._of_inputs(x, float(torch.linalg.vector_norm(x.flatten())), sigma)
         return self._of_logits(x, sigma) + inputs if self.given is None else max(self.given, inputs)
 
-    def exceeded_by(self, x: Tensor, sigma: float) -> bool:
-        """Whether the numbers of this input are too large for what was given or settled."""
-        return self.given is not None and self.of_samples(x, sigma) > self.given
-
     def settle(self, x: Tensor, sigma: float, known: float | None = None) -> None:
         """Settle what is given from now on: what is known, or what is measured on this input.
 
-        That is enough for all inputs whose numbers are no more than twice as large.
+        That is enough for all inputs of the same shape with numbers in [−1, 1], as those of data sets are.
         """
         if known is not None:
             self.given = known
         elif self.given is None:
             x = self._prepared(x)
-            largest = 2 * max(1.0, float(x.abs().max()))
+            largest = max(1.0, float(x.abs().max()))
             self.given = self._of_logits(x, sigma) + self._of_inputs(x, largest * math.sqrt(x.numel()), sigma)
 
     def _of_logits(self, x: Tensor, sigma: float) -> float:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -292,8 +291,10 @@ def test_a_run_allows_for_one_rounding_and_records_it(tmp_path: Path) -> None:
     shard = Selection(INPUTS, shard=2, shards=3)
     assert job_of(Duels(0.5), shard, keep=True).manifest(64).terms.rounding == recorded
     assert job_of(Duels()).manifest(64).terms.rounding is None
-    assert pickle.loads(pickle.dumps(settled := job_of(Duels(0.5)))).manifest(64).terms.rounding == recorded
+    settled = job_of(Duels(0.5))
     settled.settle_rounding(0.125)
+    copy: jobs.Job = pickle.loads(pickle.dumps(settled))  # noqa: S301 (our own bytes)
+    assert copy.manifest(64).terms.rounding == 0.125
     assert settled.smoothed.certify(DATA[0][0], Duels(0.5), n0=20, n=100).rounding == 0.125
 
 
@@ -328,14 +329,3 @@ def test_a_run_that_cannot_measure_rounding_records_no_constant(tmp_path: Path) 
     with pytest.raises(ModelError, match=r"rounds to torch\.float32 inside"):
         fill(tmp_path / "c", planner=Duels("chosen"), n=100, n0=20, model=OnlyFloat32())
     assert not (tmp_path / "c").exists()
-
-
-def test_inputs_for_which_the_recorded_rounding_is_too_small_are_refused_where_scores_are_kept() -> None:
-    large = Arrays("large", "test", np.stack([np.ones(12), np.full(12, 1e4)]), np.arange(2))
-    keeping = replace(job_of(Duels(0.5), keep=True), data=large, selection=Selection(2))
-    keeping.settle_rounding()
-    assert keeping.row(0).idx == 0
-    with pytest.raises(DataError, match="input 1 has much larger numbers than the first input"):
-        keeping.row(1)
-    free = replace(keeping, keeps_scores=False)
-    assert free.row(1).idx == 1

@@ -126,11 +126,6 @@ class Job:
         """
         x, label = self.input(index)
         start = time.perf_counter()
-        if self.keeps_scores and self.smoothed.rounding.exceeded_by(x, self.smoothed.sigma):
-            raise DataError(
-                f"input {index} has much larger numbers than the first input, on which rounding was measured; scale "
-                "the inputs, or do not keep scores"
-            )
         with_samples = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
         certificate = _named(index, lambda: self.smoothed.certify(x, self.method, index=index, **with_samples))
         clean = _named(index, lambda: self.smoothed.answer(x)) if self.method.samples else certificate.top
