@@ -18,9 +18,8 @@ def relies_on_constant(method: Method, lipschitz: float) -> bool:
     """Whether certificates of a method may rely on this Lipschitz constant, which is infinite if none is known."""
     if math.isinf(lipschitz):
         return False
-    with guarded(
-        f"uses_constant of {type(method).__name__} fails", error=InvalidArgumentError
-    ):  # it may ask a user's map
+    # It may ask a map of the user's own.
+    with guarded(f"uses_constant of {type(method).__name__} fails", error=InvalidArgumentError):
         return bool(method.uses_constant)
 
 

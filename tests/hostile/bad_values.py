@@ -74,6 +74,7 @@ BAD: dict[str, dict[str, Any]] = {
     "positive or None": {**{k: v for k, v in _ONE.items() if k != "None"}, "0": 0, "-1": -1.0, "-infinity": -_INF},
     "constants": {**_NO_NUMBER, "0": 0, "-1": -1.0, "-infinity": -_INF},
     "from 0": {**_ONE, "-1": -1.0, "infinity": _INF, "-infinity": -_INF},
+    "from 0 or None": {**{k: v for k, v in _ONE.items() if k != "None"}, "-1": -1.0, "infinity": _INF},
     "numbers from 0": {**_NO_NUMBER, "-1": -1.0, "infinity": _INF, "-infinity": -_INF},
     "fraction": {**_ONE, "0": 0, "1": 1, "-1": -1.0, "2": 2.0, "infinity": _INF},
     "fractions": {**_NO_NUMBER, "0": 0, "1": 1, "-1": -1.0, "2": 2.0, "infinity": _INF},

@@ -118,7 +118,8 @@ ROOMS: dict[str, Public] = {
         f"{name}.plan": Public(method_of(getattr(lvmrs, name), "plan"), lambda w: {"scores": made_up(), "terms": TERMS}, {"scores": "object", "terms": "object"})
         for name in ("Cohen", "Votes", "Duels", "LVM")
     },
-    "Terms": Public(Terms, lambda w: {"sigma": 0.5, "alpha": 0.01, "n": 50, "lipschitz": 1.0, "noise": GAUSSIAN}, {"sigma": "positive", "alpha": "fraction", "n": "whole from 2", "lipschitz": "positive or infinite", "noise": "object"}),
+    "Terms": Public(Terms, lambda w: {"sigma": 0.5, "alpha": 0.01, "n": 50, "lipschitz": 1.0, "noise": GAUSSIAN, "rounding": 0.1}, {"sigma": "positive", "alpha": "fraction", "n": "whole from 2", "lipschitz": "positive or infinite", "noise": "object", "rounding": "from 0"}),
+    "Deterministic.certify": Public(lvmrs.Deterministic().certify, lambda w: {"logits": torch.tensor([1.0, 0.0]), "lipschitz": 1.0, "rounding": 0.1}, {"rounding": "from 0"}),
     "Choice": Public(Choice, lambda w: {"top": 0, "classes": 3, "map": Hardmax(), "bound": ClopperPearson(), "form": R3(), "risk_top": 0.01}, {"top": "whole from 0", "classes": "whole from 0", "risk_top": "numbers"}, frozenset({("top", "-1"), ("classes", "-1"), ("top", "a huge whole number"), ("classes", "a huge whole number")})),
     "Plan.from_json": Public(Plan.from_json, lambda w: {"text": plan().to_json()}, {"text": "JSON"}),
     "Plan.from_dict": Public(Plan.from_dict, lambda w: {"fields": plan().to_dict()}, {"fields": "object"}),
@@ -127,7 +128,7 @@ ROOMS: dict[str, Public] = {
     "Proof": Public(prove.Proof, lambda w: {"plan": plan(), "terms": TERMS}, {"plan": "object", "terms": "object"}),
     "scores.check_scores": Public(scores.check_scores, lambda w: {"scores": made_up(), "error": lvmrs.errors.ProofError}, {"scores": "object"}),
     # one input, end to end
-    "SmoothedClassifier": Public(lvmrs.SmoothedClassifier, lambda w: {"model": classifier(), "sigma": 0.5, "lipschitz": 1.0, "batch": 20, "device": "cpu", "autocast": torch.bfloat16, "noise": GAUSSIAN}, {"model": "callable", "sigma": "positive", "lipschitz": "positive or None", "batch": "whole or None", "device": "device", "autocast": "dtype", "noise": "object"}),
+    "SmoothedClassifier": Public(lvmrs.SmoothedClassifier, lambda w: {"model": classifier(), "sigma": 0.5, "lipschitz": 1.0, "batch": 20, "device": "cpu", "autocast": torch.bfloat16, "noise": GAUSSIAN, "rounding": 0.1}, {"model": "callable", "sigma": "positive", "lipschitz": "positive or None", "batch": "whole or None", "device": "device", "autocast": "dtype", "noise": "object", "rounding": "from 0 or None"}),
     "SmoothedClassifier.certify": Public(method_of(smoothed, "certify"), lambda w: {"x": _X, "planner": lvmrs.Cohen(), **_TRIED}, {"x": "input", "planner": "object or None", **_TERMS}),
     "SmoothedClassifier.predict": Public(method_of(smoothed, "predict"), lambda w: {"x": _X, "by": "duels", "width": 1.0, **_TRIED}, {"x": "input", "by": "name", "width": "width", **_TERMS}),
     "SmoothedClassifier.scores": Public(method_of(smoothed, "scores"), lambda w: {"x": _X, "n": 20, "seed": 0, "index": 0, "stage": "selection"}, {"x": "input", "n": "whole from 1", "seed": "seed", "index": "seed", "stage": "name"}),

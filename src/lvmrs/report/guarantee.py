@@ -35,7 +35,8 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
             f"no point closer than the radius changes the answer of {classifier}."
         )
     relies = constant is not None and any(_uses_constant(row) for row in rows)
-    known = f" That relies on {constant:g} being a Lipschitz constant of the logits." if relies else ""
+    rounded = f", and on rounding moving them by at most {terms.rounding:.2g}" if terms.rounding else ""
+    known = f" That relies on {constant:g} being a Lipschitz constant of the logits{rounded}." if relies else ""
     return (
         f"Each certificate is right with probability at least 1 − {terms.alpha:g} over its sampling: no point closer "
         f"than the radius (in {terms.distance} of pixels in [0, 1]) changes the answer of "
