@@ -57,7 +57,8 @@ def listed() -> dict[str, int]:
 # They bring together what must be right and what may be clever.
 TOGETHER = {
     "planners/base.py", "smooth.py", "rounding.py", "method_check.py", "samplers.py", "jobs/job.py",
-    "jobs/recertify.py", "jobs/merge.py", "jobs/keeping.py", "runs/manifest.py", "runs/records.py", "runs/format_1.py", "runs/selection.py",
+    "jobs/recertify.py", "jobs/merge.py", "jobs/keeping.py", "runs/manifest.py", "runs/records.py",
+    "runs/format_1.py", "runs/selection.py",
 }  # fmt: skip
 
 

@@ -75,6 +75,8 @@ def test_what_it_relies_on(form: str, map_: str, relies: bool) -> None:
     said = guarantee(manifest(lipschitz=2.5), [replace(ROW, form=form, map=map_)])
     assert said.endswith("others. That relies on 2.5 being a Lipschitz constant of the logits.") == relies
     assert ("relies" in said) == relies
+    rounded = guarantee(manifest(lipschitz=2.5, rounding=1e-6), [replace(ROW, form=form, map=map_)])
+    assert rounded.endswith(" constant of the logits, and on rounding moving them by at most 1e-06.") == relies
 
 
 @pytest.mark.parametrize(
