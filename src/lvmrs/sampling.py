@@ -69,21 +69,23 @@ class Sampler:
         """
         batches = self.logits(x, stream, n)
         shown = batches if watch is None else _watched(batches, stream.stage, watch)
-        return scores_of(stream, self.noise, self.sigma, n, shown)
+        return scores_of(stream, self.noise, self.sigma, x.numel(), n, shown)
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Give the logits of n samples from number ``first`` on, batch by batch; they are checked to be finite."""
+        base, room = self.noise.base(x), min(self.batch, n)
         with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
-            drawn = torch.empty(min(self.batch, n), *x.shape, device=x.device, dtype=x.dtype)
-            copies = torch.empty_like(drawn, memory_format=self.memory_format)
-            draws = Draws(self.noise, stream, x.shape, n, device=x.device, dtype=x.dtype)
+            draws = Draws(self.noise, self.sigma, stream, x.shape, n, device=x.device, dtype=x.dtype)
+            drawn = draws.empty(room)
+            copies = torch.empty(room, *x.shape, device=x.device, dtype=x.dtype)
+            copies = torch.empty_like(copies, memory_format=self.memory_format)
         classes = 0
         with draws:
             for start in range(first, first + n, self.batch):
                 count = min(self.batch, first + n - start)
                 with guarded(f"the noise {self.noise.name} fails", error=ProofError):
-                    noise = draws.of(start, drawn[:count])
-                inputs = torch.add(x, noise, alpha=self.sigma, out=copies[:count])
+                    noise = draws.of(start, drawn[:count]).to(x.device)
+                    inputs = self.noise.combine(base, noise, self.sigma, copies[:count])
                 logits = self.forward(inputs)
                 check_logits(logits, count, classes)
                 classes = logits.shape[1]

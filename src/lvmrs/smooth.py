@@ -15,7 +15,7 @@ from lvmrs.certificate import Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.method import Method
-from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise
+from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.duels import Duels, calibrated_width
@@ -42,7 +42,7 @@ class SmoothedClassifier:
         device: by default that of the model's parameters, or of the input if it has none.
         autocast: precision to run the model in.
         compile: whether to run the model through torch.compile.
-        noise: the kind of noise; see ``lvmrs.noise``.
+        noise: the kind of noise, or its name, such as "exact" for images of 8 bits; see ``lvmrs.noise``.
 
     >>> smoothed = SmoothedClassifier(nn.Identity(), sigma=0.5, batch=100)  # two logits: the input itself
     >>> certificate = smoothed.certify(torch.tensor([1.0, 0.0]), n0=100, n=1000)
@@ -60,7 +60,7 @@ class SmoothedClassifier:
         device: str | torch.device = "auto",
         autocast: torch.dtype | None = None,
         compile: bool = False,  # noqa: A002
-        noise: Noise = GAUSSIAN,
+        noise: Noise | str = GAUSSIAN,
     ) -> None:
         _checks.model(model)
         self.model = model
@@ -70,6 +70,7 @@ class SmoothedClassifier:
         given = None if batch is None else _checks.count("batch", batch, least=1)
         self.device = _torch_checks.device(device)
         self.autocast = None if autocast is None else _torch_checks.floating("autocast", autocast)
+        noise = noise_named(noise) if isinstance(noise, str) else noise
         check_noise(noise)
         self.noise = noise
         self.compiled = bool(compile)
@@ -127,7 +128,7 @@ class SmoothedClassifier:
         if isinstance(method, Deterministic):
             return method.certify(self._logits(x), self.lipschitz)
         sampler = self._samplers.of(x)
-        terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise)
+        terms = self._terms(alpha, n, x)
         n0 = _checks.count("n0", n0, least=1)
         selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
         certification = sampler.scores(x, Stream(seed, index, "certification"), terms.n, watch)
@@ -148,8 +149,13 @@ class SmoothedClassifier:
 
     @property
     def default_method(self) -> Duels:
-        """Duels; if a Lipschitz constant is known, with a width that is chosen for each input."""
-        return Duels() if math.isinf(self.lipschitz) else Duels("chosen")
+        """Duels; if what is smoothed has a Lipschitz constant, with a width that is chosen for each input."""
+        return Duels() if math.isinf(self.lipschitz_under_noise) else Duels("chosen")
+
+    @property
+    def lipschitz_under_noise(self) -> float:
+        """The Lipschitz constant of what is smoothed: infinite if the noise rounds inputs to a grid."""
+        return math.inf if self.noise.rounds else self.lipschitz
 
     @property
     def kind_of_device(self) -> str:
@@ -223,7 +229,8 @@ class SmoothedClassifier:
         Returns:
             The class, or −1 if the samples do not show it at this risk.
         """
-        terms = Terms(self.sigma, alpha, n, noise=self.noise)
+        x = self._input(x)
+        terms = replace(self._terms(alpha, n, x), lipschitz=math.inf)
         _checks.one_of("by", by, ("duels", "votes"))
         if by == "votes" and (n0, width) != (None, None):
             raise InvalidArgumentError("n0 and width have no effect on votes, only on duels; leave them out")
@@ -232,7 +239,7 @@ class SmoothedClassifier:
             n0 = _checks.count("n0", 100 if n0 is None else n0, least=1)
             selection = self.scores(x, n0, seed=seed, index=index, stage="selection")
             return prove(Duels(width).plan(selection, terms), terms, scores).prediction
-        return winner_of_votes(scores.logits(), terms.alpha)
+        return winner_of_votes(scores.logits(), terms.spendable)
 
     def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
         """Make the scores of n noisy copies of an input, the same that ``certify`` takes at that stage.
@@ -259,12 +266,12 @@ class SmoothedClassifier:
 
         The arguments are those of ``certify`` and of ``lvmrs.planners.fixed.calibrated``, which does the search.
         """
-        terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise)
         inputs = list(_checks.iterable("inputs", inputs, "tensors"))
         known = None if labels is None else _checks.class_numbers("labels", labels)
         if known is not None and len(known) != len(inputs):
             raise InvalidArgumentError(f"{len(known)} labels for {len(inputs)} inputs; give one for each")
         samples = self._calibration(inputs, n0, seed)
+        terms = self._terms(alpha, n, *map(self._input, inputs))
         return calibrated(samples, terms, labels=known, objective=objective, epsilon=epsilon, **search)
 
     def calibrate_duels(self, inputs: Iterable[Tensor], *, n0: int = 1_000, seed: int = 0) -> Duels:
@@ -279,13 +286,24 @@ class SmoothedClassifier:
         """Give the method back; refuse what is no method, or one that needs σ or a constant that is not known."""
         if not isinstance(method, Planner | Deterministic):
             raise InvalidArgumentError(f"planner must be a Planner such as Duels() or LVM(), got {shown(method)}")
+        kind = type(method).__name__
         if method.needs_constant and math.isinf(self.lipschitz):
             raise InvalidArgumentError(
-                f"lipschitz is not known and {type(method).__name__} needs it; give it (lvmrs lipschitz computes one)"
+                f"lipschitz is not known and {kind} needs it; give it (lvmrs lipschitz computes one)"
+            )
+        if method.samples and method.needs_constant and self.noise.rounds:
+            raise InvalidArgumentError(
+                f"{kind} needs a Lipschitz constant of what is smoothed, and {self.noise.name} noise rounds inputs, "
+                "which leaves none; take gaussian noise or another method"
             )
         if method.samples and self._sigma is None:
-            raise InvalidArgumentError(f"sigma must be given, since {type(method).__name__} takes samples under noise")
+            raise InvalidArgumentError(f"sigma must be given, since {kind} takes samples under noise")
         return method
+
+    def _terms(self, alpha: float, n: int, *inputs: Tensor) -> Terms:
+        """The terms of certificates of these inputs."""
+        largest = max((x.numel() for x in inputs), default=0)
+        return Terms(self.sigma, alpha, n, self.lipschitz_under_noise, self.noise, largest)
 
     def _input(self, x: Tensor) -> Tensor:
         x = _torch_checks.finite_tensor("x", x, dims=0).detach()

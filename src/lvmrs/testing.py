@@ -71,7 +71,8 @@ def made_up_scores(
     for batch in batches:
         _checks.instance("logits", batch, Tensor, "tensors (samples, classes)")
     _checks.instance("stream", stream, Stream, "a Stream such as lvmrs.testing.CERTIFICATION")
-    return scores_of(stream, Gaussian(), _checks.positive_number("sigma", sigma), sum(map(len, batches)), batches)
+    scale, count = _checks.positive_number("sigma", sigma), sum(map(len, batches))
+    return scores_of(stream, Gaussian(), scale, 1, count, batches)
 
 
 @dataclass(frozen=True)

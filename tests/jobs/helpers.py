@@ -12,6 +12,7 @@ from lvmrs import jobs
 from lvmrs.data import Arrays
 from lvmrs.method import Method
 from lvmrs.models import Loaded
+from lvmrs.noise import GAUSSIAN, Noise
 from lvmrs.planners import LVM
 from lvmrs.runs import Row, Run, Selection
 from lvmrs.sampling import Model
@@ -20,6 +21,8 @@ from tests.tiny_models import RowByRow
 
 INPUTS = 12
 DATA = Arrays("tiny", "test", np.random.default_rng(0).random((INPUTS, 12)), np.arange(INPUTS) % 3)
+LEVELS = 64
+ON_GRID = Arrays("tiny grid", "test", np.round(DATA.inputs * LEVELS) / LEVELS, DATA.labels, levels=LEVELS)
 
 
 def job_of(
@@ -29,13 +32,15 @@ def job_of(
     keep: bool = False,
     batch: int | None = 64,
     model: Model | None = None,
+    noise: Noise = GAUSSIAN,
     **changed: Any,
 ) -> jobs.Job:
     loaded = Loaded.of(RowByRow() if model is None else model, "python:tests.models:RowByRow")
     sampling = jobs.Sampling(**{"alpha": 0.01, "n0": 50, "n": 300, "seed": 0, **changed})
-    smoothed = SmoothedClassifier(loaded.model, 0.5, 3.0, batch=batch)
+    smoothed = SmoothedClassifier(loaded.model, 0.5, 3.0, batch=batch, noise=noise)
+    data = ON_GRID if noise.rounds else DATA
     planner = LVM() if planner is None else planner
-    return jobs.Job(loaded, DATA, smoothed, planner, sampling, selection or Selection(INPUTS), keep)
+    return jobs.Job(loaded, data, smoothed, planner, sampling, selection or Selection(INPUTS), keep)
 
 
 def fill(

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
-from torch import Generator, Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from lvmrs import Fixed, SmoothedClassifier, jobs
 from lvmrs.confidence import Bound
@@ -171,7 +173,7 @@ def test_a_noise(monkeypatch: pytest.MonkeyPatch, way: Callable[[], Any], words:
         distance: ClassVar[str] = "nothing"
         length: ClassVar[str] = "0"
 
-        def fill(self, out: Tensor, generator: Generator) -> None:
+        def fill(self, out: NDArray[Any], generator: np.random.Generator, sigma: float) -> None:
             way()
 
         def words(self, sigma: float) -> str:

@@ -73,7 +73,14 @@ SigmaIfNoisy = Annotated[
     Optional[float],
     typer.Option("--sigma", help=f"{_OF_NOISE}; needed by every method that takes samples under noise."),
 ]
-Noise = Annotated[str, typer.Option("--noise", help=f"Kind of noise: {NOISES.listed}, or python:MODULE:NOISE.")]
+Noise = Annotated[
+    Optional[str],
+    typer.Option(
+        "--noise",
+        help=f"Kind of noise: {NOISES.listed}, exact:LEVELS, or python:MODULE:NOISE. By default exact for data on a "
+        "grid, such as images of 8 bits, unless a Lipschitz constant is used.",
+    ),
+]
 Alpha = Annotated[float, typer.Option("--alpha", help="Risk that a certificate is wrong.")]
 N0 = Annotated[int, typer.Option("--n0", "--N0", help="Samples to plan on.")]
 N = Annotated[int, typer.Option("--n", "--N", help="Samples to prove on.")]

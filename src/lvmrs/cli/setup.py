@@ -42,7 +42,7 @@ class Setup:
     mean: options.Mean = None
     std: options.Std = None
     denoiser: options.Denoiser = None
-    noise: options.Noise = "gaussian"
+    noise: options.Noise = None
     split: options.Split = "test"
     image_size: options.ImageSize = None
     class_index: options.ClassIndex = None
@@ -70,6 +70,7 @@ class Setup:
 
         from lvmrs import _checks, _torch_checks, data, models
         from lvmrs.cli.own_parts import noise
+        from lvmrs.noise import suited_noise
         from lvmrs.smooth import SmoothedClassifier
 
         self._refuse_without_effect(method)
@@ -87,6 +88,8 @@ class Setup:
         )
         if isinstance(loaded.model, nn.Module):
             loaded.model.to(device)
+        samples = method is None or method.samples
+        constant = _checks.known_lipschitz(loaded.model) if lipschitz is None else lipschitz
         smoothed = SmoothedClassifier(
             loaded.model,
             self.sigma,
@@ -95,7 +98,7 @@ class Setup:
             device=device,
             autocast=_torch_checks.precision(autocast),
             compile=compiled,
-            noise=noise(self.noise),
+            noise=suited_noise(dataset.levels, constant) if self.noise is None else noise(self.noise),
         )
         tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")
         if math.isfinite(smoothed.lipschitz):
@@ -103,6 +106,10 @@ class Setup:
             told = "" if lipschitz is None else ", as given" + (f" (the model says {own:g})" if own else "")
             tell(f"lipschitz {smoothed.lipschitz:g}{told}")
         tell(f"data   {'; '.join((dataset.name, _part(dataset), *dataset.assumed))}")
+        if samples:
+            if smoothed.noise.rounds:
+                self._refuse(("lipschitz",), f"{smoothed.noise.name} noise rounds inputs, which leaves no constant")
+            tell(f"noise  {smoothed.noise.spelling}: {smoothed.noise.words(smoothed.sigma)}")
         return loaded, dataset, smoothed
 
     def _refuse_without_effect(self, method: Method | None) -> None:

@@ -7,6 +7,7 @@ pickled; another process or machine certifies the same rows with it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -116,6 +117,11 @@ class Job:
         """Read an input and its label, and check them."""
         return checked_input(self.data, index)
 
+    @functools.cached_property
+    def dimensions(self) -> int:
+        """How many numbers the first input has."""
+        return int(self.input(self.selection.indices[0])[0].numel())
+
     def row(self, index: int, watch: Watch | None = None) -> Row:
         """Certify one input.
 
@@ -124,6 +130,11 @@ class Job:
             watch: called with the stage and each batch of logits.
         """
         x, label = self.input(index)
+        if self.method.samples and self.smoothed.noise.error(self.smoothed.sigma) > 0 and x.numel() > self.dimensions:
+            raise DataError(
+                f"input {index} has {x.numel()} numbers, and the first has {self.dimensions}: with "
+                f"{self.smoothed.noise.name} noise no input may have more than the first; scale them to one size"
+            )
         start = time.perf_counter()
         with_samples = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
         certificate = _named(index, lambda: self.smoothed.certify(x, self.method, index=index, **with_samples))
@@ -159,7 +170,8 @@ class Job:
     def _terms(self) -> TermsRecord:
         """The terms; alpha, n0 and n are 0 for a method that takes no samples, which has no risk."""
         smoothed, sampling = self.smoothed, self.sampling
-        constant = smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None
+        known = smoothed.lipschitz_under_noise if self.method.samples else smoothed.lipschitz
+        constant = known if math.isfinite(known) else None
         if not self.method.samples:
             return TermsRecord(smoothed.settings["sigma"], 0.0, 0, 0, sampling.seed, constant)
         return TermsRecord(
@@ -169,7 +181,8 @@ class Job:
             n=sampling.n,
             seed=sampling.seed,
             lipschitz=constant,
-            noise=smoothed.noise.name,
+            noise=smoothed.noise.spelling,
+            dimensions=self.dimensions,
             distance=smoothed.noise.distance,
             noise_words=smoothed.noise.words(smoothed.sigma),
         )

@@ -16,12 +16,11 @@ from lvmrs.jobs.job import method_record
 from lvmrs.jobs.keeping import OnNote, opened_scores
 from lvmrs.jobs.processes import spread
 from lvmrs.method import Method
-from lvmrs.noise import Noise, Stream
+from lvmrs.noise import Stream, noise_named
 from lvmrs.origin import origin
 from lvmrs.plan import Terms
 from lvmrs.planners import Planner
 from lvmrs.prove import prove
-from lvmrs.registry import NOISES
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.manifest import ROWS_OF, TermsRecord
 from lvmrs.runs.scores import KeptScores, refusing
@@ -101,8 +100,8 @@ def recertify(
 def _recertified(kept: KeptScores, planner: Planner, terms: Terms, record: TermsRecord, old: Row) -> Row:
     kept.check(old)
     seed = record.seed or 0
-    selection = kept.scores(Stream(seed, old.idx, "selection"), terms.noise, terms.sigma, record.n0 or 0)
-    certification = kept.scores(Stream(seed, old.idx, "certification"), terms.noise, terms.sigma, terms.n)
+    selection = kept.scores(Stream(seed, old.idx, "selection"), terms, record.n0 or 0)
+    certification = kept.scores(Stream(seed, old.idx, "certification"), terms, terms.n)
     start = time.perf_counter()
     certificate = prove(planner.plan(selection, terms), terms, certification)
     return Row.of(old.idx, old.label, certificate, time.perf_counter() - start, clean=old.clean, name=old.name)
@@ -129,5 +128,6 @@ def _check_code(recorded: Mapping[str, str], noise: type) -> None:
 
 def _terms(record: TermsRecord) -> Terms:
     constant = {} if record.lipschitz is None else {"lipschitz": record.lipschitz}
-    noise: Noise = NOISES.find(record.noise)()
-    return Terms(record.sigma or 0.0, record.alpha or 0.0, record.n or 0, noise=noise, **constant)
+    noise = noise_named(record.noise)
+    sizes = {"n": record.n or 0, "dimensions": record.dimensions or 0}
+    return Terms(record.sigma or 0.0, record.alpha or 0.0, noise=noise, **sizes, **constant)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from lvmrs import _checks, _disk
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.facts import DataFacts, ModelFacts
-from lvmrs.runs import format_1
+from lvmrs.runs import format_1, format_2
 from lvmrs.runs.records import plain, read_record
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
@@ -26,8 +26,8 @@ __all__ = [
     "TermsRecord",
 ]  # fmt: skip
 
-FORMAT = 2
-ROWS_OF = "0.2.0"
+FORMAT = 3
+ROWS_OF = "0.4.0"
 """The last version that changed the content of rows. Whoever changes it raises this, so that no run mixes two."""
 
 # A field that is only for readers and decides no row.
@@ -126,7 +126,9 @@ class TermsRecord:
     lipschitz: float | None = None
     """The Lipschitz constant of the logits that certificates may rely on; None if there is none."""
     noise: str = "gaussian"
-    """The name of the noise in ``lvmrs.registry.NOISES``."""
+    """The noise as ``lvmrs.noise.noise_named`` takes it: its name in the registry, and its setting if it has one."""
+    dimensions: int | None = field(default=None, metadata=_NOTE)
+    """How many numbers an input has at most; by this, noise that takes a share of the risk counts it."""
     distance: str = field(default="the Euclidean distance", metadata=_NOTE)
     """The distance in which radii are measured, in words."""
     noise_words: str | None = field(default=None, metadata=_NOTE)
@@ -142,7 +144,7 @@ class TermsRecord:
             _refuse("alpha", "from 0 to less than 1", self.alpha)
         if self.lipschitz is not None and not self.lipschitz > 0:
             _refuse("lipschitz", "positive", self.lipschitz)
-        for name in ("n0", "n", "seed"):
+        for name in ("n0", "n", "seed", "dimensions"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1 << 63:
                 _refuse(name, "from 0 to 2⁶³ − 1", value)
@@ -231,10 +233,12 @@ class Manifest:
             raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
         found = stored.pop("format", None) if isinstance(stored, dict) else None
         if type(found) is int and found == format_1.FORMAT:
-            return read_record(cls, format_1.migrated(stored, where, ROWS_OF), where)
+            return read_record(cls, format_1.migrated(stored, where), where)
+        if type(found) is int and found == format_2.FORMAT:
+            return read_record(cls, format_2.migrated(stored, where), where, whole=True)
         if type(found) is not int or found != FORMAT:
             raise RunError(
-                f"{where} has format {found!r:.20}, and this version of lvmrs reads formats {format_1.FORMAT} and "
+                f"{where} has format {found!r:.20}, and this version of lvmrs reads formats {format_1.FORMAT} to "
                 f"{FORMAT}; read it with the version that wrote it"
             )
         return read_record(cls, stored, where, whole=True)

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from lvmrs import _disk
 from lvmrs.errors import RunError
-from lvmrs.noise import Noise, Stage, Stream
+from lvmrs.noise import Stage, Stream
+from lvmrs.plan import Terms
 from lvmrs.runs.directory import Run
 from lvmrs.runs.result_file import UNKNOWN
 from lvmrs.runs.rows import Row
@@ -205,16 +206,16 @@ class KeptScores:
         for logits in self.files[stage].logits(self.selection.position(index), count):
             yield torch.from_numpy(logits)
 
-    def scores(self, stream: Stream, noise: Noise, sigma: float, count: int) -> Scores:
+    def scores(self, stream: Stream, terms: Terms, count: int) -> Scores:
         """Make Scores of an input; ``check`` its row first.
 
         Args:
             stream: the stream that the run sampled this input with.
-            noise: the noise of the run.
-            sigma: the σ of the run.
+            terms: the noise, σ and dimensions of the run.
             count: how many samples to take, from the first on.
         """
-        return scores_of(stream, noise, sigma, count, self.logits(stream.index, stream.stage, count))
+        batches = self.logits(stream.index, stream.stage, count)
+        return scores_of(stream, terms.noise, terms.sigma, terms.dimensions, count, batches)
 
 
 def damaged_inputs(run: Run) -> dict[int, str]:
