@@ -65,7 +65,9 @@ def test_certificates_of_a_linear_classifier_are_right() -> None:
     weights = torch.tensor([[1.0, 2.0], [-1.0, 0.5]])
     x = torch.tensor([0.5, 0.25])
     true = float((weights[0] - weights[1]) @ x / (weights[0] - weights[1]).norm())
-    smoothed = SmoothedClassifier(lambda batch: batch @ weights.T, 0.3, float(torch.linalg.matrix_norm(weights, 2)))
+    smoothed = SmoothedClassifier(
+        lambda batch: batch @ weights.T.to(batch), 0.3, float(torch.linalg.matrix_norm(weights, 2))
+    )
     procedures = (Lipschitz("ramp"), Lipschitz("both"), Deterministic())
     for planner in (Cohen(), Votes(), LVM(), Duels(), Duels(0.5), *procedures):
         certificate = smoothed.certify(x, planner, n=20_000)

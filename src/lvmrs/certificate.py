@@ -35,12 +35,12 @@ class Certificate:
     """Lower bound on the mean score of the top class.
 
     For duels it is the lower bound on the mean of the hardest duel, and for a deterministic certificate it is the
-    logit of the top class.
+    logit of the top class, less ``rounding``.
     """
     p_upper: float
     """Upper bound on the mean score of every other class.
 
-    For duels it is 1 − p_lower, and for a deterministic certificate it is the largest other logit.
+    For duels it is 1 − p_lower, and for a deterministic certificate it is the largest other logit and ``rounding``.
     """
     classes: int
     """Number of classes."""
@@ -60,6 +60,11 @@ class Certificate:
     """How it was proved; None for a deterministic certificate."""
     stream: Stream | None
     """The stream of the noise; None for a deterministic certificate."""
+    rounding: float = 0.0
+    """How far rounding may move the logits in the Euclidean norm; 0 where the Lipschitz constant is not used.
+
+    For a deterministic certificate, how far it may move each logit. Earlier versions did not allow for rounding.
+    """
     made_by: dataclasses.InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
@@ -91,7 +96,14 @@ class Certificate:
         plan = self.plan
         if plan is not None and not (plan.form.uses_constant and math.isfinite(plan.map.slopes(self.lipschitz).vector)):
             return ""
-        return f" That relies on {self.lipschitz:g} being a Lipschitz constant of the logits."
+        return f" That relies on {self.lipschitz:g} being a Lipschitz constant of the logits{self._rounded}."
+
+    @property
+    def _rounded(self) -> str:
+        if self.rounding == 0:
+            return ""
+        which = "each of them" if self.plan is None else "them"
+        return f", and on rounding moving {which} by at most {self.rounding:.2g}"
 
     @property
     def _of_the_noise(self) -> str:
@@ -151,8 +163,9 @@ class Certificate:
     @classmethod
     def from_json(cls, text: str) -> Certificate:
         """Read the certificate that ``to_json`` wrote; a text that would be read as another certificate is refused."""
-        # Earlier versions knew one noise, which takes no risk, and did not write it.
-        fields = {"noise": Gaussian.name, "noise_risk": 0.0, **fields_of_json(text, "certificate")}
+        # Earlier versions knew one noise, which takes no risk, did not allow for rounding, and wrote none of this.
+        known = {"noise": Gaussian.name, "noise_risk": 0.0, "rounding": 0.0}
+        fields = {**known, **fields_of_json(text, "certificate")}
         check_fields(cls, fields, "certificate")
         with guarded("this is not a whole certificate", error=InvalidArgumentError):
             made = cls._made_again(dict(fields))

@@ -2,7 +2,8 @@
 
 The logits of two classes cannot become equal closer to the input than margin/(√2 L) (Tsuzuku et al. 2018). This needs
 no samples, no plan and no proof on other samples, so it is a certifier of its own. Its certificates are about the
-network itself, not about a smoothed classifier.
+network itself, not about a smoothed classifier: about the network in exact arithmetic, and about the network as it
+runs, if rounding moves each logit by no more than an allowance (``lvmrs.rounding``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from lvmrs import _checks
 from lvmrs.certificate import ABSTAIN, BY_A_PROOF, Certificate
 from lvmrs.errors import ProofError
 from lvmrs.method import Method
@@ -22,6 +24,10 @@ from lvmrs.noise import Gaussian
 from lvmrs.plan import Scope
 
 __all__ = ["Deterministic"]
+
+# Float64 rounds by less than this share of the largest logit. A Lipschitz constant that is exceeded by a relative 10⁻⁹,
+# which is what those of ``lvmrs.models`` are computed to, takes less from a margin than this too.
+_LEAST = 2.0**-28
 
 
 @dataclass(frozen=True)
@@ -40,12 +46,14 @@ class Deterministic(Method):
         """The network itself, in words."""
         return "the classifier itself"
 
-    def certify(self, logits: Tensor, lipschitz: float) -> Certificate:
+    def certify(self, logits: Tensor, lipschitz: float, rounding: float = 0.0) -> Certificate:
         """Certify one input from its logits.
 
         Args:
             logits: the logits of the input without noise, one for each class.
             lipschitz: a finite Lipschitz constant of the logits, in the Euclidean norm.
+            rounding: how far rounding moves each logit at most, here and within the radius. No less is allowed for than
+                one unit in the last place of the largest logit, nor than 2⁻²⁸ of it.
 
         Returns:
             The certificate; its radius is 0 if the two largest logits are equal.
@@ -59,8 +67,12 @@ class Deterministic(Method):
             raise ProofError(f"a deterministic certificate needs a finite Lipschitz constant, got {lipschitz}")
         values = logits.double()
         top = int(values.argmax())
+        rounding = _checks.single("rounding", _checks.at_least_zero("rounding", rounding))
+        rounding = max(rounding, max(_LEAST, torch.finfo(logits.dtype).eps) * float(values.abs().max()))
         first, second = (float(value) for value in values.topk(2).values)
-        radius = (first - second) / (math.sqrt(2) * lipschitz)
+        # As the network runs, the top logit may be too small by this much at x', and another one too large.
+        first, second = first - rounding, second + rounding
+        radius = max(0.0, first - second) / (math.sqrt(2) * lipschitz)
         return Certificate(
             prediction=top if radius > 0 else ABSTAIN,
             radius=radius,
@@ -76,5 +88,6 @@ class Deterministic(Method):
             noise=Gaussian(),
             plan=None,
             stream=None,
+            rounding=rounding,
             made_by=BY_A_PROOF,
         )

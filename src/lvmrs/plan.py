@@ -33,7 +33,7 @@ class Terms:
     """The terms of a certificate: noise, risk, number of samples, and a Lipschitz constant of the logits if known.
 
     >>> Terms(sigma=0.5, alpha=0.001, n=10_000)
-    Terms(sigma=0.5, alpha=0.001, n=10000, lipschitz=inf, noise=Gaussian(), dimensions=0)
+    Terms(sigma=0.5, alpha=0.001, n=10000, lipschitz=inf, noise=Gaussian(), rounding=0.0, dimensions=0)
     """
 
     sigma: float
@@ -46,6 +46,8 @@ class Terms:
     """A Lipschitz constant of the logits in the Euclidean norm; infinite if none is known."""
     noise: Noise = GAUSSIAN
     """The kind of noise."""
+    rounding: float = 0.0
+    """How far rounding may move the vector of logits, in the Euclidean norm; it counts where the constant is used."""
     dimensions: int = 0
     """How many numbers an input has at most; it must be known if the noise takes a share of the risk."""
 
@@ -57,6 +59,7 @@ class Terms:
             "alpha": _checks.alpha(self.alpha),
             "n": _checks.count("n", self.n, least=2),
             "lipschitz": _checks.single("lipschitz", _checks.constant(self.lipschitz)),
+            "rounding": _checks.single("rounding", _checks.at_least_zero("rounding", self.rounding)),
         }
         for name, value in plain.items():  # also NumPy's numbers become Python's own
             object.__setattr__(self, name, value)
@@ -85,6 +88,19 @@ class Terms:
     def for_planning(self) -> Terms:
         """The terms as planners take them: with the risk that they may spend."""
         return dataclasses.replace(self, alpha=self.spendable, dimensions=0)
+
+    def relies_on_constant(self, map_: Map, form: Form) -> bool:
+        """Whether a radius of this form and map relies on the Lipschitz constant of the logits."""
+        return form.uses_constant and math.isfinite(map_.slopes(self.lipschitz).vector)
+
+    def allowance(self, map_: Map, form: Form) -> float:
+        """What is taken from bounds on mean scores for rounding, as a share of the mass; 0 without the constant.
+
+        Rounding moves a score by no more than the slope of its map, which is the constant that it has for logits of
+        constant 1, times ``rounding``. Three times this is taken: once for x, where the samples are rounded, and twice
+        for x', where the classifier runs rounded (``lvmrs.prove`` says why).
+        """
+        return 3 * self.rounding * float(map_.slopes(1.0).one) if self.relies_on_constant(map_, form) else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

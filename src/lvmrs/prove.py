@@ -18,6 +18,16 @@ The argument, in three steps.
 3. The radius of these two bounds is right by the theorem of its form (``lvmrs.forms``). It grows with the bound on A
    and falls with that on the rival, so the largest bound of a rival gives the smallest radius. The rivals' means are
    also at most what the top class leaves, 1 − p_a.
+
+A form that relies on a Lipschitz constant is a theorem about scores in exact arithmetic, and the scores here come from
+rounded logits. So the bounds are first moved towards each other by ``Terms.allowance``. The certificate then holds for
+the network in exact arithmetic, and for the network as it runs, if rounding moves logits by no more than the terms say.
+For let rounding move the mean of a score by at most a, a third of the allowance. The exact means at x are within a of
+those that are bounded. At x' the class as it runs is A if the exact means there differ by more than 2a. The two scores
+of the theorem meet at a level T no sooner than the radius R; those of the bounds without the last 2a are then still on
+their way, by the time that each needs for its first 2a. Ramps move the faster, the nearer they are to ½. If T ≤ ½, the
+rival gets nearer to ½ on its way, and so it is at least 2a below T at R; else A is at least 2a above T. (R1 is linear,
+and needs less.)
 """
 
 from __future__ import annotations
@@ -36,6 +46,7 @@ from lvmrs.confidence.base import Bound
 from lvmrs.errors import ProofError, guarded
 from lvmrs.forms.base import Form
 from lvmrs.maps.base import Map
+from lvmrs.moments import statistics_device
 from lvmrs.noise import Stream
 from lvmrs.plan import Plan, Terms
 from lvmrs.scores import Portion, Regrouping, Scores, check_scores
@@ -135,7 +146,7 @@ class Proof:
             for part in self._regrouping.rest():
                 self._tally.add(part)
         plan, terms = self.plan, self.terms
-        p_a, p_b = _worst(plan, self._tally.bounds())
+        p_a, p_b = _worst(plan, self._tally.bounds(), terms.allowance(plan.map, plan.form))
         radius = float(plan.form.radius(p_a, p_b, sigma=terms.sigma, slopes=plan.map.slopes(terms.lipschitz)))
         if not radius >= 0:
             raise ProofError(f"the form {plan.form.name} gives the radius {radius} for the bounds {p_a} and {p_b}")
@@ -154,6 +165,7 @@ class Proof:
             noise=terms.noise,
             plan=plan,
             stream=self._stream,
+            rounding=terms.rounding if terms.relies_on_constant(plan.map, plan.form) else 0.0,
             made_by=BY_A_PROOF,
         )
 
@@ -168,6 +180,8 @@ class Proof:
 
     def _columns(self, logits: Tensor) -> Tensor:
         plan = self.plan
+        if self.terms.relies_on_constant(plan.map, plan.form):  # the allowance is for logits, not for their scores
+            logits = logits.to(statistics_device(logits.device)).double()
         columns = plan.map.columns(logits, plan.top, self._alone, self._pooled)
         if columns.shape != (len(logits), self._width):
             expected = (len(logits), self._width)
@@ -180,13 +194,17 @@ class Proof:
         return columns
 
 
-def _worst(plan: Plan, bounds: Floats) -> tuple[Floats, Floats]:
-    """The lower bound on the top class and the upper bound on its worst rival, as shares of the mass."""
+def _worst(plan: Plan, bounds: Floats, allowance: float) -> tuple[Floats, Floats]:
+    """The lower bound on the top class and the upper bound on its worst rival, as shares of the mass.
+
+    The lower bound is less by the allowance, and the upper bound is more.
+    """
     if not ((bounds >= 0) & (bounds <= 1)).all():
         raise ProofError(f"{plan.bound.name} gives a bound outside of [0, 1]: {bounds}")
     if plan.map.paired:
-        return bounds.min(), 1 - bounds.min()
-    top, rivals = bounds[0], bounds[1:]
+        won = np.maximum(bounds.min() - allowance, 0.0)
+        return won, 1 - won
+    top, rivals = np.maximum(bounds[0] - allowance, 0.0), bounds[1:] + allowance
     return top, np.minimum(rivals.max(initial=0.0), 1 - top) if len(rivals) else 1 - top
 
 

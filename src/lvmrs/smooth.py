@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from lvmrs import _checks, _torch_checks
 from lvmrs.certificate import Certificate
 from lvmrs.deterministic import Deterministic
-from lvmrs.errors import InvalidArgumentError, shown
+from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
+from lvmrs.method_check import checked_method
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
@@ -22,6 +23,7 @@ from lvmrs.planners.duels import Duels, calibrated_width
 from lvmrs.planners.fixed import Fixed, calibrated
 from lvmrs.planners.votes import winner_of_votes
 from lvmrs.prove import prove
+from lvmrs.rounding import Rounding
 from lvmrs.samplers import Pace, Samplers
 from lvmrs.sampling import Model, Sampler, Watch, check_logits
 from lvmrs.scores import Scores
@@ -40,9 +42,11 @@ class SmoothedClassifier:
             if it has one.
         batch: samples in a forward pass; by default the fastest size is measured on the first input.
         device: by default that of the model's parameters, or of the input if it has none.
-        autocast: precision to run the model in.
+        autocast: precision to run the model in; certificates cannot rely on a Lipschitz constant with it.
         compile: whether to run the model through torch.compile.
         noise: the kind of noise, or its name, such as "exact" for images of 8 bits; see ``lvmrs.noise``.
+        rounding: how far rounding moves the logits at most, in the Euclidean norm, for certificates that rely on a
+            Lipschitz constant; by default it is measured against float64 (``lvmrs.rounding``).
 
     >>> smoothed = SmoothedClassifier(nn.Identity(), sigma=0.5, batch=100)  # two logits: the input itself
     >>> certificate = smoothed.certify(torch.tensor([1.0, 0.0]), n0=100, n=1000)
@@ -61,6 +65,7 @@ class SmoothedClassifier:
         autocast: torch.dtype | None = None,
         compile: bool = False,  # noqa: A002
         noise: Noise | str = GAUSSIAN,
+        rounding: float | None = None,
     ) -> None:
         _checks.model(model)
         self.model = model
@@ -76,7 +81,9 @@ class SmoothedClassifier:
         self.compiled = bool(compile)
         run: Model = torch.compile(model) if compile else model
         scale = 1.0 if self._sigma is None else self._sigma  # without σ, only the check of the model draws noise
-        self._samplers = Samplers(Sampler(run, scale, 1, autocast=autocast, noise=noise), given)
+        samplers = Samplers(Sampler(run, scale, 1, autocast=autocast, noise=noise), given)
+        self._rounding = Rounding(model, self.lipschitz, samplers, rounding)
+        self._samplers = samplers
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse changes after it is made: what a run records would not be what it used."""
@@ -126,9 +133,10 @@ class SmoothedClassifier:
         x = self._input(x)
         method = self.check_method(self.default_method if planner is None else planner)
         if isinstance(method, Deterministic):
-            return method.certify(self._logits(x), self.lipschitz)
+            logits, rounding = self._rounding.of_margin(x)
+            return method.certify(logits, self.lipschitz, rounding)
         sampler = self._samplers.of(x)
-        terms = self._terms(alpha, n, x)
+        terms = self._terms(alpha, n, x, uses_constant=method.uses_constant)
         n0 = _checks.count("n0", n0, least=1)
         selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
         certification = sampler.scores(x, Stream(seed, index, "certification"), terms.n, watch)
@@ -145,6 +153,7 @@ class SmoothedClassifier:
             "autocast": self.autocast,
             "compile": self.compiled,
             "noise": self.noise,
+            "rounding": self.rounding,
         }
 
     @property
@@ -172,6 +181,19 @@ class SmoothedClassifier:
         if self.batch not in (None, batch):
             raise InvalidArgumentError(f"batch must be {batch} here, got {self.batch}; leave it out")
         self._samplers.batch = batch
+
+    @property
+    def rounding(self) -> float | None:
+        """How far rounding moves the logits; None if it was not given and is not settled yet."""
+        return self._rounding.given
+
+    def settle_rounding(self, x: Tensor, known: float | None = None) -> None:
+        """From now on, allow for the same rounding of all inputs: the known one, or what is measured on this input."""
+        self._rounding.settle(self._input(x), self.sigma, known)
+
+    def exceeds_rounding(self, x: Tensor) -> bool:
+        """Whether the numbers of this input are too large for the rounding that is settled."""
+        return self.rounding is not None and self._rounding.of_samples(self._input(x), self.sigma) > self.rounding
 
     def prepare(self, x: Tensor) -> Pace:
         """Check the model on an input, find the fastest batch size if none was given, and measure its speed.
@@ -284,35 +306,22 @@ class SmoothedClassifier:
 
     def check_method(self, method: Method) -> Planner | Deterministic:
         """Give the method back; refuse what is no method, or one that needs σ or a constant that is not known."""
-        if not isinstance(method, Planner | Deterministic):
-            raise InvalidArgumentError(f"planner must be a Planner such as Duels() or LVM(), got {shown(method)}")
-        kind = type(method).__name__
-        if method.needs_constant and math.isinf(self.lipschitz):
-            raise InvalidArgumentError(
-                f"lipschitz is not known and {kind} needs it; give it (lvmrs lipschitz computes one)"
-            )
-        if method.samples and method.needs_constant and self.noise.rounds:
-            raise InvalidArgumentError(
-                f"{kind} needs a Lipschitz constant of what is smoothed, and {self.noise.name} noise rounds inputs, "
-                "which leaves none; take gaussian noise or another method"
-            )
-        if method.samples and self._sigma is None:
-            raise InvalidArgumentError(f"sigma must be given, since {kind} takes samples under noise")
-        return method
+        return checked_method(
+            method, lipschitz=self.lipschitz, sigma=self._sigma, autocast=self.autocast, noise=self.noise
+        )
 
-    def _terms(self, alpha: float, n: int, *inputs: Tensor) -> Terms:
-        """The terms of certificates of these inputs."""
-        largest = max((x.numel() for x in inputs), default=0)
-        return Terms(self.sigma, alpha, n, self.lipschitz_under_noise, self.noise, largest)
+    def _terms(self, alpha: float, n: int, *inputs: Tensor, uses_constant: bool = False) -> Terms:
+        """The terms of certificates of these inputs; rounding is measured if they rely on the constant."""
+        constant, largest = self.lipschitz_under_noise, max((x.numel() for x in inputs), default=0)
+        relied = uses_constant and math.isfinite(constant)
+        rounding = max((self._rounding.of_samples(x, self.sigma) for x in inputs), default=0.0) if relied else 0.0
+        return Terms(self.sigma, alpha, n, constant, self.noise, rounding, largest)
 
     def _input(self, x: Tensor) -> Tensor:
         x = _torch_checks.finite_tensor("x", x, dims=0).detach()
         _torch_checks.warn_of_bytes("x", x)
-        device = self._device(x)
-        return x.to(device) if x.dtype == torch.float64 else x.to(device, torch.float32)
+        return x.to(self._device(x), x.dtype if x.dtype == torch.float64 else torch.float32)
 
     def _device(self, x: Tensor) -> torch.device:
-        if self.device is not None:
-            return self.device
-        parameters = self.model.parameters() if isinstance(self.model, nn.Module) else iter(())
-        return next((parameter.device for parameter in parameters), x.device)
+        held = self.model.parameters() if isinstance(self.model, nn.Module) else iter(())
+        return self.device or next((parameter.device for parameter in held), x.device)

@@ -81,6 +81,7 @@ def certify(
     first, label = job.input(job.selection.indices[0])
     pace = job.smoothed.prepare(first)
     check_labels(job.data, pace.classes, label)
+    job.settle_rounding(None if begun is None else begun.terms.rounding)
     with RunWriter.begin(out, job.manifest(pace.batch, command), resume=resume) as writer:
         inputs = len(job.selection.indices)
         kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0

@@ -136,6 +136,11 @@ class Job:
                 f"{self.smoothed.noise.name} noise no input may have more than the first; scale them to one size"
             )
         start = time.perf_counter()
+        if self.keeps_scores and self.smoothed.exceeds_rounding(x):
+            raise DataError(
+                f"input {index} has much larger numbers than the first input, on which rounding was measured; scale "
+                "the inputs, or do not keep scores"
+            )
         with_samples = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
         certificate = _named(index, lambda: self.smoothed.certify(x, self.method, index=index, **with_samples))
         clean = _named(index, lambda: self.smoothed.answer(x)) if self.method.samples else certificate.top
@@ -143,6 +148,26 @@ class Job:
             raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
         seconds = time.perf_counter() - start
         return Row.of(index, label, certificate, seconds, clean=clean, name=self.data.input_name(index))
+
+    def settle_rounding(self, known: float | None = None) -> None:
+        """Settle how much rounding all rows allow for, if they or kept scores may rely on a Lipschitz constant.
+
+        Args:
+            known: what the run has recorded, if it was begun already. Otherwise it is measured on the first input of
+                all shards.
+        """
+        uses, smoothed = self.method.uses_constant, self.smoothed
+        if not self.method.samples or math.isinf(smoothed.lipschitz_under_noise) or not (uses or self.keeps_scores):
+            return
+        if smoothed.autocast is not None:
+            return
+        first, _ = self.input(replace(self.selection, shard=1, shards=1).indices[0])
+        try:
+            smoothed.settle_rounding(first, known)
+        except ModelError:
+            if uses:
+                raise
+            # The run does without the constant, and records none, so that nothing can rely on it later.
 
     def manifest(self, batch: int, command: str = "") -> Manifest:
         """The record of the run that this job makes.
@@ -172,6 +197,8 @@ class Job:
         smoothed, sampling = self.smoothed, self.sampling
         known = smoothed.lipschitz_under_noise if self.method.samples else smoothed.lipschitz
         constant = known if math.isfinite(known) else None
+        if self.method.samples and self.keeps_scores and smoothed.rounding is None:
+            constant = None  # whoever certifies the scores again must not rely on it
         if not self.method.samples:
             return TermsRecord(smoothed.settings["sigma"], 0.0, 0, 0, sampling.seed, constant)
         return TermsRecord(
@@ -185,6 +212,7 @@ class Job:
             dimensions=self.dimensions,
             distance=smoothed.noise.distance,
             noise_words=smoothed.noise.words(smoothed.sigma),
+            rounding=smoothed.rounding,
         )
 
 

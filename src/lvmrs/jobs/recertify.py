@@ -76,6 +76,10 @@ def recertify(
     kept = opened_scores(source, on_note)  # a run without scores is refused before a directory is made
     if not source.count:
         raise RunError(f"{source.directory} has no rows yet; there is nothing to certify again")
+    if planner.uses_constant and old.terms.lipschitz is not None and old.terms.rounding is None:
+        on_note(
+            "the run is of an earlier version, which did not measure rounding: these certificates do not allow for it"
+        )
     record = _fewer(old.terms, alpha, n0, n)
     terms = _terms(record)
     _check_code(old.method.own_code, type(terms.noise))
@@ -127,7 +131,7 @@ def _check_code(recorded: Mapping[str, str], noise: type) -> None:
 
 
 def _terms(record: TermsRecord) -> Terms:
-    constant = {} if record.lipschitz is None else {"lipschitz": record.lipschitz}
+    constant = {} if record.lipschitz is None else {"lipschitz": record.lipschitz, "rounding": record.rounding or 0.0}
     noise = noise_named(record.noise)
     sizes = {"n": record.n or 0, "dimensions": record.dimensions or 0}
     return Terms(record.sigma or 0.0, record.alpha or 0.0, noise=noise, **sizes, **constant)

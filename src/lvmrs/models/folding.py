@@ -26,7 +26,10 @@ def precision(parameter: Tensor) -> torch.dtype:
 
 
 class Folded:
-    """A sandwich network as linear maps from one activation to the next; inside, the batch is the last dimension."""
+    """A sandwich network as linear maps from one activation to the next; inside, the batch is the last dimension.
+
+    If ``checked``, layers that exceed their constant by rounding are shortened, or refused with a ``ModelError``.
+    """
 
     def __init__(
         self,
@@ -36,10 +39,11 @@ class Folded:
         last: SandwichLast,
         gamma: float,
         kind: torch.dtype,
+        checked: bool,
     ) -> None:
         half = math.sqrt(gamma)
         like = last.bias.detach().to(precision(last.bias))
-        operators, waiting = _between_activations(shape, convolutions, like.to(kind), half)
+        operators, waiting = _between_activations(shape, convolutions, like.to(kind), half, checked)
         self.convolutions = chained(operators, like)
         self.squares = self.convolutions[0].squares if self.convolutions else 1
         self.images = len(convolutions) > 0
@@ -47,7 +51,7 @@ class Folded:
         out_of: Tensor | None = None
         layers: list[SandwichDense | SandwichLast] = [layer for layer in dense if isinstance(layer, SandwichDense)]
         for layer in [*layers, last]:
-            into, following = layer.maps(kind)
+            into, following = layer.maps(kind, checked=checked)
             if out_of is not None:
                 into = into @ out_of
             elif waiting is not None:
@@ -84,7 +88,7 @@ class Folded:
 
 
 def _between_activations(
-    shape: Sequence[int], convolutions: nn.Sequential, like: Tensor, scale: float
+    shape: Sequence[int], convolutions: nn.Sequential, like: Tensor, scale: float, checked: bool
 ) -> tuple[list[tuple[Circulant, Tensor]], Circulant | None]:
     """The maps and biases of the convolutional layers, and the map that follows their last activation.
 
@@ -101,7 +105,7 @@ def _between_activations(
             waiting = pool if waiting is None else waiting.then(pool)
         elif isinstance(layer, SandwichConv):
             kept = grid[0] // layer.stride, grid[1] // layer.stride
-            into, out_of = layer.maps(kept, like.dtype)
+            into, out_of = layer.maps(kept, like.dtype, checked=checked)
             step = Circulant.unshuffled(into, grid, layer.stride)
             whole = step if waiting is None else waiting.then(step)
             if not done:

@@ -1,7 +1,8 @@
 """Sandwich networks (Wang and Manchester 2023), whose Lipschitz constant is chosen when they are made.
 
 A network runs folded: the layers between two activations become a single linear map. In training mode the maps are made
-in each step, so that gradients pass through; in eval mode they are made once, in float64.
+in each step, so that gradients pass through; in eval mode they are made once, in float64, and what rounding does to the
+constant of each layer is checked.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class SandwichNetwork(nn.Module):
             raise ModelError(f"the inputs have shape {tuple(x.shape[1:])} and the network was made for {self.shape}")
         with torch.autocast(x.device.type, enabled=False):  # rounding to 16 bits would loosen the constant
             x = x.to(self.last.bias.device, precision(self.last.bias))
-            return self._fold(x.dtype)(x) if self.training else self.folded()(x)
+            return self._fold(x.dtype, checked=False)(x) if self.training else self.folded()(x)
 
     def layer_by_layer(self, x: Tensor) -> Tensor:
         """The logits, computed by the formula without folding, for comparison."""
@@ -105,15 +106,15 @@ class SandwichNetwork(nn.Module):
         Torch does not count changes of a parameter's ``.data``: switch to training mode and back after them.
         """
         if any(parameter.is_inference() for parameter in self.parameters()):  # torch does not count their changes
-            return self._fold(torch.float64).detached()
+            return self._fold(torch.float64, checked=True).detached()
         state = [self.gamma, *((p.data_ptr(), p._version, p.dtype, p.device) for p in self.parameters())]
         if self._kept is None or self._kept[0] != state:
             with torch.inference_mode(False), torch.no_grad():
-                self._kept = state, self._fold(torch.float64).detached()
+                self._kept = state, self._fold(torch.float64, checked=True).detached()
         return self._kept[1]
 
-    def _fold(self, kind: torch.dtype) -> Folded:
-        return Folded(self.shape, self.convolutions, self.dense, self.last, self.gamma, kind)
+    def _fold(self, kind: torch.dtype, *, checked: bool) -> Folded:
+        return Folded(self.shape, self.convolutions, self.dense, self.last, self.gamma, kind, checked)
 
 
 def sandwich(

@@ -15,9 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lvmrs.errors import ModelError
 from lvmrs.models.fourier import Grid, applied, spectrum_of
 
-__all__ = ["NormPool", "SandwichConv", "SandwichDense", "SandwichLast", "cayley"]
+__all__ = ["NormPool", "SandwichConv", "SandwichDense", "SandwichLast", "cayley", "contracted"]
+
+# Rows that are orthonormal up to this are taken as they are: a network of ten layers then keeps its constant up to a
+# relative 10⁻⁹. Rows that are further off than the second number have lost what their weights say.
+_NEGLIGIBLE, _MOST = 1e-10, 1e-6
 
 
 def cayley(free: Tensor) -> Tensor:
@@ -36,6 +41,33 @@ def cayley(free: Tensor) -> Tensor:
     one = torch.eye(size, dtype=free.dtype, device=free.device)
     inverse = torch.linalg.inv(one + skew)
     return torch.cat([(one - skew) @ inverse, -2 * inverse @ rest], dim=-1)
+
+
+def contracted(rows: Tensor) -> Tensor:
+    """Shorten rows [A B] that rounding has made longer than orthonormal ones; refuse those that are far off.
+
+    A layer needs A Aᴴ + B Bᴴ ≤ 1 for its constant. With E = A Aᴴ + B Bᴴ − 1, as it is computed, dividing the rows by
+    √(1 + ‖E‖) is enough, and the Frobenius norm is an upper bound on ‖E‖.
+
+    Args:
+        rows: real or complex matrices (…, rows, columns) that ``cayley`` gave.
+
+    >>> bool(contracted(torch.eye(2, 3, dtype=torch.float64) * (1 + 1e-8)).norm(dim=1).max() <= 1)
+    True
+    """
+    one = torch.eye(rows.shape[-2], dtype=rows.dtype, device=rows.device)
+    excess = torch.linalg.matrix_norm(rows @ rows.mH - one).max()
+    if not bool(excess <= _MOST):  # also if it is NaN
+        raise ModelError(
+            f"the weights of a sandwich layer of {rows.shape[-2]} outputs are too large or too nearly dependent, so that "
+            "rounding breaks its Lipschitz constant; train with smaller weights"
+        )
+    return rows if bool(excess <= _NEGLIGIBLE) else rows / torch.sqrt(1 + excess)
+
+
+def _rows(free: Tensor, checked: bool) -> Tensor:
+    """The rows [A B] of a layer; ``checked`` is for networks that run, as training would pay for it in each step."""
+    return contracted(cayley(free)) if checked else cayley(free)
 
 
 class _Sandwich(nn.Module):
@@ -70,9 +102,9 @@ class SandwichDense(_Sandwich):
         into, out_of = self.maps()
         return functional.relu(x @ into.T + self.bias) @ out_of.T
 
-    def maps(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+    def maps(self, dtype: torch.dtype | None = None, *, checked: bool = False) -> tuple[Tensor, Tensor]:
         """The matrices before and after the activation."""
-        return self._split(cayley(self._free(dtype)))
+        return self._split(_rows(self._free(dtype), checked))
 
 
 class SandwichLast(_Sandwich):
@@ -87,9 +119,9 @@ class SandwichLast(_Sandwich):
         into, _ = self.maps()
         return x @ into.T + self.bias
 
-    def maps(self, dtype: torch.dtype | None = None) -> tuple[Tensor, None]:
+    def maps(self, dtype: torch.dtype | None = None, *, checked: bool = False) -> tuple[Tensor, None]:
         """The matrix B; there is no second one."""
-        return cayley(self._free(dtype))[:, self.after :], None
+        return _rows(self._free(dtype), checked)[:, self.after :], None
 
 
 class SandwichConv(_Sandwich):
@@ -107,9 +139,9 @@ class SandwichConv(_Sandwich):
         into, out_of = self.maps((x.shape[-2], x.shape[-1]))
         return applied(out_of, functional.relu(applied(into, x) + self.bias[:, None, None]))
 
-    def maps(self, grid: Grid, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+    def maps(self, grid: Grid, dtype: torch.dtype | None = None, *, checked: bool = False) -> tuple[Tensor, Tensor]:
         """The spectra before and after the activation."""
-        return self._split(cayley(spectrum_of(self._free(dtype), grid)))
+        return self._split(_rows(spectrum_of(self._free(dtype), grid), checked))
 
 
 class NormPool(nn.Module):

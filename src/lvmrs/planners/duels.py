@@ -213,6 +213,7 @@ def _best_width(logits: Tensor, top: int, order: list[int], terms: Terms) -> Map
         q = fight.columns(logits, top, torch.tensor(nearest), none).cpu().double().numpy()
         bound, form = _proved_by(fight, terms)
         low = bound.forecast(q.mean(axis=0), q.var(axis=0), terms.n, terms.alpha).min()
+        low = np.maximum(low - terms.allowance(fight, form), 0.0)
         radius = form.radius(low, 1 - low, sigma=terms.sigma, slopes=fight.slopes(terms.lipschitz))
         expected.append(float(radius) if radius > 0 else min(0.0, 2 * float(low) - 1))
     return tried[int(np.argmax(expected))]

@@ -97,7 +97,9 @@ def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Seq
 
     def expected(form: Form, rows: NDArray[np.intp]) -> Floats:
         p_a, p_b = low[rows, columns], high[rows, columns]
-        radius = signed_radius(form, np.maximum(p_a, 0.0), p_b, sigma=terms.sigma, slopes=slopes)
+        rounded = np.array([terms.allowance(each, form) for each in survey.maps])
+        less, more = np.maximum(p_a - rounded, 0.0), np.minimum(p_b + rounded, 1.0)
+        radius = signed_radius(form, less, more, sigma=terms.sigma, slopes=slopes)
         return np.where(p_a < 0, -np.inf, np.maximum(radius, _HOPELESS))
 
     # The ways are compared by R2, which is quick; other forms are tried in the best way and in the best one-sided one.

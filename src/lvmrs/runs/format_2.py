@@ -10,7 +10,7 @@ __all__ = ["FORMAT", "migrated"]
 
 FORMAT = 2
 # What the records of the present format have and those of format 2 have not, with what it was then.
-_ADDED: dict[str, dict[str, Any]] = {"terms": {"dimensions": None}}
+_ADDED: dict[str, dict[str, Any]] = {"terms": {"dimensions": None, "rounding": None}}
 
 
 def migrated(stored: dict[str, Any], where: str) -> dict[str, Any]:

@@ -133,6 +133,11 @@ class TermsRecord:
     """The distance in which radii are measured, in words."""
     noise_words: str | None = field(default=None, metadata=_NOTE)
     """The noise in words, such as Gaussian noise of σ = 0.5."""
+    rounding: float | None = field(default=None, metadata=_NOTE)
+    """How far rounding may move the logits, as measured; None if nothing relies on it, and in runs of earlier versions.
+
+    Machines measure different numbers, so a resumed run keeps this one.
+    """
 
     def __post_init__(self) -> None:
         if self.sigma is None:
@@ -144,6 +149,8 @@ class TermsRecord:
             _refuse("alpha", "from 0 to less than 1", self.alpha)
         if self.lipschitz is not None and not self.lipschitz > 0:
             _refuse("lipschitz", "positive", self.lipschitz)
+        if self.rounding is not None and not self.rounding >= 0:
+            _refuse("rounding", "at least 0", self.rounding)
         for name in ("n0", "n", "seed", "dimensions"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1 << 63:

@@ -1,0 +1,49 @@
+"""What a method needs of a smoothed classifier: σ, a Lipschitz constant, and logits that are not rounded on the way."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from lvmrs.deterministic import Deterministic
+from lvmrs.errors import InvalidArgumentError, shown
+from lvmrs.noise import Noise
+from lvmrs.planners.base import Planner
+
+__all__ = ["checked_method"]
+
+
+def checked_method(
+    method: object, *, lipschitz: float, sigma: float | None, autocast: torch.dtype | None, noise: Noise
+) -> Planner | Deterministic:
+    """Give the method back; refuse what is no method, and one that needs what is not there.
+
+    Args:
+        method: a planner, or ``Deterministic``.
+        lipschitz: the Lipschitz constant of the logits; infinite if none is known.
+        sigma: the scale of the noise; None if none was given.
+        autocast: the precision that the model is made to run in, if any.
+        noise: the kind of noise.
+    """
+    if not isinstance(method, Planner | Deterministic):
+        raise InvalidArgumentError(f"planner must be a Planner such as Duels() or LVM(), got {shown(method)}")
+    name = type(method).__name__
+    if method.needs_constant and math.isinf(lipschitz):
+        raise InvalidArgumentError(
+            f"lipschitz is not known and {name} needs it; give it (lvmrs lipschitz computes one)"
+        )
+    rounded = method.samples and noise.rounds
+    if rounded and method.needs_constant:
+        raise InvalidArgumentError(
+            f"{name} needs a Lipschitz constant of what is smoothed, and {noise.name} noise rounds inputs, which leaves "
+            "none; take gaussian noise or another method"
+        )
+    if method.uses_constant and math.isfinite(lipschitz) and autocast is not None and not rounded:
+        raise InvalidArgumentError(
+            f"autocast rounds inside of the model, so {name} cannot rely on its Lipschitz constant; leave autocast "
+            "out, or take a method that does not use the constant, such as hard duels or votes"
+        )
+    if method.samples and sigma is None:
+        raise InvalidArgumentError(f"sigma must be given, since {name} takes samples under noise")
+    return method
