@@ -16,10 +16,10 @@ class InParts(nn.Module):
 
     def __init__(self, program: Callable[[Tensor], Tensor], size: int) -> None:
         super().__init__()
-        self.program, self.size = program, size
+        self.program, self.runs_in_parts_of = program, size
 
     def forward(self, x: Tensor) -> Tensor:
         """The answers to all inputs of a batch, in order."""
-        missing = -len(x) % self.size
+        missing = -len(x) % self.runs_in_parts_of
         padded = functional.pad(x, [0, 0] * (x.dim() - 1) + [0, missing]) if missing else x
-        return torch.cat([self.program(part) for part in torch.split(padded, self.size)])[: len(x)]
+        return torch.cat([self.program(part) for part in torch.split(padded, self.runs_in_parts_of)])[: len(x)]
