@@ -149,7 +149,7 @@ class ModelCheck:
         mixed = torch.cat([part for row in reversed(few) for part in (stranger, rows[row : row + 1], stranger)])
         answers = torch.cat([part for row in reversed(few) for part in (known, expected[row : row + 1], known)])
         self.require(mixed, answers, scale, where)
-        if not self._in_parts:  # a program for batches of one size runs no row alone, and a row costs it a batch
+        if not self._in_parts:  # there a row costs as much as a batch
             for row, answer in zip(rows, expected, strict=True):
                 self.require(row[None], answer[None], scale, where)
 
