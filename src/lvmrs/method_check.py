@@ -36,8 +36,8 @@ def checked_method(
     rounded = method.samples and noise.rounds
     if rounded and method.needs_constant:
         raise InvalidArgumentError(
-            f"{name} needs a Lipschitz constant of what is smoothed, and {noise.name} noise rounds inputs, which leaves "
-            "none; take gaussian noise or another method"
+            f"{name} needs a Lipschitz constant of what is smoothed, and {noise.name} noise rounds inputs, which "
+            "leaves none; take gaussian noise or another method"
         )
     if method.uses_constant and math.isfinite(lipschitz) and autocast is not None and not rounded:
         raise InvalidArgumentError(

@@ -25,7 +25,7 @@ from lvmrs.planners.votes import winner_of_votes
 from lvmrs.prove import prove
 from lvmrs.rounding import Rounding
 from lvmrs.samplers import Pace, Samplers
-from lvmrs.sampling import Model, Sampler, Watch, check_logits
+from lvmrs.sampling import Model, Sampler, Watch
 from lvmrs.scores import Scores
 
 __all__ = ["SmoothedClassifier"]
@@ -211,9 +211,7 @@ class SmoothedClassifier:
         return int(self._logits(self._input(x)).argmax())
 
     def _logits(self, x: Tensor) -> Tensor:
-        logits = self._samplers.of(x).forward(x[None])
-        check_logits(logits, 1, 0)
-        return logits[0]
+        return self._samplers.of(x).answers(x[None].clone(), 0)[0]
 
     def certify_batch(
         self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any
