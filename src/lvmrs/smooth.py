@@ -14,6 +14,7 @@ from lvmrs import _checks, _torch_checks
 from lvmrs.certificate import Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError, shown
+from lvmrs.known_constant import known_lipschitz
 from lvmrs.method import Method
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise
 from lvmrs.plan import Terms
@@ -65,7 +66,7 @@ class SmoothedClassifier:
         _checks.model(model)
         self.model = model
         self._sigma = None if sigma is None else _checks.positive_number("sigma", sigma)
-        known = _checks.known_lipschitz(model) if lipschitz is None else lipschitz
+        known = known_lipschitz(model) if lipschitz is None else lipschitz
         self.lipschitz = _checks.positive_number("lipschitz", math.inf if known is None else known, infinite=True)
         given = None if batch is None else _checks.count("batch", batch, least=1)
         self.device = _torch_checks.device(device)
