@@ -61,7 +61,8 @@ def changed_process() -> str | None:
     if any(getattr(torch_module, name) for name in _GLOBAL_HOOKS):
         return "torch has global forward hooks, which change every layer"
     # torch.set_default_device and torch.device as a context are modes too, and change no result.
-    modes = [mode for mode in _get_current_function_mode_stack() if type(mode) is not DeviceContext]
+    functions: list[object] = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    modes = [mode for mode in functions if type(mode) is not DeviceContext]
     for mode in (*modes, *_get_current_dispatch_mode_stack()):
         return f"the mode {type(mode).__name__} is active, which may change every function of torch"
     return None

@@ -16,7 +16,7 @@ from lvmrs import _checks
 from lvmrs._as_written import changed_class, changed_module, changed_process
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded, shown
 
-__all__ = ["check_itself", "known_lipschitz"]
+__all__ = ["check_itself", "check_still", "known_lipschitz"]
 
 _LVMRS = str(Path(__file__).parent)
 _NAME = "lipschitz"
@@ -43,6 +43,13 @@ def known_lipschitz(model: object) -> float | None:
     if isinstance(model, nn.Module) and owner is not None and _is_ours(owner):
         _check_ours(model, owner)
     return constant
+
+
+def check_still(model: object, constant: float | None) -> None:
+    """Refuse a model that stated this constant earlier, and states another one now or was changed; None is for none."""
+    now = None if constant is None else known_lipschitz(model)
+    if now != constant:
+        raise ModelError(f"the model stated the Lipschitz constant {constant:g} and now states {now}; make it anew")
 
 
 def _is_its_own(model: object) -> bool:

@@ -106,7 +106,7 @@ def _times(of: _ConstantOf, node: fx.Node) -> float:
         first, second = second, first
     if isinstance(second, fx.Node) and not isinstance(second.meta["value"], Tensor):
         second = second.meta["value"]
-    if not isinstance(first, fx.Node) or type(second) not in (int, float) or node.kwargs:
+    if not isinstance(first, fx.Node) or not isinstance(second, (int, float)) or not _is_plain(second) or node.kwargs:
         raise TypeError("a product of values")
     return of(first) * (1 / abs(second) if divides else abs(second))
 

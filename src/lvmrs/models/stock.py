@@ -38,7 +38,7 @@ _OPERATORS = (
 )  # fmt: skip
 _PLAIN = (int, float, bool, str, types.NoneType)
 # Where torch's layers and functions look for the functions that they call.
-_NAMESPACES: tuple[Any, ...] = (torch, functional, torch._C._nn, Tensor)
+_NAMESPACES: tuple[Any, ...] = (torch, functional, torch._C._nn)
 
 
 def unknown_layer(name: str, kind: str) -> ModelError:
@@ -100,8 +100,8 @@ def check_functions(
         for each in kind.__mro__[: kind.__mro__.index(nn.Module)]:
             names |= set(_names_in(vars(each).values()))
     names |= set(_names_in(vars(functional).get(name) for name in tuple(names)))
-    found = [(place, name, getattr(place, name, None)) for place in _NAMESPACES for name in names]
-    found += [(Tensor, name, vars(Tensor).get(name, getattr(Tensor, name))) for name in _OPERATORS]
+    found = [(place, name, vars(place).get(name)) for place in _NAMESPACES for name in names]  # nothing is imported
+    found += [(Tensor, name, getattr(Tensor, name, None)) for name in (*names, *_OPERATORS)]
     found += [(torch, getattr(one, "__name__", str(one)), one) for one in functions]
     for place, name, thing in found:
         if callable(thing) and not isinstance(thing, type) and not own_code(thing):

@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from lvmrs.errors import ModelError, guarded
 from lvmrs.models.batch_rules import check_batches
 from lvmrs.models.stock import is_of_torch, kind_of
-from lvmrs.models.stored import Stored
+from lvmrs.models.stored import Stored, memory_of
 
 __all__ = ["Trace"]
 
@@ -28,8 +28,12 @@ _SIZES = (2, 1, 3)
 _SCALES = (1.0, 0.01, 30.0, 1000.0)
 # How many numbers the largest batch of examples has, about, if one input has fewer.
 _NUMBERS = 1 << 16
-# These take values out of tensors, so that Python can look at them.
-_PEEKS = ("_local_scalar_dense", "equal", "nonzero", "is_nonzero")
+# These take values out of tensors, or have results whose shape depends on values, so that Python can look at them.
+_PEEKS = (
+    "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__", "__format__",
+    "__repr__", "__contains__", "__reversed__", "__dlpack__", "equal", "allclose", "is_nonzero", "nonzero", "argwhere",
+    "masked_select", "unique", "unique_consecutive", "bincount", "data_ptr", "untyped_storage", "storage",
+)  # fmt: skip
 
 
 class Trace:
@@ -63,7 +67,7 @@ class Trace:
         Returns:
             The answers of the network to ``inputs``.
         """
-        peeks = _Peeks()
+        peeks = _Peeks(self.stored)
         with peeks if self.watched else nullcontext():
             answers, again = self._answers(self.inputs), self._answers(self.inputs)
         if peeks.seen:
@@ -135,16 +139,25 @@ class _Remember(fx.Interpreter):
         return answer
 
 
-class _Peeks(TorchDispatchMode):
-    """Remembers whether values were taken out of a tensor."""
+class _Peeks(TorchFunctionMode):
+    """Remembers whether values were taken out of a tensor that is not stored, so that Python could look at them."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Stored) -> None:
         super().__init__()
-        self.seen = False
+        self.stored, self.seen = stored, False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen = self.seen or func.overloadpacket.__name__ in _PEEKS
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        looked_at = args[0] if args else None
+        if name in _PEEKS and memory_of(looked_at) not in self.stored.memory:
+            self.seen = True
+        if name == "__getitem__" and any(_is_mask(one) for one in (args[1] if type(args[1]) is tuple else args[1:])):
+            self.seen = True
         return func(*args, **(kwargs or {}))
+
+
+def _is_mask(place: object) -> bool:
+    return isinstance(place, Tensor) and place.dtype == torch.bool
 
 
 def _agree(first: Any, second: Any) -> bool:
