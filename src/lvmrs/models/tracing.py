@@ -30,9 +30,9 @@ _SCALES = (1.0, 0.01, 30.0, 1000.0)
 _NUMBERS = 1 << 16
 # These take values out of tensors, or have results whose shape depends on values, so that Python can look at them.
 _PEEKS = (
-    "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__", "__format__",
-    "__repr__", "__contains__", "__reversed__", "__dlpack__", "equal", "allclose", "is_nonzero", "nonzero", "argwhere",
-    "masked_select", "unique", "unique_consecutive", "bincount", "data_ptr", "untyped_storage", "storage",
+    "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__",
+    "__format__", "__repr__", "__contains__", "__reversed__", "__dlpack__", "equal", "allclose", "is_nonzero",
+    "nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount", "data_ptr", "storage",
 )  # fmt: skip
 
 
