@@ -14,6 +14,7 @@ from lvmrs import _checks, _torch_checks
 from lvmrs.certificate import Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.known_constant import check_still, known_lipschitz
 from lvmrs.method import Method
 from lvmrs.method_check import checked_method
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
@@ -38,8 +39,7 @@ class SmoothedClassifier:
         model: any callable from a batch of inputs to logits. A module runs in eval mode, and has its old mode after.
         sigma: scale of the noise, in units of the input as it is given here: normalisation belongs to the model. None
             is for methods without noise alone, such as ``Deterministic``.
-        lipschitz: a constant of the logits in the Euclidean norm; by default the attribute ``lipschitz`` of the model,
-            if it has one.
+        lipschitz: a constant of the logits in the Euclidean norm; by default the model's attribute, if it has one.
         batch: samples in a forward pass; by default the fastest size is measured on the first input.
         device: by default that of the model's parameters, or of the input if it has none.
         autocast: precision to run the model in; certificates cannot rely on a Lipschitz constant with it.
@@ -70,8 +70,9 @@ class SmoothedClassifier:
         _checks.model(model)
         self.model = model
         self._sigma = None if sigma is None else _checks.positive_number("sigma", sigma)
-        known = _checks.known_lipschitz(model) if lipschitz is None else lipschitz
-        self.lipschitz = _checks.positive_number("lipschitz", math.inf if known is None else known, infinite=True)
+        self._stated = known_lipschitz(model) if lipschitz is None else None
+        known = self._stated or (math.inf if lipschitz is None else lipschitz)
+        self.lipschitz = _checks.positive_number("lipschitz", known, infinite=True)
         given = None if batch is None else _checks.count("batch", batch, least=1)
         self.device = _torch_checks.device(device)
         self.autocast = None if autocast is None else _torch_checks.floating("autocast", autocast)
@@ -130,6 +131,7 @@ class SmoothedClassifier:
         Returns:
             The certificate; its ``guarantee`` says what holds.
         """
+        check_still(self.model, self._stated)
         x = self._input(x)
         method = self.check_method(self.default_method if planner is None else planner)
         if isinstance(method, Deterministic):
@@ -196,10 +198,7 @@ class SmoothedClassifier:
         return self.rounding is not None and self._rounding.of_samples(self._input(x), self.sigma) > self.rounding
 
     def prepare(self, x: Tensor) -> Pace:
-        """Check the model on an input, find the fastest batch size if none was given, and measure its speed.
-
-        From now on all inputs run in this batch size.
-        """
+        """Check the model on an input, find the fastest batch size if none was given and keep it, measure its speed."""
         return self._samplers.prepare(self._input(x))
 
     def classes(self, x: Tensor) -> int:

@@ -70,6 +70,7 @@ class Setup:
 
         from lvmrs import _checks, _torch_checks, data, models
         from lvmrs.cli.own_parts import noise
+        from lvmrs.known_constant import known_lipschitz
         from lvmrs.noise import suited_noise
         from lvmrs.smooth import SmoothedClassifier
 
@@ -89,7 +90,7 @@ class Setup:
         if isinstance(loaded.model, nn.Module):
             loaded.model.to(device)
         samples = method is None or method.samples
-        constant = _checks.known_lipschitz(loaded.model) if lipschitz is None else lipschitz
+        constant = known_lipschitz(loaded.model) if lipschitz is None else lipschitz
         smoothed = SmoothedClassifier(
             loaded.model,
             self.sigma,
@@ -102,7 +103,7 @@ class Setup:
         )
         tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")
         if math.isfinite(smoothed.lipschitz):
-            own = _checks.known_lipschitz(loaded.model)
+            own = known_lipschitz(loaded.model)
             told = "" if lipschitz is None else ", as given" + (f" (the model says {own:g})" if own else "")
             tell(f"lipschitz {smoothed.lipschitz:g}{told}")
         tell(f"data   {'; '.join((dataset.name, _part(dataset), *dataset.assumed))}")
