@@ -32,12 +32,14 @@ from lvmrs.jobs.job import Job, Sampling, check_selection
 from lvmrs.jobs.merge import merge
 from lvmrs.jobs.predict import Answer, calibrate_duels, predict
 from lvmrs.jobs.recertify import recertify
+from lvmrs.jobs.verify import Verification, verify
 
 __all__ = [
     "Answer",
     "Job",
     "Outlook",
     "Sampling",
+    "Verification",
     "calibrate_duels",
     "certify",
     "check_selection",
@@ -45,4 +47,5 @@ __all__ = [
     "merge",
     "predict",
     "recertify",
+    "verify",
 ]
