@@ -8,7 +8,8 @@ move, so what rounding does lies between the two.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +42,7 @@ def share_of_rounding(smoothed: SmoothedClassifier) -> float:
     return _SHARE if smoothed.kind_of_device == "cpu" else _SHARE_ELSEWHERE
 
 
-def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str]) -> str | None:
+def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batch: int | None) -> str | None:
     """Why other roundings of the logits do not explain that a row differs; None if they do.
 
     Args:
@@ -49,31 +50,45 @@ def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str]) -> st
         row: the row of the run.
         now: the row that was computed.
         columns: the columns in which the rows differ, of those that rounding can change.
+        batch: the batch size of the run, if it is known.
     """
     x, _ = job.input(row.idx)
     differing = set(columns)
     if "clean" in differing and row.clean is not None and _pushed(job, row.clean, 1.0).answer(x) != row.clean:
-        return f"clean: {row.clean}, now {now.clean}"
+        return _change("clean", row, now)
     if differing == {"clean"}:
         return None
     both = [_pushed(job, row.top, sign) for sign in (1.0, -1.0)]
     found = [_certificate(job, smoothed, row.idx, job.method) for smoothed in both]
-    as_planned = [certificate for certificate in found if _has_choices_of(certificate, row)]
-    if not as_planned and differing & set(CHOICES):
-        name = next(name for name in CHOICES if name in differing)
-        return f"{name}: {getattr(row, name)}, now {getattr(now, name)}"
-    if len(as_planned) < len(found):
-        plan = (as_planned or [_certificate(job, job.smoothed, row.idx, job.method)])[0].plan
-        if plan is not None:  # the choice hangs by a hair: the bounds of the choice in the row are compared
-            as_planned = [_certificate(job, smoothed, row.idx, _AsPlanned(plan)) for smoothed in both]
+    if not all(_has_choices_of(certificate, row) for certificate in found):
+        # The choice hangs by a hair. If rounding leads to that of the row, its bounds are compared for that choice.
+        tried = itertools.chain(found, _with_small_changes(job, row, batch))
+        planned = next((certificate for certificate in tried if _has_choices_of(certificate, row)), None)
+        if planned is None:
+            return _change(next((name for name in CHOICES if name in differing), "top"), row, now)
+        method = job.method if planned.plan is None else _AsPlanned(planned.plan)
+        found = [planned, *(_certificate(job, smoothed, row.idx, method) for smoothed in both)]
     for name in _BOUNDS:
-        values = [getattr(certificate, name) for certificate in as_planned]
-        values += [] if differing & set(CHOICES) else [getattr(now, name)]
+        values = [getattr(certificate, name) for certificate in found]
         low, high = min(values), max(values)
         slack = high - low + 1e-9 * abs(high)  # for scores of rivals, which such moves change less than others do
         if not low - slack <= getattr(row, name) <= high + slack:
-            return f"{name}: {getattr(row, name)!r}, now {getattr(now, name)!r}"
+            return _change(name, row, now)
     return None
+
+
+def _change(name: str, row: Row, now: Row) -> str:
+    return f"{name}: {getattr(row, name)}, now {getattr(now, name)}"
+
+
+def _with_small_changes(job: Job, row: Row, batch: int | None) -> Iterator[Certificate]:
+    """Certificates after what rounding may do: none of it, that of the run's batch size, and small moves."""
+    yield _certificate(job, job.smoothed, row.idx, job.method)
+    if batch is not None:
+        settings = {**job.smoothed.settings, "batch": batch}
+        yield _certificate(job, SmoothedClassifier(job.smoothed.model, **settings), row.idx, job.method)
+    for sign in (2.0**-6, -(2.0**-6)):
+        yield _certificate(job, _pushed(job, row.top, sign), row.idx, job.method)
 
 
 def _has_choices_of(certificate: Certificate, row: Row) -> bool:

@@ -7,22 +7,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from lvmrs import _checks
 from lvmrs.errors import RunError
 from lvmrs.jobs.again import ChangedError, differences
+from lvmrs.jobs.beside_kept import BesideKept
 from lvmrs.jobs.consistency import inconsistent_rows
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.keeping import opened_scores
 from lvmrs.jobs.rounding import CHOICES, share_of_rounding, why_not_rounding
-from lvmrs.noise import Stage
 from lvmrs.origin import torch_version
 from lvmrs.runs import Row, Run
 from lvmrs.runs.manifest import ROWS_OF
 from lvmrs.runs.scores import KeptScores
-from lvmrs.runs.scores_file import DamagedScoresError
 
 __all__ = ["Measured", "RowVerdict", "Verdict", "Verification", "check_verifiable", "other_batch", "verify"]
 
@@ -137,7 +134,7 @@ def verify(
     >>> import numpy as np
     >>> from lvmrs import Duels, SmoothedClassifier, data, jobs, models, runs
     >>> inputs = data.Arrays("two corners", "test", np.eye(2), np.arange(2))
-    >>> model = models.Loaded.of(torch.nn.Identity(), "larger")
+    >>> model = models.Loaded.of(lambda x: x, "larger")
     >>> smoothed = SmoothedClassifier(model.model, 0.5, batch=100)
     >>> job = jobs.Job(model, inputs, smoothed, Duels(), jobs.Sampling(n=1000), runs.Selection(2))
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -194,67 +191,22 @@ def _verdicts(
     for index, why in wrong.items():
         if index not in drawn:
             yield RowVerdict(index, "different", why)
-    columns = [name for name in run.columns if name not in _NOT_COMPARED]
     for row in run.rows(drawn):
-        yield _verdict(job, row, kept, columns, wrong.get(row.idx))
+        yield _verdict(run, job, row, kept, wrong.get(row.idx))
 
 
-def _verdict(job: Job, row: Row, kept: KeptScores | None, columns: list[str], wrong: str | None) -> RowVerdict:
-    beside = None if kept is None else _BesideKept(kept, row.idx, share_of_rounding(job.smoothed))
+def _verdict(run: Run, job: Job, row: Row, kept: KeptScores | None, wrong: str | None) -> RowVerdict:
+    beside = None if kept is None else BesideKept(kept, row, share_of_rounding(job.smoothed))
     now = job.row(row.idx, None if beside is None else beside.add)
-    changes = {name: getattr(now, name) - getattr(row, name) for name in ("radius", "p_lower", "p_upper")}
-    differing = [name for name in columns if getattr(now, name) != getattr(row, name)]
+    differing = [name for name in run.columns if name not in _NOT_COMPARED and getattr(now, name) != getattr(row, name)]
     claimed = [name for name in differing if name not in _ROUNDED]
     why = wrong
     if why is None and claimed:
         why = f"{claimed[0]}: {getattr(row, claimed[0])}, now {getattr(now, claimed[0])}"
-    if why is None and beside is not None and kept is not None:
-        why = _damage(kept, row) or beside.why_not
+    if why is None and beside is not None:
+        why = beside.why_not
     if why is None and differing:
-        why = why_not_rounding(job, row, now, differing)
+        why = why_not_rounding(job, row, now, differing, run.manifest.batch)
+    changes = {name: getattr(now, name) - getattr(row, name) for name in ("radius", "p_lower", "p_upper")}
     verdict: Verdict = "different" if why is not None else "rounding" if differing else "equal"
     return RowVerdict(row.idx, verdict, why, **changes, logits=None if beside is None else beside.largest)
-
-
-def _damage(kept: KeptScores, row: Row) -> str | None:
-    """What is wrong with the kept scores of a row; None if they have its checksum."""
-    try:
-        kept.check(row)
-    except DamagedScoresError as error:
-        return str(error)
-    return None
-
-
-class _BesideKept:
-    """Compares logits, as they are computed, with those that a run kept."""
-
-    def __init__(self, kept: KeptScores, index: int, share: float) -> None:
-        self._kept, self._index, self._share = kept, index, share
-        self._waiting: dict[Stage, tuple[Iterator[Tensor], Tensor]] = {}
-        self.largest = 0.0
-        """The largest difference so far."""
-        self.why_not: str | None = None
-        """Why rounding does not explain a difference; None if it does."""
-
-    def add(self, stage: Stage, logits: Tensor) -> None:
-        """Take the next logits of a stage."""
-        now = logits.detach().cpu().double()
-        kept = self._next(stage, len(now)).double()
-        if kept.shape != now.shape:
-            self.why_not = f"its kept scores have {kept.shape[1]} classes, and the model has {now.shape[1]}"
-            return
-        apart = (now - kept).abs().amax(dim=1)
-        self.largest = max(self.largest, float(apart.max()))
-        if bool((apart > self._share * torch.maximum(now.abs(), kept.abs()).amax(dim=1)).any()):
-            self.why_not = f"its kept scores are up to {self.largest:g} away from those of the model"
-
-    def _next(self, stage: Stage, count: int) -> Tensor:
-        """The next so many kept logits of a stage."""
-        if stage not in self._waiting:
-            batches = self._kept.logits(self._index, stage)
-            self._waiting[stage] = batches, next(batches)
-        batches, waiting = self._waiting[stage]
-        while len(waiting) < count:
-            waiting = torch.cat([waiting, next(batches)])
-        self._waiting[stage] = batches, waiting[count:]
-        return waiting[:count]
