@@ -29,6 +29,7 @@ from lvmrs.cli.radius import radius
 from lvmrs.cli.recertify import recertify
 from lvmrs.cli.report import report
 from lvmrs.cli.train import train
+from lvmrs.cli.verify import verify
 
 __all__ = ["app", "main"]
 
@@ -45,8 +46,8 @@ Start here:
   lvmrs analyze runs/a                               certified accuracy and average radius
   lvmrs report runs/a -o report.html                 a page to open and to send
 
-Commands: demo, train, certify, predict, calibrate, recertify, merge, import, analyze,
-compare, plot, report, lipschitz, radius.
+Commands: demo, train, certify, predict, calibrate, recertify, merge, verify, import,
+analyze, compare, plot, report, lipschitz, radius.
 Each has --help, with examples. --debug shows where an error comes from."""
 
 _DEBUG = "--debug"
@@ -100,6 +101,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "calibrate": calibrate,
     "recertify": recertify,
     "merge": merge,
+    "verify": verify,
     "analyze": analyze,
     "compare": compare,
     "import": import_,

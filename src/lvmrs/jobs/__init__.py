@@ -26,21 +26,26 @@ True [(0, 1, True), (1, 1, True)]
 [0, 1]
 """
 
+from lvmrs.jobs.again import job_of_run
 from lvmrs.jobs.certify import Outlook, certify
 from lvmrs.jobs.job import Job, Sampling, check_selection
 from lvmrs.jobs.merge import merge
 from lvmrs.jobs.predict import Answer, calibrate_duels, predict
 from lvmrs.jobs.recertify import recertify
+from lvmrs.jobs.verify import Verification, verify
 
 __all__ = [
     "Answer",
     "Job",
     "Outlook",
     "Sampling",
+    "Verification",
     "calibrate_duels",
     "certify",
     "check_selection",
+    "job_of_run",
     "merge",
     "predict",
     "recertify",
+    "verify",
 ]
