@@ -79,8 +79,8 @@ def check_same_classifier(
     for what, then, now in _compared(record, loaded, smoothed, method):
         if then != now:
             raise InvalidArgumentError(
-                f"this is not the classifier of {where}: its {what} is {shown(then)}, and here it is {shown(now)}; give "
-                "the same, or say without that record which classifier you want"
+                f"this is not the classifier of {where}: its {what} is {shown(then)}, and here it is {shown(now)}; "
+                "give the same, or say without that record which classifier you want"
             )
 
 
