@@ -45,13 +45,13 @@ def check_one_classifier(method: Method) -> None:
     >>> check_one_classifier(Duels())
     >>> check_one_classifier(LVM())  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    lvmrs.errors.InvalidArgumentError: LVM chooses a map for each input, so there is no one classifier that could ans...
+    lvmrs.errors.InvalidArgumentError: LVM chooses a map for each input as it is set, so there is no one classifier ...
     """
     _checks.instance("method", method, Method, "a Method such as Duels()")
     if method.scope != "all inputs":
         raise InvalidArgumentError(
-            f"{type(method).__name__} chooses a map for each input, so there is no one classifier that could answer; "
-            "take duels, votes, or a fixed map, which calibration finds"
+            f"{type(method).__name__} chooses a map for each input as it is set, so there is no one classifier that "
+            "could answer; take hard duels or duels of one width, votes, or one fixed map; calibration finds them"
         )
 
 
