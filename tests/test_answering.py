@@ -135,7 +135,7 @@ def test_a_test_at_a_larger_risk_is_noticed(name: str) -> None:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("known", FAMILIES)
-@pytest.mark.parametrize("name", ONE_CLASSIFIER)
+@pytest.mark.parametrize("name", COUNTED)
 def test_answers_on_difficult_families(name: str, known: str) -> None:
     wrong = wrong_answers(ONE_CLASSIFIER[name], FAMILIES[known], winner, repeats=100, alpha=0.05)
     assert not too_many(wrong, 100, 0.05)
@@ -181,8 +181,8 @@ def test_an_answer_and_a_certificate_are_about_one_classifier(name: str) -> None
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", [name for name in ONE_CLASSIFIER if name not in COUNTED])
 def test_the_same_for_other_methods_at_greater_length(name: str) -> None:
-    both, apart = disagreements(ONE_CLASSIFIER[name], winner, range(80))
-    assert both > 30
+    both, apart = disagreements(ONE_CLASSIFIER[name], winner, range(40))
+    assert both > 15
     assert apart == 0
 
 

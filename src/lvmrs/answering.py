@@ -68,6 +68,7 @@ def winner(method: Planner, sampled: Sampled, terms: Terms, n0: int | None = Non
         The class, which is wrong with probability at most ``terms.alpha``, or −1 if the samples do not show it.
     """
     check_one_classifier(method)
+    _checks.instance("terms", terms, Terms, "Terms")
     if isinstance(method, Cohen | Votes):
         if n0 is not None:
             raise InvalidArgumentError("n0 has no effect on votes, whose test needs no candidate; leave it out")

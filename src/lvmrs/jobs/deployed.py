@@ -128,6 +128,8 @@ def calibrated_on(record: ClassifierRecord, data: Dataset, selection: Selection)
         selection: which of its inputs.
     """
     _checks.instance("record", record, ClassifierRecord, "a ClassifierRecord")
+    _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
+    _checks.instance("selection", selection, Selection, "a Selection")
     found = record.calibration
     # The hash is compared last: it may take reading all of the data.
     if found is None or found.selection.size != len(data) or found.data.hash != data.fingerprint():

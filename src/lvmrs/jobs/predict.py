@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from lvmrs import _checks
 from lvmrs.answering import N0, check_one_classifier
 from lvmrs.answers import is_correct
 from lvmrs.data import Dataset, check_labels, checked_input
@@ -64,6 +65,7 @@ def predict(
         The answers, as they come. A method, selection or labels that do not fit are refused at once. The docstring of
         ``lvmrs.jobs`` has an example.
     """
+    _checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
     method = smoothed.check_method(Duels() if planner is None else planner)
     check_one_classifier(method)
     check_inputs(smoothed, data, selection)
@@ -73,6 +75,7 @@ def predict(
 
 def check_inputs(smoothed: SmoothedClassifier, data: Dataset, selection: Selection) -> None:
     """Refuse a selection that does not fit the data, and labels that are not the classes of the model."""
+    _checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
     check_selection(data, selection)
     check_labels(data, smoothed.classes(checked_input(data, selection.indices[0])[0]))
 

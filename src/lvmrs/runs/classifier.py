@@ -57,6 +57,7 @@ class ClassifierRecord:
     @classmethod
     def of_run(cls, manifest: Manifest) -> ClassifierRecord:
         """The classifier that a run certified; results of other projects do not say which it was."""
+        _checks.instance("manifest", manifest, Manifest, "the Manifest of a run")
         if manifest.origin.imported is not None:
             raise RunError("the run was imported from another project, and does not say which classifier it is about")
         return cls(manifest.model, manifest.method, manifest.terms, origin=manifest.origin)
