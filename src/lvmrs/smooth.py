@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import _checks, _torch_checks
+from lvmrs.answering import winner
 from lvmrs.certificate import Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
@@ -22,7 +23,6 @@ from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.duels import Duels, calibrated_width
 from lvmrs.planners.fixed import Fixed, calibrated
-from lvmrs.planners.votes import winner_of_votes
 from lvmrs.prove import prove
 from lvmrs.rounding import Rounding
 from lvmrs.samplers import Pace, Samplers
@@ -135,14 +135,17 @@ class SmoothedClassifier:
         x = self._input(x)
         method = self.check_method(self.default_method if planner is None else planner)
         if isinstance(method, Deterministic):
-            logits, rounding = self._rounding.of_margin(x)
-            return method.certify(logits, self.lipschitz, rounding)
+            return self._certain(method, x)
         sampler = self._samplers.of(x)
         terms = self._terms(alpha, n, x, uses_constant=method.uses_constant)
         n0 = _checks.count("n0", n0, least=1)
         selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
         certification = sampler.scores(x, Stream(seed, index, "certification"), terms.n, watch)
         return prove(method.plan(selection, terms), terms, certification)
+
+    def _certain(self, method: Deterministic, x: Tensor) -> Certificate:
+        logits, rounding = self._rounding.of_margin(x)
+        return method.certify(logits, self.lipschitz, rounding)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -223,42 +226,34 @@ class SmoothedClassifier:
     def predict(
         self,
         x: Tensor,
+        planner: Method | None = None,
         *,
         n: int = 1_000,
         n0: int | None = None,
         alpha: float = 0.001,
         seed: int = 0,
         index: int = 0,
-        by: Literal["duels", "votes"] = "duels",
-        width: float | None = None,
     ) -> int:
         """Predict the answer of the smoothed classifier. It is wrong with probability at most ``alpha``.
 
         Args:
             x: the input, without a batch dimension.
+            planner: the method that certifies this classifier, by default hard duels. A method that chooses a map for
+                each input is refused, since its certificates are about no one classifier.
             n: samples to test the answer on.
-            n0: other samples, on which duels find the candidate, by default 100; votes need none.
+            n0: other samples, on which the candidate is found, by default 100; votes need none.
             alpha: the risk.
             seed: as in ``certify``.
             index: as in ``certify``.
-            by: which smoothed classifier. "duels" answers with the class that wins more than half of its duels with
-                each other class; "votes" with the class that wins most often (Cohen et al. 2019, Predict).
-            width: makes the duels soft; None for hard ones, and for votes.
 
         Returns:
             The class, or −1 if the samples do not show it at this risk.
         """
-        x = self._input(x)
-        terms = replace(self._terms(alpha, n, x), lipschitz=math.inf)
-        _checks.one_of("by", by, ("duels", "votes"))
-        if by == "votes" and (n0, width) != (None, None):
-            raise InvalidArgumentError("n0 and width have no effect on votes, only on duels; leave them out")
-        scores = self.scores(x, terms.n, seed=seed, index=index, stage="prediction")
-        if by == "duels":
-            n0 = _checks.count("n0", 100 if n0 is None else n0, least=1)
-            selection = self.scores(x, n0, seed=seed, index=index, stage="selection")
-            return prove(Duels(width).plan(selection, terms), terms, scores).prediction
-        return winner_of_votes(scores.logits(), terms.spendable)
+        x, method = self._input(x), self.check_method(Duels() if planner is None else planner)
+        if isinstance(method, Deterministic):
+            return self._certain(method, x).prediction
+        terms = self._terms(alpha, n, x, uses_constant=method.uses_constant)
+        return winner(method, lambda n, stage: self.scores(x, n, seed=seed, index=index, stage=stage), terms, n0)
 
     def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
         """Make the scores of n noisy copies of an input, the same that ``certify`` takes at that stage.

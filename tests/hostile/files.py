@@ -20,7 +20,16 @@ _SAMPLED = "--sigma 0.5 --n0 20 --n 60 --batch 20 --max 2 --device cpu"
 _NET = "--model trained:{world}/net.safetensors"
 _DATA = "--data npz:{world}/data.npz"
 READERS: dict[str, tuple[str, ...]] = {
-    "manifest": ("analyze {given}/run", "recertify {given}/run --out a", "report {given}/run --data none -o a.html"),
+    "manifest": (
+        "analyze {given}/run",
+        "recertify {given}/run --out a",
+        "report {given}/run --data none -o a.html",
+        f"predict {_NET} {_DATA} --like {{given}}/run --n0 20 --n 60 --batch 20 --max 2 --device cpu",
+    ),
+    "settings": (
+        f"predict {_NET} {_DATA} --settings {{given}}/settings.json --n0 20 --n 60 --batch 20 --max 2 --device cpu",
+        f"certify {_NET} {_DATA} --settings {{given}}/settings.json --n0 20 --n 60 --batch 20 --max 2 --device cpu --out a",
+    ),
     "field": ("analyze {given}/run",),
     "rows": (
         "analyze {given}/run",

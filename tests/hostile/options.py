@@ -173,6 +173,7 @@ BAD: dict[str, dict[str, str]] = {
     },
     "weights": {**_NO_FILE, "a run": "{world}/run", "other format": "{world}/data.npz"},
     "run": {**_NO_FILE, "no run": "{world}/empty", "rows alone": "{world}/rows-only", "a file of other projects": "{world}/other.tsv"},
+    "settings": {**_NO_FILE, "a run": "{world}/run", "a manifest": "{world}/run/manifest.json", "weights": "{world}/net.safetensors"},
     "results": {**_NO_FILE, "no run": "{world}/empty", "rows alone": "{world}/rows-only", "weights": "{world}/net.safetensors"},
     "results file": {**_NO_FILE, "a run": "{world}/run", "weights": "{world}/net.safetensors"},
     "shard of a run": {**_NO_FILE, "the other again": "{world}/shard-2", "a whole run": "{world}/run"},
@@ -196,11 +197,12 @@ KINDS: dict[str, str] = {
     "--epsilon": "positive", "--steps": "whole from 1", "--samples": "whole from 1", "--margin": "from 0",
     "--workers": "whole from 0", "--inputs": "whole from 1",
     "--method": "own name", "--bound": "own name", "--map": "own name", "--form": "own name", "--noise": "own name",
-    "--objective": "own name", "--optimizer": "name", "--schedule": "name", "--augment": "name", "--by": "name",
+    "--objective": "own name", "--optimizer": "name", "--schedule": "name", "--augment": "name",
+    "--settings": "settings", "--like": "run", "calibrate --objective": "name", "calibrate --epsilon": "from 0",
     "--autocast": "name", "--format": "name", "--kind": "name", "--split": "split", "--test-split": "split",
     "--device": "device", "--model": "model", "--data": "data", "--denoiser": "denoiser", "--weights": "weights",
     "--out": "new directory", "demo --out": "demo directory", "train --out": "weights to write", "plot --out": "picture",
-    "report --out": "page", "train --sigma": "from 0", "import --n": "planning samples",
+    "report --out": "page", "calibrate --out": "page", "train --sigma": "from 0", "import --n": "planning samples",
     "recertify run": "run", "report runs": "run", "merge shards": "shard of a run", "import file": "results file",
     "analyze runs": "results", "plot runs": "results", "compare first": "results", "compare second": "results",
     "import --data": "any text", "import --split": "any text", "import --method": "any text", "report --data": "any text",
@@ -214,6 +216,15 @@ WITH: dict[str, dict[str, str]] = {
     "--form": {"--method": "fixed", "--map": "softmax"},
     "--map": {"--method": "lvm"},
     "--bound": {"--method": "lvm"},
+    "predict --map": {"--method": "fixed"},
+    "predict --bound": {"--method": "fixed", "--map": "softmax"},
+    "calibrate --map": {"--method": "fixed"},
+    "calibrate --temperature": {"--method": "fixed"},
+    "calibrate --mass": {"--method": "fixed"},
+    "calibrate --n": {"--method": "fixed"},
+    "calibrate --alpha": {"--method": "fixed"},
+    "calibrate --objective": {"--method": "fixed"},
+    "calibrate --epsilon": {"--method": "fixed", "--objective": "accuracy"},
     "--mean": {"--std": "0.5", "--model": "ready:small_cnn,width=2"},
     "--std": {"--mean": "0.5", "--model": "ready:small_cnn,width=2"},
     "--weights": {"--model": "ready:small_cnn,width=2"},
@@ -241,7 +252,8 @@ def option_cases() -> Iterator[tuple[str, list[str]]]:
             for place, (label, value) in enumerate(BAD[kind].items()):
                 if (turn and (place + turn) % _PART) or (name, label) in GOOD:
                     continue
-                needed = {key: word for key, word in WITH.get(name, {}).items() if key in names_of(command)}
+                others = WITH.get(f"{command} {name}", WITH.get(name, {}))
+                needed = {key: word for key, word in others.items() if key in names_of(command)}
                 changed = call._replace(options={**call.options, **needed}).changed(name, value)
                 yield f"{command} {name} {label}", changed
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lvmrs import Fixed, SmoothedClassifier, jobs
+from lvmrs import Fixed, SmoothedClassifier, Votes, jobs
 from lvmrs.confidence import Bound
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, ProofError
 from lvmrs.forms import Form
@@ -65,7 +65,7 @@ def test_every_use_of_a_model(way: Callable[[], Any], words: str) -> None:
     uses: list[Callable[[SmoothedClassifier], object]] = [
         lambda smoothed: smoothed.certify(x, n0=10, n=20),
         lambda smoothed: smoothed.predict(x, n=20),
-        lambda smoothed: smoothed.predict(x, n=20, by="votes"),
+        lambda smoothed: smoothed.predict(x, Votes(), n=20),
         lambda smoothed: smoothed.answer(x),
         lambda smoothed: smoothed.classes(x),
         lambda smoothed: smoothed.prepare(x),

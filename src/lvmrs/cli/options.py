@@ -25,6 +25,7 @@ __all__ = [
     "Format",
     "ImageSize",
     "Json",
+    "Lipschitz",
     "Map",
     "Mass",
     "Max",
@@ -36,6 +37,7 @@ __all__ = [
     "Out",
     "Radii",
     "Seed",
+    "Settings",
     "Sigma",
     "SigmaIfNoisy",
     "Skip",
@@ -116,6 +118,16 @@ Width = Annotated[
     typer.Option("--width", help="Soft duels of this width, or chosen for each input; else duels are hard."),
 ]
 Mass = Annotated[Optional[float], typer.Option("--mass", help="Mass of the simplex.")]
+Lipschitz = Annotated[
+    Optional[float],
+    typer.Option(
+        "--lipschitz",
+        help="Lipschitz constant of the logits, for pixels in [0, 1]; else the model's own, if it has one.",
+    ),
+]
+Settings = Annotated[
+    Optional[Path], typer.Option("--settings", help="A file by lvmrs calibrate that says which classifier it is.")
+]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, …")]
 Autocast = Annotated[Optional[str], typer.Option("--autocast", help="Run the model in bfloat16 or float16.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Run the model through torch.compile.")]

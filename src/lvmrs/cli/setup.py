@@ -78,7 +78,7 @@ class Setup:
         device = _torch_checks.device_to_run_on(self.device)  # refused before anything is loaded
         dataset = data.load(self.data, split=self.split, size=self.image_size, class_index=self.class_index)
         if not dataset.divided:
-            self._refuse(("split",), f"{self.data} is not divided into splits")
+            self.refuse(("split",), f"{self.data} is not divided into splits")
         loaded = models.load(
             self.model,
             weights=self.weights,
@@ -119,13 +119,13 @@ class Setup:
             raise InvalidArgumentError("sigma must be given: the standard deviation of the noise")
         if not samples:
             names = _OF_SAMPLES if self.denoiser is not None else ("sigma", *_OF_SAMPLES)
-            self._refuse(names, "this method takes no samples under noise")
+            self.refuse(names, "this method takes no samples under noise")
         if method is not None and not method.uses_constant:
-            self._refuse(("lipschitz",), f"{type(method).__name__} does not use a Lipschitz constant as it is set")
+            self.refuse(("lipschitz",), f"{type(method).__name__} does not use a Lipschitz constant as it is set")
         if self.model.partition(":")[0] in MODELS.having("foreign") and self.denoiser is None:
-            self._refuse(("autocast", "compile"), f"{self.model} is not run by torch")
+            self.refuse(("autocast", "compile"), f"{self.model} is not run by torch")
 
-    def _refuse(self, names: tuple[str, ...], reason: str) -> None:
+    def refuse(self, names: tuple[str, ...], reason: str) -> None:
         """Refuse the first of these options that the user typed."""
         for name in names:
             if name in self.typed:

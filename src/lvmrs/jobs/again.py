@@ -21,7 +21,7 @@ from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.jobs.job import Job, Sampling
 from lvmrs.method import Method
 from lvmrs.models import Loaded
-from lvmrs.noise import Noise
+from lvmrs.noise import Noise, noise_named
 from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES
 from lvmrs.runs import Manifest, Run
 from lvmrs.runs.manifest import ModelRecord
@@ -115,6 +115,7 @@ def job_of_run(
         autocast=_torch_checks.precision(old.model.precision),
         compile=bool(old.model.compiled),
         noise=noise,
+        rounding=terms.rounding,
     )
     samples = {name: getattr(terms, name) for name in ("alpha", "n0", "n")} if terms.samples else {}
     job = Job(loaded, dataset, smoothed, chosen, Sampling(**samples, seed=terms.seed or 0), old.selection)
@@ -202,11 +203,10 @@ def _data(run: Run, data: str | Dataset | None, class_index: str | Path | None) 
 
 
 def _noise(old: Manifest) -> Noise:
-    name = old.terms.noise
-    if name not in NOISES:
-        raise NotNamedError(_own("noise", name, old.method.own_code), "noise")
-    noise: Noise = NOISES.find(name)()
-    return noise
+    spelling = old.terms.noise
+    if spelling.partition(":")[0] not in NOISES:
+        raise NotNamedError(_own("noise", spelling, old.method.own_code), "noise")
+    return noise_named(spelling)
 
 
 def _method(old: Manifest, method: Method | type[Method] | None) -> Method:

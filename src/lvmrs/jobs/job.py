@@ -38,7 +38,7 @@ from lvmrs.runs.manifest import (
 from lvmrs.sampling import Watch
 from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["Job", "Sampling", "check_selection", "method_record"]
+__all__ = ["Job", "Sampling", "check_selection", "method_record", "model_record"]
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Job:
         """
         self.model.check_unchanged()
         return Manifest(
-            model=_model_record(self.model, self.smoothed),
+            model=model_record(self.model, self.smoothed),
             data=_data_record(self.data),
             method=method_record(
                 self.method, self.smoothed.noise, self.smoothed.sigma if self.method.samples else None
@@ -250,7 +250,8 @@ def method_record(method: Method, noise: Noise, sigma: float | None) -> MethodRe
         )
 
 
-def _model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:
+def model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:
+    """The record of a model, and of how the smoothed classifier runs it."""
     inner = loaded.model.classifier if isinstance(loaded.model, Denoised) else loaded.model
     known = loaded.facts.denoiser
     return ModelRecord(

@@ -23,7 +23,7 @@ from lvmrs.scope import Scope
 
 __all__ = [
     "FORMAT", "ROWS_OF", "DataRecord", "DenoiserRecord", "Manifest", "MethodRecord", "ModelRecord", "Origin",
-    "TermsRecord",
+    "TermsRecord", "each_once",
 ]  # fmt: skip
 
 FORMAT = 3
@@ -234,7 +234,7 @@ class Manifest:
     def parse(cls, text: str, where: str) -> Manifest:
         """The manifest in a text; ``where`` names it in the sentence that says what is wrong with it."""
         try:
-            stored = json.loads(_checks.text("text", text), object_pairs_hook=_each_once)
+            stored = json.loads(_checks.text("text", text), object_pairs_hook=each_once)
             json.dumps(stored, ensure_ascii=False).encode()  # half a character, as \\ud800 can be, cannot be written
         except (ValueError, RecursionError) as error:
             raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
@@ -290,7 +290,8 @@ def _text(value: object) -> str:
     return text if len(text) <= 70 else f"{text[:67]}…"
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of a JSON object; one that occurs twice is refused."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
