@@ -28,14 +28,14 @@ _LARGE = 256
 
 
 @contextmanager
-def evaluating(model: Model) -> Iterator[None]:
-    """Run a block with the model in eval mode and without gradients; then each module has its old mode again."""
+def evaluating(model: Model, *, gradients: bool = False) -> Iterator[None]:
+    """Run a block with the model in eval mode, with gradients or without; then each module has its old mode again."""
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     were_training = [module for module in modules if module.training]
     for module in were_training:
         module.training = False
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(not gradients), torch.set_grad_enabled(gradients):
             yield
     finally:
         for module in were_training:
@@ -73,28 +73,33 @@ class Sampler:
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Give the logits of n samples from number ``first`` on, batch by batch; they are checked to be finite."""
+        classes = 0
+        for inputs in self.copies(x, stream, n, first=first):
+            logits = self.forward(inputs)
+            check_logits(logits, len(inputs), classes)
+            classes = logits.shape[1]
+            # A model may return a view of its input, which the next batch overwrites.
+            shared = logits.untyped_storage().data_ptr() == inputs.untyped_storage().data_ptr()
+            yield logits.clone() if shared else logits
+
+    def copies(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
+        """Give n noisy copies of an input, from sample ``first`` on; each batch overwrites the one before."""
         with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
             drawn = torch.empty(min(self.batch, n), *x.shape, device=x.device, dtype=x.dtype)
             copies = torch.empty_like(drawn, memory_format=self.memory_format)
             draws = Draws(self.noise, stream, x.shape, n, device=x.device, dtype=x.dtype)
-        classes = 0
         with draws:
             for start in range(first, first + n, self.batch):
                 count = min(self.batch, first + n - start)
                 with guarded(f"the noise {self.noise.name} fails", error=ProofError):
                     noise = draws.of(start, drawn[:count])
-                inputs = torch.add(x, noise, alpha=self.sigma, out=copies[:count])
-                logits = self.forward(inputs)
-                check_logits(logits, count, classes)
-                classes = logits.shape[1]
-                # A model may return a view of its input, which the next batch overwrites.
-                shared = logits.untyped_storage().data_ptr() == copies.untyped_storage().data_ptr()
-                yield logits.clone() if shared else logits
+                yield torch.add(x, noise, alpha=self.sigma, out=copies[:count])
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Run the model on a batch in eval mode, without gradients; its failure is one sentence of a ``ModelError``."""
+    def forward(self, inputs: Tensor, *, gradients: bool = False) -> Tensor:
+        """Run the model on a batch in eval mode; its failure is one sentence of a ``ModelError``."""
         failing = f"the model fails on a batch of shape {tuple(inputs.shape)}, {inputs.dtype}"
-        with guarded(failing, error=ModelError), evaluating(self.model), self._autocast(inputs.device):
+        running = evaluating(self.model, gradients=gradients)
+        with guarded(failing, error=ModelError), running, self._autocast(inputs.device):
             return self.model(inputs)
 
     def _autocast(self, device: torch.device) -> AbstractContextManager[object]:
