@@ -26,6 +26,7 @@ True [(0, 1, True), (1, 1, True)]
 [0, 1]
 """
 
+from lvmrs.jobs.again import job_of_run
 from lvmrs.jobs.certify import Outlook, certify
 from lvmrs.jobs.job import Job, Sampling, check_selection
 from lvmrs.jobs.merge import merge
@@ -40,6 +41,7 @@ __all__ = [
     "calibrate_duels",
     "certify",
     "check_selection",
+    "job_of_run",
     "merge",
     "predict",
     "recertify",
