@@ -22,7 +22,7 @@ from lvmrs.sampling import Sampler, check_logits
 __all__ = ["Lead", "Network", "Opponent", "Smoothed"]
 
 # The search looks at this share of the samples that a finding is judged on.
-_LOOKED_AT = 4
+_LOOKED_AT = 10
 
 
 class Lead(NamedTuple):
@@ -60,8 +60,8 @@ class Opponent(ABC):
         """Whether the certified class does not win at a point, since this rival is ahead; wrong with this risk."""
 
     @abstractmethod
-    def rivals(self, x: Tensor) -> list[int]:
-        """All rivals, the hardest at this point first."""
+    def start(self, x: Tensor) -> list[int]:
+        """Get ready for an attack that begins at this point, and give all rivals, the hardest first."""
 
 
 class Smoothed(Opponent):
@@ -77,7 +77,7 @@ class Smoothed(Opponent):
         self._looking, self._judging = (Stream(search.seed, index, stage) for stage in ("attack", "confirmation"))
         self._looked_at = max(2, search.n // _LOOKED_AT)
         self._next_pull, self._next_judged = self._looked_at, 0
-        self._temperature: float | None = None
+        self._temperature = 1.0
 
     def _scores(self, x: Tensor, stream: Stream, n: int, first: int, rivals: list[int] | None) -> Floats:
         self.samples += n
@@ -104,32 +104,30 @@ class Smoothed(Opponent):
         best = int(value.argmax())
         return Lead(float(value[best]), bool(mean[best] > 0.5), best + (best >= self.top))
 
-    def rivals(self, x: Tensor) -> list[int]:
-        """All rivals, by their mean scores."""
-        mean = self._scores(x, self._looking, self._looked_at, 0, None).mean(axis=0)
-        return [int(k) + (k >= self.top) for k in np.argsort(-mean, kind="stable")]
+    def start(self, x: Tensor) -> list[int]:
+        """All rivals, by their mean scores; the margins say at which temperature gradients are taken."""
+        self.samples += self._looked_at
+        logits = torch.cat(list(self.sampler.logits(x, self._looking, self._looked_at)))
+        rivals = rivals_of(self.top, logits.shape[1])
+        mean = scores_against(self._map, logits, self.top, rivals).mean(axis=0)
+        order = [rivals[k] for k in np.argsort(-mean, kind="stable")]
+        self._temperature = self._usual_temperature(logits[:, self.top] - logits[:, order[0]])
+        return order
+
+    def _usual_temperature(self, margins: Tensor) -> float:
+        """The temperature of the map; where it has none, half the standard deviation of the hardest margin."""
+        if self._map.tempered:
+            # The ramp of a soft duel is as steep in the middle as a sigmoid of half its width.
+            return self._map.temperature / 2 if self._map.paired else self._map.temperature
+        spread = float(margins.float().std())
+        return spread / 2 if spread > 0 else 1.0
 
     def pull(self, x: Tensor, rival: int | None) -> Tensor:
         """SmoothAdv's gradient over fresh noisy copies."""
         m, first = self._search.samples, self._next_pull
         self.samples, self._next_pull = self.samples + m, first + m
-        if self._temperature is None:
-            self._temperature = self._usual_temperature(x)
         copies = torch.cat([batch.clone() for batch in self.sampler.copies(x, self._looking, m, first=first)])
         return pull(self.sampler, copies, self.top, rival, self._temperature, paired=self._map.paired)
-
-    def _usual_temperature(self, x: Tensor) -> float:
-        """The temperature of the map; where it has none, half the standard deviation of the hardest margin."""
-        if self._map.tempered:
-            # The ramp of a soft duel is as steep in the middle as a sigmoid of half its width.
-            return self._map.temperature / 2 if self._map.paired else self._map.temperature
-        logits = torch.cat(list(self.sampler.logits(x, self._looking, self._looked_at))).cpu().double()
-        self.samples += self._looked_at
-        margins = logits[:, self.top : self.top + 1] - logits
-        ease = margins.mean(dim=0) / margins.std(dim=0).clamp(min=torch.finfo(torch.float64).tiny)
-        ease[self.top] = math.inf
-        spread = float(margins[:, int(ease.argmin())].std())
-        return spread / 2 if spread > 0 else 1.0
 
     def beaten(self, x: Tensor, rival: int, risk: float) -> bool:
         """Judge on fresh samples."""
@@ -159,7 +157,7 @@ class Network(Opponent):
         value = float(margins[rival])
         return Lead(value if value != 0 else -1e-300, value > 0, rival)
 
-    def rivals(self, x: Tensor) -> list[int]:
+    def start(self, x: Tensor) -> list[int]:
         """All rivals, by their logits."""
         return self._margins(x).argsort(descending=True, stable=True)[:-1].tolist()
 

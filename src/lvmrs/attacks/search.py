@@ -11,18 +11,19 @@ the j-th at the risk β/2ʲ, so that all of them together have at most β, howev
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import NoneType
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs import _checks, _torch_checks
+from lvmrs import _checks
 from lvmrs.attacks.opponents import Lead, Network, Opponent, Smoothed
 from lvmrs.attacks.settings import Search
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.maps import Map
 from lvmrs.noise import GAUSSIAN
-from lvmrs.sampling import Sampler
+from lvmrs.smooth import SmoothedClassifier
 
 __all__ = ["Finding", "attack"]
 
@@ -30,8 +31,8 @@ __all__ = ["Finding", "attack"]
 _WITHIN = 1 - 1e-6
 # How often the ball is made smaller, how near to each other two distances are the same, and how many looks that takes.
 _ROUNDS, _SAME, _LOOKS = 3, 0.01, 8
-# How often a finding is judged, each time a little further out.
-_JUDGEMENTS = 4
+# How often a finding is judged, each time further out; by how many standard errors more than a judgement needs.
+_JUDGEMENTS, _SURPLUS = 4, 2.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,42 +50,56 @@ class Finding:
 
 
 def attack(
-    sampler: Sampler, x: Tensor, top: int, radius: float, map_: Map | None, search: Search, *, index: int = 0
+    smoothed: SmoothedClassifier,
+    x: Tensor,
+    top: int,
+    radius: float,
+    map_: Map | None,
+    search: Search | None = None,
+    *,
+    index: int = 0,
 ) -> Finding:
     """Look for the nearest point at which a certified class does not win.
 
     Args:
-        sampler: runs the model under the noise and σ of the certificate.
-        x: the input, without a batch dimension, on the device of the model.
+        smoothed: the smoothed classifier that was certified.
+        x: the input, without a batch dimension.
         top: the class that was certified.
         radius: its certified radius.
         map_: what is smoothed: the map that was chosen at x, if there was a choice. None for the network itself.
-        search: the settings.
+        search: the settings; by default those of ``Search()``.
         index: place of the input in its data set; the noise depends on it and on the seed.
 
     Returns:
         The nearest point that was shown. If its distance is below the radius, the certificate is broken.
 
-    >>> sampler = Sampler(torch.nn.Identity(), sigma=0.5, batch=1000)  # two logits: the input itself
     >>> from lvmrs.maps import Duel
-    >>> found = attack(sampler, torch.tensor([1.0, 0.0]), 0, 0.6, Duel(), Search())
+    >>> smoothed = SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=1000)  # two logits: the input itself
+    >>> found = attack(smoothed, torch.tensor([1.0, 0.0]), 0, 0.6, Duel())
     >>> found.rival, 0.70 < found.distance < 0.78  # the decision boundary is 1/√2 away
     (1, True)
     """
-    _torch_checks.finite_tensor("x", x, dims=0)
-    radius = _checks.positive_number("radius", radius)
-    top = _checks.count("top", top, least=0)
-    if sampler.noise.distance != GAUSSIAN.distance:
-        raise InvalidArgumentError(
-            f"attacks search in {GAUSSIAN.distance}, and radii of {sampler.noise.name} noise are measured in "
-            f"{sampler.noise.distance}"
-        )
-    opponent = Network(sampler, top) if map_ is None else Smoothed(sampler, top, map_, search, index)
-    far = 16 * max(radius, 0.0 if map_ is None else sampler.sigma) if search.farthest is None else search.farthest
-    levels = None if map_ is None else getattr(sampler.noise, "levels", None)
-    return _Hunt(x, opponent, search, np.random.default_rng((search.seed, index)), levels).nearest(
-        radius, first=radius if map_ is None else max(radius, sampler.sigma / 4), farthest=far
-    )
+    _checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
+    _checks.instance("map_", map_, (Map, NoneType), "what is smoothed, such as Duel(), or None")
+    search = Search() if search is None else search
+    _checks.instance("search", search, Search, "a Search")
+    radius, index = _checks.positive_number("radius", radius), _checks.seed("index", index)
+    top = _checks.count("top", top, least=0, most=smoothed.classes(x) - 1)
+    sampler, x = smoothed.sampler(x)
+    if map_ is None:
+        opponent: Opponent = Network(sampler, top)
+        scale, levels = radius, None
+    else:
+        if smoothed.noise.distance != GAUSSIAN.distance:
+            raise InvalidArgumentError(
+                f"attacks search in {GAUSSIAN.distance}, and radii of {smoothed.noise.name} noise are measured in "
+                f"{smoothed.noise.distance}"
+            )
+        opponent = Smoothed(sampler, top, map_, search, index)
+        scale, levels = smoothed.sigma, getattr(smoothed.noise, "levels", None)
+    hunt = _Hunt(x, opponent, search, np.random.default_rng((search.seed, index)), levels)
+    far = 16 * max(radius, scale) if search.farthest is None else search.farthest
+    return hunt.nearest(radius, first=max(radius, scale / 4), farthest=far)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +118,8 @@ class _Hunt:
         self, x: Tensor, opponent: Opponent, search: Search, random: np.random.Generator, levels: int | None
     ) -> None:
         self.x, self.opponent, self.search, self.random, self.levels = x, opponent, search, random, levels
-        self.rivals = opponent.rivals(x)
-        self.judged, self.surplus = 0, 1.5
+        self.rivals = opponent.start(x)
+        self.judged, self.surplus = 0, _SURPLUS
         self.value_at_x = opponent.lead(x, self._next_risk(), self.surplus).value
         self.best: _Candidate | None = None
 
@@ -153,7 +168,7 @@ class _Hunt:
                 return
             if self._judge(found):
                 return
-            self.surplus += 1.5
+            self.surplus += _SURPLUS
             beyond = found
             while beyond.lead.value < 0 or beyond is found:
                 beyond = self._at(beyond.offset * 1.1)

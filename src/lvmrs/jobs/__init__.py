@@ -27,6 +27,7 @@ True [(0, 1, True), (1, 1, True)]
 """
 
 from lvmrs.jobs.again import job_of_run
+from lvmrs.jobs.attack import attack
 from lvmrs.jobs.certify import Outlook, certify
 from lvmrs.jobs.job import Job, Sampling, check_selection
 from lvmrs.jobs.merge import merge
@@ -38,6 +39,7 @@ __all__ = [
     "Job",
     "Outlook",
     "Sampling",
+    "attack",
     "calibrate_duels",
     "certify",
     "check_selection",
