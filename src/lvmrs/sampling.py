@@ -43,14 +43,14 @@ def _unchecked(stream: Stream, number: int, last: bool, inputs: Tensor) -> Compa
 
 
 @contextmanager
-def evaluating(model: Model) -> Iterator[None]:
-    """Run a block with the model in eval mode and without gradients; then each module has its old mode again."""
+def evaluating(model: Model, *, gradients: bool = False) -> Iterator[None]:
+    """Run a block with the model in eval mode, with gradients or without; then each module has its old mode again."""
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     were_training = [module for module in modules if module.training]
     for module in were_training:
         module.training = False
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(not gradients), torch.set_grad_enabled(gradients):
             yield
     finally:
         for module in were_training:
@@ -90,24 +90,30 @@ class Sampler:
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Give the logits of n samples from number ``first`` on, batch by batch; they are checked to be finite."""
+        classes = 0
+        for number, inputs in enumerate(self.copies(x, stream, n, first=first)):
+            last = (number + 1) * self.batch >= n
+            compare = self.recheck(stream, number, last, inputs)
+            logits = self.answers(inputs, classes)
+            compare(logits)
+            classes = logits.shape[1]
+            yield logits
+
+    def copies(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
+        """Give n noisy copies of an input, from sample ``first`` on; each batch overwrites the one before."""
         base, room = self.noise.base(x), min(self.batch, n)
         with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
             draws = Draws(self.noise, self.sigma, stream, x.shape, n, device=x.device, dtype=x.dtype)
             drawn = draws.empty(room)
             copies = torch.empty(room, *x.shape, device=x.device, dtype=x.dtype)
             copies = torch.empty_like(copies, memory_format=self.memory_format)
-        classes = 0
         with draws:
             for start in range(first, first + n, self.batch):
                 count = min(self.batch, first + n - start)
                 with guarded(f"the noise {self.noise.name} fails", error=ProofError):
                     noise = draws.of(start, drawn[:count]).to(x.device)
                     inputs = self.noise.combine(base, noise, self.sigma, copies[:count])
-                compare = self.recheck(stream, (start - first) // self.batch, start + count == first + n, inputs)
-                logits = self.answers(inputs, classes)
-                compare(logits)
-                classes = logits.shape[1]
-                yield logits
+                yield inputs
 
     def answers(self, inputs: Tensor, classes: int, *, finite: bool = True) -> Tensor:
         """The checked logits of a batch, in memory of their own.
@@ -123,10 +129,11 @@ class Sampler:
         check_logits(logits, len(inputs), classes, finite=finite)
         return logits.clone()
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Run the model on a batch in eval mode, without gradients; its failure is one sentence of a ``ModelError``."""
+    def forward(self, inputs: Tensor, *, gradients: bool = False) -> Tensor:
+        """Run the model on a batch in eval mode; its failure is one sentence of a ``ModelError``."""
         failing = f"the model fails on a batch of shape {tuple(inputs.shape)}, {inputs.dtype}"
-        with guarded(failing, error=ModelError), evaluating(self.model), self._autocast(inputs.device):
+        running = evaluating(self.model, gradients=gradients)
+        with guarded(failing, error=ModelError), running, self._autocast(inputs.device):
             return self.model(inputs)
 
     def _autocast(self, device: torch.device) -> AbstractContextManager[object]:

@@ -150,16 +150,9 @@ class SmoothedClassifier:
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments, without the model, that make the same smoothed classifier again."""
-        return {
-            "sigma": self._sigma,
-            "lipschitz": self.lipschitz,
-            "batch": self.batch,
-            "device": "auto" if self.device is None else self.device,
-            "autocast": self.autocast,
-            "compile": self.compiled,
-            "noise": self.noise,
-            "rounding": self.rounding,
-        }
+        plain = {name: getattr(self, name) for name in ("lipschitz", "batch", "autocast", "noise", "rounding")}
+        device = "auto" if self.device is None else self.device
+        return {**plain, "sigma": self._sigma, "device": device, "compile": self.compiled}
 
     @property
     def default_method(self) -> Duels:
@@ -203,6 +196,11 @@ class SmoothedClassifier:
     def prepare(self, x: Tensor) -> Pace:
         """Check the model on an input, find the fastest batch size if none was given and keep it, measure its speed."""
         return self._samplers.prepare(self._input(x))
+
+    def sampler(self, x: Tensor) -> tuple[Sampler, Tensor]:
+        """The sampler that ``certify`` takes for an input, and the input as the sampler takes it."""
+        x = self._input(x)
+        return self._samplers.of(x), x
 
     def classes(self, x: Tensor) -> int:
         """How many classes the model has, found on an input."""

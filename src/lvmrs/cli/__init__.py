@@ -14,6 +14,7 @@ from typer.main import get_command
 
 from lvmrs import _stopping
 from lvmrs.cli.analyze import analyze
+from lvmrs.cli.attack import attack
 from lvmrs.cli.calibrate import calibrate
 from lvmrs.cli.certify import certify
 from lvmrs.cli.compare import compare
@@ -46,7 +47,7 @@ Start here:
   lvmrs analyze runs/a                               certified accuracy and average radius
   lvmrs report runs/a -o report.html                 a page to open and to send
 
-Commands: demo, train, certify, predict, calibrate, recertify, merge, verify, import,
+Commands: demo, train, certify, predict, calibrate, recertify, merge, verify, attack, import,
 analyze, compare, plot, report, lipschitz, radius.
 Each has --help, with examples. --debug shows where an error comes from."""
 
@@ -102,6 +103,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "recertify": recertify,
     "merge": merge,
     "verify": verify,
+    "attack": attack,
     "analyze": analyze,
     "compare": compare,
     "import": import_,

@@ -27,6 +27,7 @@ True [(0, 1, True), (1, 1, True)]
 """
 
 from lvmrs.jobs.again import job_of_run
+from lvmrs.jobs.attack import attack
 from lvmrs.jobs.calibrate import calibrate, calibrate_duels, calibration_record
 from lvmrs.jobs.certify import Outlook, certify
 from lvmrs.jobs.deployed import calibrated_on, check_same_classifier, recorded_method
@@ -42,6 +43,7 @@ __all__ = [
     "Outlook",
     "Sampling",
     "Verification",
+    "attack",
     "calibrate",
     "calibrate_duels",
     "calibrated_on",

@@ -28,7 +28,7 @@ from lvmrs.noise.base import Noise
 
 __all__ = ["Draws", "Stage", "Stream"]
 
-Stage = Literal["selection", "certification", "prediction", "calibration"]
+Stage = Literal["selection", "certification", "prediction", "calibration", "attack", "confirmation"]
 """What the noise is used for."""
 
 # Numbers in a block of noise: so many that a new generator costs little beside them, and so few that threads share the

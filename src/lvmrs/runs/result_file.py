@@ -43,6 +43,8 @@ class Kind(Enum):
     NUMBER = "a number"
     MEASURED = "a whole number, or - where it was not measured"
     """It is read as a float, which is NaN where it was not measured."""
+    FOUND = "a number, or - where nothing was found"
+    """It is read as NaN where nothing was found."""
     TEXT = "text"
     NAME = "a name, or - where there is none"
     """It is read as it stands there; see ``lvmrs.runs.input_names``."""
@@ -116,13 +118,15 @@ def read(
 
 # The types with which loadtxt reads fields. Whole numbers are read as floats, since other projects may write 3.0.
 _TYPES: dict[Kind, type] = {
-    Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.TEXT: object, Kind.NAME: object,
+    Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.FOUND: float, Kind.TEXT: object,
+    Kind.NAME: object,
 }  # fmt: skip
 # The least and the largest number that a run has in a column; if another project did not tell the map, it may be NaN.
 _LARGEST = sys.float_info.max
 _RANGES = {
     "time": (0.0, _LARGEST), "correct": (0, 1), "p_lower": (-_LARGEST, _LARGEST), "p_upper": (-_LARGEST, _LARGEST),
-    "temperature": (0.0, _LARGEST), "mass": (0.0, _LARGEST), "risk_top": (0.0, 1.0),
+    "temperature": (0.0, _LARGEST), "mass": (0.0, _LARGEST), "risk_top": (0.0, 1.0), "broken": (0, 1),
+    "samples": (0, _LARGEST), "seconds": (0.0, _LARGEST),
 }  # fmt: skip
 _CHECKSUM = re.compile("[0-9a-f]{32}")
 
@@ -141,7 +145,9 @@ def _parsed(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind], lines
                 dtype=[(name, _TYPES[kind]) for name, kind in kinds.items()],
                 delimiter="\t",
                 usecols=places,
-                converters={names.index(name): _measured for name, kind in kinds.items() if kind is Kind.MEASURED},
+                converters={
+                    names.index(name): _CONVERTERS[kind] for name, kind in kinds.items() if kind in _CONVERTERS
+                },
                 ndmin=1,
                 comments=None,
                 encoding="utf-8",
@@ -182,12 +188,22 @@ def _measured(field: str) -> float:
     return math.nan if field == UNKNOWN else int(field)
 
 
+def _found(field: str) -> float:
+    number = math.nan if field == UNKNOWN else float(field)
+    if field != UNKNOWN and not math.isfinite(number):
+        raise ValueError(field)
+    return number
+
+
+_CONVERTERS: dict[Kind, Callable[[str], float]] = {Kind.MEASURED: _measured, Kind.FOUND: _found}
+
+
 def _damage(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind]) -> str | None:
     """A sentence about the first line that cannot be read; None if all lines can be read."""
     parsers: dict[Kind, Callable[[str], object]] = {
         Kind.WHOLE: float,
         Kind.NUMBER: float,
-        Kind.MEASURED: _measured,
+        **_CONVERTERS,
         Kind.TEXT: str,
         Kind.NAME: unescaped,
     }

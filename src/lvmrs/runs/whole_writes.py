@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from lvmrs import _disk
 from lvmrs._replacing import replacing
 from lvmrs.errors import RunError
 
-__all__ = ["append_lines", "disk_errors", "write_whole"]
+__all__ = ["append_lines", "disk_errors", "opened_lines", "write_whole"]
 
 
 @contextmanager
@@ -22,6 +23,20 @@ def disk_errors(directory: Path) -> Iterator[None]:
         raise RunError(
             f"{directory} cannot be written to ({error.strerror}); rows already written are safe: make room and resume"
         ) from error
+
+
+def opened_lines(path: Path) -> int:
+    """Open a file to add lines to; a line without its end, which a crash left, is removed."""
+    file = _disk.open_file(path, os.O_APPEND)
+    try:
+        text = path.read_bytes()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            _disk.cut(file, whole)
+    except BaseException:
+        _disk.close(file)
+        raise
+    return file
 
 
 def append_lines(file: int, lines: Sequence[str]) -> None:

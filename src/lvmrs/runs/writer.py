@@ -9,7 +9,6 @@ manifest but no row and no scores. It holds no run yet: it is begun again, with 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,7 +21,7 @@ from lvmrs.errors import RunError
 from lvmrs.runs.directory import MANIFEST, ROWS, Run
 from lvmrs.runs.manifest import Manifest
 from lvmrs.runs.rows import Row
-from lvmrs.runs.whole_writes import append_lines, disk_errors, write_whole
+from lvmrs.runs.whole_writes import append_lines, disk_errors, opened_lines, write_whole
 
 __all__ = ["RunWriter"]
 
@@ -41,7 +40,7 @@ class RunWriter:
         with disk_errors(run.directory):
             for name in (MANIFEST, ROWS):  # of a process that was killed
                 _disk.remove(aside(run.directory / name))
-            self._file = self._opened()
+            self._file = opened_lines(run.file)
         try:
             self.done = {row.idx for row in run.rows()}
             if not _disk.size(self._file):
@@ -188,24 +187,11 @@ class RunWriter:
         with disk_errors(self.run.directory):
             write_whole(self.run.file, "\n".join(lines))
             _disk.close(self._file)
-            self._file = self._opened()
+            self._file = opened_lines(self.run.file)
 
     def _write_lines(self, lines: Sequence[str]) -> None:
         with disk_errors(self.run.directory):
             append_lines(self._file, lines)
-
-    def _opened(self) -> int:
-        """The file of the rows, without a line that has no end."""
-        file = _disk.open_file(self.run.file, os.O_APPEND)
-        try:
-            text = self.run.file.read_bytes()
-            whole = text.rfind(b"\n") + 1
-            if whole < len(text):
-                _disk.cut(file, whole)
-        except BaseException:
-            _disk.close(file)
-            raise
-        return file
 
 
 def _holds_results(run: Run) -> bool:
