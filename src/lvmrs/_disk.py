@@ -9,18 +9,29 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lvmrs.errors import InvalidArgumentError, RunError, shown
 
 __all__ = [
-    "close", "cut", "make_directory", "open_file", "place", "remove", "remove_directory", "rename", "size", "sync",
-    "sync_directory", "write",
+    "close", "cut", "errors", "make_directory", "open_file", "place", "remove", "remove_directory", "rename", "size",
+    "sync", "sync_directory", "write",
 ]  # fmt: skip
 
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.EACCES, errno.EPERM}
 """What file systems say that cannot sync a directory, or do not let it be opened."""
+
+
+@contextmanager
+def errors(path: Path, advice: str) -> Iterator[None]:
+    """Turn the errors of writing to a place into one sentence, which ends with what the user can do."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path} cannot be written to ({error.strerror or error}); {advice}") from error
 
 
 def place(path: str | Path) -> Path:

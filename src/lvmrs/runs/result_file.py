@@ -26,7 +26,7 @@ from lvmrs.runs.input_names import unescaped
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
-__all__ = ["NOT_NAMED", "SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "header", "read"]
+__all__ = ["NOT_NAMED", "SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "has_lines", "header", "read"]
 
 UNKNOWN = "-"
 """The text of a field whose value is not known."""
@@ -72,6 +72,14 @@ def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
     if not first.strip():
         raise RunError(f"{path} is empty; expected a line with the names of the columns, then a line for each input")
     return tuple(name.strip() for name in first.rstrip("\n").split("\t"))
+
+
+def has_lines(path: Path) -> bool:
+    """Whether the file of a run has a complete line after the names of the columns. It is read no further."""
+    if not path.exists():
+        return False
+    with _reading(path), path.open(encoding="utf-8-sig") as file:
+        return file.readline().endswith("\n") and file.readline().endswith("\n")
 
 
 def read(

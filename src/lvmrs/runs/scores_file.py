@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from lvmrs.errors import RunError
 from lvmrs.noise import Stage
+from lvmrs.runs.directory import SCORES
 
 __all__ = ["Checksum", "DamagedScoresError", "ScoresFile", "header", "scores_path"]
 
@@ -41,7 +42,7 @@ class DamagedScoresError(RunError):
 
 def scores_path(directory: Path, stage: Stage) -> Path:
     """The file of the scores of one stage."""
-    return directory / f"scores-{stage}.npy"
+    return directory / SCORES[stage]
 
 
 def header(dtype: np.dtype[Any], shape: tuple[int, int, int]) -> bytes:
