@@ -20,6 +20,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from lvmrs._paths import check_kind
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import RunError
 from lvmrs.runs.input_names import unescaped
@@ -165,6 +166,7 @@ def _parsed(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind], lines
 def _reading(path: Path) -> Iterator[None]:
     """Turn the errors of reading a text file into one sentence."""
     try:
+        check_kind(path)
         yield
     except UnicodeDecodeError as error:
         raise RunError(f"{path} is not a text file: {error}") from error

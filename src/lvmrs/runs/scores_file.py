@@ -20,6 +20,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from lvmrs._paths import check_kind
 from lvmrs.errors import RunError
 from lvmrs.noise import Stage
 from lvmrs.runs.directory import SCORES
@@ -117,6 +118,7 @@ class ScoresFile:
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     try:
+        check_kind(path)
         yield
     except FileNotFoundError:
         raise DamagedScoresError(f"{path.name} is missing") from None
