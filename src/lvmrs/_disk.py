@@ -67,11 +67,18 @@ def make_directory(path: Path) -> None:
 def open_file(path: Path, flags: int = 0) -> int:
     """Open a file to read and write; it is made if it does not exist.
 
+    Links are refused: a run that someone else made could have one in place of a file, to a file of the user's.
+
     Args:
         path: the file.
         flags: more flags of ``os.open``, such as O_APPEND.
     """
-    return os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        return os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise OSError(errno.ELOOP, f"{path.name} is a link, which is not followed", str(path)) from None
+        raise
 
 
 def write(file: int, data: Any, at: int | None = None) -> None:
