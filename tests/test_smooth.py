@@ -379,7 +379,7 @@ def test_memory_is_flat_in_n() -> None:
 
 
 def test_memory_of_a_thousand_classes() -> None:
-    start, many = megabytes(1000, [1_000, 100_000])
+    start, many = megabytes(1000, [1_000, 40_000])  # of which the logits alone are 160 MB
     assert many < 1000
     assert many - start < 100
 

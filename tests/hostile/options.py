@@ -122,7 +122,7 @@ BAD: dict[str, dict[str, str]] = {
     "planning samples": {**_NO_WHOLE, "0": "0", "-1": "-1", "2**63": str(2**63), "10**30": str(10**30)},
     "image size": {**_NO_WHOLE, "0": "0", "-1": "-1", "of arrays": "8"},
     "width": {**_NO_NUMBER, **_NOT_FINITE, "0": "0", "-1": "-1"},
-    "numbers": {**_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "ends with a comma": "0.5,", "two": "0.5,0.5"},
+    "numbers": {**_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "ends with a comma": "0.5,", "two": "0.5,0.5", "low line": "0_5", "other digits": "٣"},
     "shape": {
         **_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "ends with a comma": "1,8,8,", "zero": "0,8,8", "negative": "-1,8,8",
         "fraction": "1.5,8,8", "nan in it": "nan,8,8", "inf in it": "inf,8,8", "two sides": "8,8", "four sides": "1,1,8,8",
@@ -138,7 +138,7 @@ BAD: dict[str, dict[str, str]] = {
         "two parts": "0:1", "four parts": "0:1:1:1", "step 0": "0:1:0", "step below 0": "0:1:-1", "step nan": "0:1:nan",
         "backwards": "1:0:0.1", "last inf": "0:inf:1", "first nan": "nan:1:1", "last nan": "0:nan:1", "first -1": "-1:1:1",
         "last 1e400": "0:1e400:1", "step 1e-400": "0:1:1e-400", "too many": "0:1:1e-9", "huge": "0:1e308:1e-308",
-        "both inf": "inf:inf:1", "all inf": "inf:inf:inf", "step inf": "0:1:inf", "a word in it": "0:x:1",
+        "both inf": "inf:inf:1", "all inf": "inf:inf:inf", "step inf": "0:1:inf", "a word in it": "0:x:1", "low line": "0:1_0:1", "other digits": "٠:١:١",
     },
     "any text": {},  # a note, or a name that is only looked up
     "name": dict(_NO_NAME),

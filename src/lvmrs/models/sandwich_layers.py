@@ -59,8 +59,8 @@ def contracted(rows: Tensor) -> Tensor:
     excess = torch.linalg.matrix_norm(rows @ rows.mH - one).max()
     if not bool(excess <= _MOST):  # also if it is NaN
         raise ModelError(
-            f"the weights of a sandwich layer of {rows.shape[-2]} outputs are too large or too nearly dependent, so that "
-            "rounding breaks its Lipschitz constant; train with smaller weights"
+            f"the weights of a sandwich layer of {rows.shape[-2]} outputs are too large or too nearly dependent, so "
+            "that rounding breaks its Lipschitz constant; train with smaller weights"
         )
     return rows if bool(excess <= _NEGLIGIBLE) else rows / torch.sqrt(1 + excess)
 

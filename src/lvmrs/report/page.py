@@ -19,7 +19,6 @@ from lvmrs._replacing import replacing
 from lvmrs.analysis import Results
 from lvmrs.analysis.attacked import with_distances
 from lvmrs.answers import ABSTAIN, is_correct
-from lvmrs.errors import RunError
 from lvmrs.registry import MAPS
 from lvmrs.report.guarantee import guarantee, kinds_of_rows
 from lvmrs.report.pictures import Picture
@@ -80,11 +79,8 @@ def write_report(
     if place is None:
         out.write(page)  # type: ignore[union-attr]
         return
-    try:
-        with replacing(place) as file:
-            file.write(page)
-    except OSError as error:
-        raise RunError(f"{place} cannot be written ({error.strerror}); choose another file") from error
+    with _disk.errors(place, "choose another file"), replacing(place) as file:
+        file.write(page)
 
 
 def _page(content: dict[str, Any]) -> str:

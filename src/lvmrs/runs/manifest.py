@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lvmrs import _checks, _disk
+from lvmrs._paths import check_kind
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.runs import format_1, format_2
@@ -221,6 +222,7 @@ class Manifest:
         """Read the manifest in a file; a RunError says in one sentence what is wrong with it."""
         file = _disk.place(file)
         try:
+            check_kind(file)
             text = file.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise RunError(f"{file.parent} is not a run: it has no {file.name}") from None

@@ -20,13 +20,14 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from lvmrs._paths import check_kind
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import RunError
 from lvmrs.runs.input_names import unescaped
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
-__all__ = ["NOT_NAMED", "SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "header", "read"]
+__all__ = ["NOT_NAMED", "SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "has_lines", "header", "read"]
 
 UNKNOWN = "-"
 """The text of a field whose value is not known."""
@@ -74,6 +75,14 @@ def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
     if not first.strip():
         raise RunError(f"{path} is empty; expected a line with the names of the columns, then a line for each input")
     return tuple(name.strip() for name in first.rstrip("\n").split("\t"))
+
+
+def has_lines(path: Path) -> bool:
+    """Whether the file of a run has a complete line after the names of the columns. It is read no further."""
+    if not path.exists():
+        return False
+    with _reading(path), path.open(encoding="utf-8-sig") as file:
+        return file.readline().endswith("\n") and file.readline().endswith("\n")
 
 
 def read(
@@ -163,6 +172,7 @@ def _parsed(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind], lines
 def _reading(path: Path) -> Iterator[None]:
     """Turn the errors of reading a text file into one sentence."""
     try:
+        check_kind(path)
         yield
     except UnicodeDecodeError as error:
         raise RunError(f"{path} is not a text file: {error}") from error

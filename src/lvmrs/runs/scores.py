@@ -21,7 +21,7 @@ from lvmrs import _disk
 from lvmrs.errors import RunError
 from lvmrs.noise import Stage, Stream
 from lvmrs.plan import Terms
-from lvmrs.runs.directory import Run
+from lvmrs.runs.directory import SCORES, Run
 from lvmrs.runs.result_file import UNKNOWN
 from lvmrs.runs.rows import Row
 from lvmrs.runs.scores_file import Checksum, DamagedScoresError, ScoresFile, header, scores_path
@@ -30,8 +30,6 @@ from lvmrs.runs.whole_writes import disk_errors
 from lvmrs.scores import Scores, scores_of
 
 __all__ = ["KeptScores", "ScoresWriter", "damaged_inputs", "refusal", "refusing"]
-
-_STAGES: tuple[Stage, ...] = ("selection", "certification")
 
 
 def _samples_of(run: Run) -> dict[Stage, int]:
@@ -165,7 +163,7 @@ class KeptScores:
             whole: whether to refuse files that were cut, or that something was added to.
         """
         if not run.manifest.keeps_scores:
-            raise RunError(f"{run.directory} has no {' or '.join(_names())}; its scores were not kept")
+            raise RunError(f"{run.directory} has no {' or '.join(SCORES.values())}; its scores were not kept")
         inputs = len(run.manifest.selection.indices)
         files = {
             stage: ScoresFile.open(scores_path(run.directory, stage), inputs, samples)
@@ -173,7 +171,9 @@ class KeptScores:
         }
         first, second = files.values()
         if (first.dtype, first.shape[2]) != (second.dtype, second.shape[2]):
-            raise DamagedScoresError(f"{' and '.join(_names())} do not belong together: their type or classes differ")
+            raise DamagedScoresError(
+                f"{' and '.join(SCORES.values())} do not belong together: their type or classes differ"
+            )
         for file in files.values() if whole else ():
             file.check_size()
         return cls(run.directory, files, run.manifest.selection, "scores" in run.columns)
@@ -198,7 +198,7 @@ class KeptScores:
         elif row.scores == UNKNOWN:
             raise DamagedScoresError(f"the row of input {row.idx} has no checksum of its scores")
         elif Checksum.of(self.files, position) != row.scores:
-            names = " or ".join(_names())
+            names = " or ".join(SCORES.values())
             raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not fit their checksum")
 
     def logits(self, index: int, stage: Stage, count: int | None = None) -> Iterator[Tensor]:
@@ -259,7 +259,3 @@ def refusing(run: Run) -> Iterator[None]:
         yield
     except DamagedScoresError as error:
         raise refusal(run, damaged_inputs(run), str(error)) from error
-
-
-def _names() -> list[str]:
-    return [scores_path(Path(), stage).name for stage in _STAGES]

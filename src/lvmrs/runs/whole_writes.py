@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from lvmrs import _disk
 from lvmrs._replacing import replacing
-from lvmrs.errors import RunError
 
 __all__ = ["append_lines", "disk_errors", "opened_lines", "write_whole"]
 
 
-@contextmanager
-def disk_errors(directory: Path) -> Iterator[None]:
-    """Turn the errors of writing to the disk into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise RunError(
-            f"{directory} cannot be written to ({error.strerror}); rows already written are safe: make room and resume"
-        ) from error
+def disk_errors(directory: Path) -> AbstractContextManager[None]:
+    """Turn the errors of writing to a run that was begun into one sentence."""
+    return _disk.errors(directory, "rows already written are safe: make room and resume")
 
 
 def opened_lines(path: Path) -> int:
