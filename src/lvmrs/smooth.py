@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lvmrs import _checks, _torch_checks
 from lvmrs.answering import winner
+from lvmrs.calibrating import Calibrating
 from lvmrs.certificate import Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
@@ -21,8 +22,7 @@ from lvmrs.method_check import checked_method
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
-from lvmrs.planners.duels import Duels, calibrated_width
-from lvmrs.planners.fixed import Fixed, calibrated
+from lvmrs.planners.duels import Duels
 from lvmrs.prove import prove
 from lvmrs.rounding import Rounding
 from lvmrs.samplers import Pace, Samplers
@@ -32,7 +32,7 @@ from lvmrs.scores import Scores
 __all__ = ["SmoothedClassifier"]
 
 
-class SmoothedClassifier:
+class SmoothedClassifier(Calibrating):
     """A classifier that is smoothed over noisy copies of its input.
 
     Args:
@@ -137,7 +137,7 @@ class SmoothedClassifier:
         if isinstance(method, Deterministic):
             return self._certain(method, x)
         sampler = self._samplers.of(x)
-        terms = self._terms(alpha, n, x, uses_constant=method.uses_constant)
+        terms = self.terms(alpha, n, x, uses_constant=method.uses_constant)
         n0 = _checks.count("n0", n0, least=1)
         selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
         certification = sampler.scores(x, Stream(seed, index, "certification"), terms.n, watch)
@@ -250,7 +250,7 @@ class SmoothedClassifier:
         x, method = self._input(x), self.check_method(Duels() if planner is None else planner)
         if isinstance(method, Deterministic):
             return self._certain(method, x).prediction
-        terms = self._terms(alpha, n, x, uses_constant=method.uses_constant)
+        terms = self.terms(alpha, n, x, uses_constant=method.uses_constant)
         return winner(method, lambda n, stage: self.scores(x, n, seed=seed, index=index, stage=stage), terms, n0)
 
     def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
@@ -261,46 +261,13 @@ class SmoothedClassifier:
         x, n = self._input(x), _checks.count("n", n, least=1)
         return replace(self._samplers.of(x), sigma=self.sigma).scores(x, Stream(seed, index, stage), n)
 
-    def calibrate(
-        self,
-        inputs: Iterable[Tensor],
-        *,
-        labels: Iterable[int] | None = None,
-        objective: Literal["average radius", "accuracy"] = "average radius",
-        epsilon: float = 0.0,
-        n0: int = 1_000,
-        n: int = 100_000,
-        alpha: float = 0.001,
-        seed: int = 0,
-        **search: Any,
-    ) -> Fixed:
-        """Find one map, temperature and form of the radius for all inputs, on held-out inputs.
-
-        The arguments are those of ``certify`` and of ``lvmrs.planners.fixed.calibrated``, which does the search.
-        """
-        inputs = list(_checks.iterable("inputs", inputs, "tensors"))
-        known = None if labels is None else _checks.class_numbers("labels", labels)
-        if known is not None and len(known) != len(inputs):
-            raise InvalidArgumentError(f"{len(known)} labels for {len(inputs)} inputs; give one for each")
-        samples = self._calibration(inputs, n0, seed)
-        terms = self._terms(alpha, n, *map(self._input, inputs))
-        return calibrated(samples, terms, labels=known, objective=objective, epsilon=epsilon, **search)
-
-    def calibrate_duels(self, inputs: Iterable[Tensor], *, n0: int = 1_000, seed: int = 0) -> Duels:
-        """Find one width of soft duels for all inputs, on held-out inputs; see ``calibrated_width``."""
-        return Duels(calibrated_width(self._calibration(inputs, n0, seed)))
-
-    def _calibration(self, inputs: Iterable[Tensor], n0: int, seed: int) -> Iterator[Iterator[Tensor]]:
-        for index, x in enumerate(_checks.iterable("inputs", inputs, "tensors")):
-            yield self.scores(x, n0, seed=seed, index=index, stage="calibration").logits()
-
     def check_method(self, method: Method) -> Planner | Deterministic:
         """Give the method back; refuse what is no method, or one that needs σ or a constant that is not known."""
         return checked_method(
             method, lipschitz=self.lipschitz, sigma=self._sigma, autocast=self.autocast, noise=self.noise
         )
 
-    def _terms(self, alpha: float, n: int, *inputs: Tensor, uses_constant: bool = False) -> Terms:
+    def terms(self, alpha: float, n: int, *inputs: Tensor, uses_constant: bool = False) -> Terms:
         """The terms of certificates of these inputs; rounding is measured if they rely on the constant."""
         constant, largest = self.lipschitz_under_noise, max((x.numel() for x in inputs), default=0)
         relied = uses_constant and math.isfinite(constant)

@@ -7,6 +7,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ CASES: dict[str, tuple[Method, Noise]] = {
 
 def made(out: Path, case: str, batch: int = 64, selection: Selection | None = None, *, resume: bool = False) -> Run:
     method, noise = CASES[case]
-    sizes = {"n": 200, "n0": 40} if method.samples else {}
+    sizes: dict[str, Any] = {"n": 200, "n0": 40} if method.samples else {}
     return fill(
         out, planner=method, noise=noise, keep=method.samples, batch=batch, selection=selection, resume=resume, **sizes
     )

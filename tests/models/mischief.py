@@ -683,8 +683,8 @@ def subclass_of_a_sandwich_network(patch: pytest.MonkeyPatch) -> nn.Module:
 @refused("the layer dense.0: .* is not a layer that lvmrs put there")
 def subclass_of_a_sandwich_layer(patch: pytest.MonkeyPatch) -> nn.Module:
     class Steeper(SandwichDense):
-        def maps(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
-            into, out = super().maps(dtype)
+        def maps(self, dtype: torch.dtype | None = None, *, checked: bool = False) -> tuple[Tensor, Tensor]:
+            into, out = super().maps(dtype, checked=checked)
             return 20 * into, out
 
     net = sandwich_network()

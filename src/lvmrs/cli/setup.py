@@ -109,7 +109,7 @@ class Setup:
         tell(f"data   {'; '.join((dataset.name, _part(dataset), *dataset.assumed))}")
         if samples:
             if smoothed.noise.rounds:
-                self._refuse(("lipschitz",), f"{smoothed.noise.name} noise rounds inputs, which leaves no constant")
+                self.refuse(("lipschitz",), f"{smoothed.noise.name} noise rounds inputs, which leaves no constant")
             tell(f"noise  {smoothed.noise.spelling}: {smoothed.noise.words(smoothed.sigma)}")
         return loaded, dataset, smoothed
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from lvmrs import _checks, method_settings
 from lvmrs._user_code import code_hash
@@ -131,7 +132,9 @@ def _check_code(recorded: Mapping[str, str], noise: type) -> None:
 
 
 def _terms(record: TermsRecord) -> Terms:
-    constant = {} if record.lipschitz is None else {"lipschitz": record.lipschitz, "rounding": record.rounding or 0.0}
+    constant: dict[str, Any] = {}
+    if record.lipschitz is not None:
+        constant = {"lipschitz": record.lipschitz, "rounding": record.rounding or 0.0}
     noise = noise_named(record.noise)
     sizes = {"n": record.n or 0, "dimensions": record.dimensions or 0}
     return Terms(record.sigma or 0.0, record.alpha or 0.0, noise=noise, **sizes, **constant)

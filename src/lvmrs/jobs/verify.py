@@ -16,6 +16,7 @@ from lvmrs.jobs.consistency import inconsistent_rows
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.keeping import opened_scores
 from lvmrs.jobs.rounding import CHOICES, share_of_rounding, why_not_rounding
+from lvmrs.known_constant import known_lipschitz
 from lvmrs.origin import torch_version
 from lvmrs.runs import Row, Run
 from lvmrs.runs.manifest import ROWS_OF
@@ -179,7 +180,7 @@ def _notes(run: Run, job: Job) -> Iterator[str]:
         yield f"the run was made with torch {made.torch}, and this is {torch_version()}"
     if made.model.weights_hash is None:
         yield "the run has no hash of the weights of its model; only the rows speak for them"
-    constant, own = made.terms.lipschitz, _checks.known_lipschitz(job.model.model)
+    constant, own = made.terms.lipschitz, known_lipschitz(job.model.model)
     if constant is not None and job.method.uses_constant and not (own is not None and own <= constant):
         says = "" if own is None else f", and the model itself says {own:g}"
         yield f"rows rely on the Lipschitz constant {constant:g}, which is the word of the run{says}"

@@ -85,7 +85,7 @@ def grid_normal(scale: Fraction) -> GridNormal:
     thresholds = np.array([*below, *above], dtype=np.uint64)
     # Each threshold is off by less than 1 in 2⁶⁴, and what lies beyond the last one on either side is as unlikely.
     error = (len(thresholds) + 3) * 2.0**-_BITS
-    kind = np.dtype(np.int16 if len(tails) < np.iinfo(np.int16).max else np.int32)
+    kind: type[np.signedinteger[Any]] = np.int16 if len(tails) < np.iinfo(np.int16).max else np.int32
     starts = np.arange(1 << _FIRST, dtype=np.uint64) << np.uint64(_BITS - _FIRST)
     found = [
         np.searchsorted(thresholds, uniform, side="right") - len(tails)
