@@ -185,7 +185,7 @@ def test_a_noise(monkeypatch: pytest.MonkeyPatch, way: Callable[[], Any], words:
         smoothed.certify(torch.rand(12), n0=10, n=20)
     assert str(caught.value) == f"the noise bad-noise fails {words}"
     with pytest.raises(InvalidArgumentError, match="the settings and words of Duels and bad-noise noise fail"):
-        jobs.job.method_record(smoothed.default_method, BadNoise(), 0.5)
+        jobs.recorded.method_record(smoothed.default_method, BadNoise(), 0.5)
 
 
 CODE = """

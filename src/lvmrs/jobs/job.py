@@ -16,29 +16,26 @@ from typing import Any
 
 from torch import nn
 
-from lvmrs import _checks, method_settings
+from lvmrs import _checks
 from lvmrs.data import Dataset, checked_input
-from lvmrs.errors import DataError, InvalidArgumentError, ModelError, guarded
+from lvmrs.errors import DataError, InvalidArgumentError, ModelError
 from lvmrs.jobs.packing import Packed, packed, unpacked
+from lvmrs.jobs.recorded import data_record, method_record, model_record
 from lvmrs.method import Method
-from lvmrs.models import Denoised, Loaded, Preprocessed
-from lvmrs.noise import Noise, Stream
+from lvmrs.models import Loaded
+from lvmrs.noise import Stream
 from lvmrs.origin import origin, torch_version
 from lvmrs.plan import Terms
 from lvmrs.runs import Row, Selection
 from lvmrs.runs.manifest import (
     ROWS_OF,
-    DataRecord,
-    DenoiserRecord,
     Manifest,
-    MethodRecord,
-    ModelRecord,
     TermsRecord,
 )
 from lvmrs.sampling import Watch
 from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["Job", "Sampling", "check_selection", "method_record", "model_record"]
+__all__ = ["Job", "Sampling", "check_selection"]
 
 
 @dataclass(frozen=True)
@@ -179,7 +176,7 @@ class Job:
         self.model.check_unchanged()
         return Manifest(
             model=model_record(self.model, self.smoothed),
-            data=_data_record(self.data),
+            data=data_record(self.data),
             method=method_record(
                 self.method, self.smoothed.noise, self.smoothed.sigma if self.method.samples else None
             ),
@@ -232,50 +229,6 @@ def _named(index: int, made: Callable[[], Any]) -> Any:
         return made()
     except ModelError as error:
         raise ModelError(f"input {index}: {error}") from error
-
-
-def method_record(method: Method, noise: Noise, sigma: float | None) -> MethodRecord:
-    """The record of a method: its settings, and the classifier that its certificates are about at this noise and σ.
-
-    σ is None for a method without noise.
-    """
-    name = type(method).__name__
-    with guarded(f"the settings and words of {name} and {noise.name} noise fail", error=InvalidArgumentError):
-        return MethodRecord(
-            name=name,
-            settings=method_settings.settings(method),
-            own_code=method_settings.own_code(method, noise),
-            scope=method.scope,
-            classifier=method.classifier("no noise" if sigma is None else noise.words(sigma)),
-        )
-
-
-def model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:
-    """The record of a model, and of how the smoothed classifier runs it."""
-    inner = loaded.model.classifier if isinstance(loaded.model, Denoised) else loaded.model
-    known = loaded.facts.denoiser
-    return ModelRecord(
-        name=loaded.name,
-        weights_hash=loaded.fingerprint,
-        code_hash=loaded.code,
-        normalisation=inner.normalisation if isinstance(inner, Preprocessed) else None,
-        denoiser=None if known is None else DenoiserRecord(known.name, loaded.denoiser_fingerprint),
-        facts=loaded.facts,
-        compiled=smoothed.compiled,
-        device=smoothed.kind_of_device,
-        precision=None if smoothed.autocast is None else str(smoothed.autocast).removeprefix("torch."),
-    )
-
-
-def _data_record(data: Dataset) -> DataRecord:
-    return DataRecord(
-        split=data.split,
-        name=data.name,
-        hash=data.fingerprint(),
-        image_size=None if data.data_source is None else data.data_source.size,
-        facts=data.facts,
-        classes=None if data.classes is None else list(data.classes),
-    )
 
 
 def check_selection(data: Dataset, selection: Selection) -> None:

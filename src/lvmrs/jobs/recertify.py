@@ -13,9 +13,9 @@ from lvmrs import _checks, method_settings
 from lvmrs._user_code import code_hash
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.jobs.certify import OnRow
-from lvmrs.jobs.job import method_record
 from lvmrs.jobs.keeping import OnNote, opened_scores
 from lvmrs.jobs.processes import spread
+from lvmrs.jobs.recorded import method_record
 from lvmrs.method import Method
 from lvmrs.noise import Stream, noise_named
 from lvmrs.origin import origin

@@ -6,9 +6,7 @@ the field is only a note for readers.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +16,7 @@ from lvmrs._paths import check_kind
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.runs import format_1, format_2
+from lvmrs.runs.comparing import differences
 from lvmrs.runs.records import plain, read_record
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
@@ -254,42 +253,7 @@ class Manifest:
 
     def difference(self, other: Manifest) -> list[str]:
         """The fields that decide rows and that differ, in words: first the value here, then that of ``other``."""
-        return [
-            f"{name}: {_text(mine)}, now {_text(theirs)}"
-            for name, mine, theirs in _compared(self, other)
-            if mine != theirs
-        ]
-
-
-def _compared(one: Any, other: Any, of: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The fields that decide rows: their names, and the values in both records."""
-    for entry in dataclasses.fields(one):
-        mine, theirs = getattr(one, entry.name), getattr(other, entry.name)
-        rule = entry.metadata.get("compared", "always")
-        if rule == "never" or (rule == "where both know it" and None in (mine, theirs)):
-            continue
-        if rule == "values":
-            mine, theirs = sorted(set(mine.values())), sorted(set(theirs.values()))
-        if rule == "to nine digits":
-            mine, theirs = _to_nine_digits(mine), _to_nine_digits(theirs)
-        if dataclasses.is_dataclass(mine) and dataclasses.is_dataclass(theirs):
-            yield from _compared(mine, theirs, "" if entry.name in ("terms", "selection") else f"{of}{entry.name} ")
-        else:
-            yield f"{of}{entry.name}".replace("_", " "), mine, theirs
-
-
-def _to_nine_digits(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, list):
-        return [_to_nine_digits(part) for part in value]
-    return {key: _to_nine_digits(part) for key, part in value.items()} if isinstance(value, dict) else value
-
-
-def _text(value: object) -> str:
-    shown = plain(value) if dataclasses.is_dataclass(value) else value
-    text = json.dumps(shown, ensure_ascii=False)
-    return text if len(text) <= 70 else f"{text[:67]}…"
+        return differences(self, other)
 
 
 def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
