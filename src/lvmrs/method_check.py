@@ -7,11 +7,22 @@ import math
 import torch
 
 from lvmrs.deterministic import Deterministic
-from lvmrs.errors import InvalidArgumentError, shown
+from lvmrs.errors import InvalidArgumentError, guarded, shown
+from lvmrs.method import Method
 from lvmrs.noise import Noise
 from lvmrs.planners.base import Planner
 
-__all__ = ["checked_method"]
+__all__ = ["checked_method", "relies_on_constant"]
+
+
+def relies_on_constant(method: Method, lipschitz: float) -> bool:
+    """Whether certificates of a method may rely on this Lipschitz constant, which is infinite if none is known."""
+    if math.isinf(lipschitz):
+        return False
+    with guarded(
+        f"uses_constant of {type(method).__name__} fails", error=InvalidArgumentError
+    ):  # it may ask a user's map
+        return bool(method.uses_constant)
 
 
 def checked_method(
@@ -39,7 +50,7 @@ def checked_method(
             f"{name} needs a Lipschitz constant of what is smoothed, and {noise.name} noise rounds inputs, which "
             "leaves none; take gaussian noise or another method"
         )
-    if method.uses_constant and math.isfinite(lipschitz) and autocast is not None and not rounded:
+    if autocast is not None and not rounded and relies_on_constant(method, lipschitz):
         raise InvalidArgumentError(
             f"autocast rounds inside of the model, so {name} cannot rely on its Lipschitz constant; leave autocast "
             "out, or take a method that does not use the constant, such as hard duels or votes"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -123,14 +124,22 @@ class Rounding:
         model: the model itself, not a compiled one.
         lipschitz: its constant in the Euclidean norm; if it is infinite, nothing relies on it and nothing is measured.
         samplers: run the model as it is run for certificates.
+        prepared: puts an input on the device and into the precision that it is run in.
         given: how far rounding moves the vector of logits at most; None if it is to be measured.
     """
 
-    def __init__(self, model: Model, lipschitz: float, samplers: Samplers, given: float | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        lipschitz: float,
+        samplers: Samplers,
+        prepared: Callable[[Tensor], Tensor],
+        given: float | None = None,
+    ) -> None:
         plain = None if given is None else _checks.single("rounding", _checks.at_least_zero("rounding", given))
         self.given = plain
         self._model, self._lipschitz, self._samplers = model, lipschitz, samplers
-        self._exact = InFloat64(model)
+        self._exact, self._prepared = InFloat64(model), prepared
 
     def of_samples(self, x: Tensor, sigma: float) -> float:
         """How far rounding moves the logits of noisy copies of x, in the Euclidean norm.
@@ -139,18 +148,20 @@ class Rounding:
         """
         if math.isinf(self._lipschitz):
             return 0.0
-        inputs = self._of_inputs(x, float(x.double().norm()), sigma)
+        x = self._prepared(x)
+        inputs = self._of_inputs(x, float(torch.linalg.vector_norm(x.flatten())), sigma)
         return self._of_logits(x, sigma) + inputs if self.given is None else max(self.given, inputs)
 
     def settle(self, x: Tensor, sigma: float, known: float | None = None) -> None:
         """Settle what is given from now on: what is known, or what is measured on this input.
 
-        That is enough for all inputs whose numbers are no more than twice as large.
+        That is enough for all inputs of the same shape with numbers in [−1, 1], as those of data sets are.
         """
         if known is not None:
             self.given = known
         elif self.given is None:
-            largest = 2 * max(1.0, float(x.abs().max()))
+            x = self._prepared(x)
+            largest = max(1.0, float(x.abs().max()))
             self.given = self._of_logits(x, sigma) + self._of_inputs(x, largest * math.sqrt(x.numel()), sigma)
 
     def _of_logits(self, x: Tensor, sigma: float) -> float:
@@ -174,6 +185,7 @@ class Rounding:
         largest logit, in the least precision of the input and the weights. If an allowance was given, it is that, for
         the logits as the model runs.
         """
+        x = self._prepared(x)
         if self.given is not None:
             logits = self._samplers.of(x).forward(x[None])
             check_logits(logits, 1, 0)

@@ -18,7 +18,7 @@ from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.known_constant import check_still, known_lipschitz
 from lvmrs.method import Method
-from lvmrs.method_check import checked_method
+from lvmrs.method_check import checked_method, relies_on_constant
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
@@ -83,7 +83,7 @@ class SmoothedClassifier(Calibrating):
         run: Model = torch.compile(model) if compile else model
         scale = 1.0 if self._sigma is None else self._sigma  # without σ, only the check of the model draws noise
         samplers = Samplers(Sampler(run, scale, 1, autocast=autocast, noise=noise), given)
-        self._rounding = Rounding(model, self.lipschitz, samplers, rounding)
+        self.rounding = Rounding(model, self.lipschitz, samplers, self._input, rounding)
         self._samplers = samplers
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -137,22 +137,23 @@ class SmoothedClassifier(Calibrating):
         if isinstance(method, Deterministic):
             return self._certain(method, x)
         sampler = self._samplers.of(x)
-        terms = self.terms(alpha, n, x, uses_constant=method.uses_constant)
+        terms = self.terms(alpha, n, x, method=method)
         n0 = _checks.count("n0", n0, least=1)
         selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
         certification = sampler.scores(x, Stream(seed, index, "certification"), terms.n, watch)
         return prove(method.plan(selection, terms), terms, certification)
 
     def _certain(self, method: Deterministic, x: Tensor) -> Certificate:
-        logits, rounding = self._rounding.of_margin(x)
+        logits, rounding = self.rounding.of_margin(x)
         return method.certify(logits, self.lipschitz, rounding)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments, without the model, that make the same smoothed classifier again."""
-        plain = {name: getattr(self, name) for name in ("lipschitz", "batch", "autocast", "noise", "rounding")}
+        plain = {name: getattr(self, name) for name in ("lipschitz", "batch", "autocast", "noise")}
         device = "auto" if self.device is None else self.device
-        return {**plain, "sigma": self._sigma, "device": device, "compile": self.compiled}
+        more = {"sigma": self._sigma, "device": device, "compile": self.compiled, "rounding": self.rounding.given}
+        return {**plain, **more}
 
     @property
     def default_method(self) -> Duels:
@@ -179,19 +180,6 @@ class SmoothedClassifier(Calibrating):
         if self.batch not in (None, batch):
             raise InvalidArgumentError(f"batch must be {batch} here, got {self.batch}; leave it out")
         self._samplers.batch = batch
-
-    @property
-    def rounding(self) -> float | None:
-        """How far rounding moves the logits; None if it was not given and is not settled yet."""
-        return self._rounding.given
-
-    def settle_rounding(self, x: Tensor, known: float | None = None) -> None:
-        """From now on, allow for the same rounding of all inputs: the known one, or what is measured on this input."""
-        self._rounding.settle(self._input(x), self.sigma, known)
-
-    def exceeds_rounding(self, x: Tensor) -> bool:
-        """Whether the numbers of this input are too large for the rounding that is settled."""
-        return self.rounding is not None and self._rounding.of_samples(self._input(x), self.sigma) > self.rounding
 
     def prepare(self, x: Tensor) -> Pace:
         """Check the model on an input, find the fastest batch size if none was given and keep it, measure its speed."""
@@ -250,7 +238,7 @@ class SmoothedClassifier(Calibrating):
         x, method = self._input(x), self.check_method(Duels() if planner is None else planner)
         if isinstance(method, Deterministic):
             return self._certain(method, x).prediction
-        terms = self.terms(alpha, n, x, uses_constant=method.uses_constant)
+        terms = self.terms(alpha, n, x, method=method)
         return winner(method, lambda n, stage: self.scores(x, n, seed=seed, index=index, stage=stage), terms, n0)
 
     def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
@@ -267,11 +255,11 @@ class SmoothedClassifier(Calibrating):
             method, lipschitz=self.lipschitz, sigma=self._sigma, autocast=self.autocast, noise=self.noise
         )
 
-    def terms(self, alpha: float, n: int, *inputs: Tensor, uses_constant: bool = False) -> Terms:
-        """The terms of certificates of these inputs; rounding is measured if they rely on the constant."""
+    def terms(self, alpha: float, n: int, *inputs: Tensor, method: Method | None = None) -> Terms:
+        """The terms of certificates of these inputs; rounding is measured if the method relies on the constant."""
         constant, largest = self.lipschitz_under_noise, max((x.numel() for x in inputs), default=0)
-        relied = uses_constant and math.isfinite(constant)
-        rounding = max((self._rounding.of_samples(x, self.sigma) for x in inputs), default=0.0) if relied else 0.0
+        relied = inputs if method is not None and relies_on_constant(method, constant) else ()
+        rounding = max((self.rounding.of_samples(x, self.sigma) for x in relied), default=0.0)
         return Terms(self.sigma, alpha, n, constant, self.noise, rounding, largest)
 
     def _input(self, x: Tensor) -> Tensor:

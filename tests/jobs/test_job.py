@@ -1,5 +1,6 @@
 """A job derives its manifest, refuses what cannot be run, and makes the same rows in another process."""
 
+import json
 import os
 import pickle
 import subprocess
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from lvmrs import Cohen, Deterministic, Duels, Planner, Votes, jobs, method_settings, models
 from lvmrs.data import Arrays, load
-from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError
+from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError
 from lvmrs.plan import Choice, Terms
 from lvmrs.runs import Run, Selection
 from lvmrs.smooth import SmoothedClassifier
@@ -30,6 +31,8 @@ def test_the_manifest_is_derived_from_what_is_run() -> None:
     assert "soft duels of width 0.5 under Gaussian noise of σ = 0.5" in made.method.classifier
     terms = made.terms
     assert (terms.sigma, terms.alpha, terms.n0, terms.n, terms.seed, terms.lipschitz) == (0.5, 0.02, 30, 200, 7, 3.0)
+    assert terms.rounding is not None
+    assert 0 < terms.rounding < 1e-4
     assert (terms.noise, terms.distance) == ("gaussian", "the Euclidean distance")
     assert (made.data.name, made.data.split, made.data.hash) == ("tiny", "test", DATA.fingerprint())
     assert (made.selection, made.batch, made.keeps_scores, made.origin.command) == (job.selection, 64, True, "typed")
@@ -275,3 +278,54 @@ def test_a_pickled_job_makes_the_same_rows_in_another_process(
         cwd=tmp_path / "elsewhere", env={**os.environ}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "mine_there.py cannot be imported here (FileNotFoundError" in failed.stderr
+
+
+def test_a_run_allows_for_one_rounding_and_records_it(tmp_path: Path) -> None:
+    whole = fill(tmp_path / "a", planner=Duels(0.5), keep=True, n=100, n0=20)
+    recorded = whole.manifest.terms.rounding
+    assert recorded is not None
+    assert recorded > 0
+    again = jobs.recertify(whole, tmp_path / "again", Duels(0.5))
+    assert lines(again)[1].split("\t")[:-1] == lines(whole)[1].split("\t")[:-1]
+    assert again.manifest.terms.rounding == recorded
+    shard = Selection(INPUTS, shard=2, shards=3)
+    assert job_of(Duels(0.5), shard, keep=True).manifest(64).terms.rounding == recorded
+    assert job_of(Duels()).manifest(64).terms.rounding is None
+    settled = job_of(Duels(0.5))
+    settled.settle_rounding(0.125)
+    copy: jobs.Job = pickle.loads(pickle.dumps(settled))  # noqa: S301 (our own bytes)
+    assert copy.manifest(64).terms.rounding == 0.125
+    assert settled.smoothed.certify(DATA[0][0], Duels(0.5), n0=20, n=100).rounding == 0.125
+
+
+def test_a_resumed_run_keeps_the_rounding_that_it_has(tmp_path: Path) -> None:
+    fill(tmp_path / "a", planner=Duels(0.5), n=100, n0=20, selection=Selection(INPUTS, max=3))
+    manifest = tmp_path / "a" / "manifest.json"
+    stored = json.loads(manifest.read_text())
+    stored["terms"]["rounding"] = 0.25
+    manifest.write_text(json.dumps(stored))
+    file = tmp_path / "a" / "certificates.tsv"
+    file.write_text("".join(f"{line}\n" for line in file.read_text().split("\n")[:2]))
+    resumed = fill(tmp_path / "a", planner=Duels(0.5), n=100, n0=20, selection=Selection(INPUTS, max=3), resume=True)
+    assert resumed.manifest.terms.rounding == 0.25
+    by_hand = job_of(Duels(0.5), n=100, n0=20)
+    by_hand.settle_rounding(0.25)
+    assert [row.radius for row in resumed.rows()][1:] == [by_hand.row(index).radius for index in (1, 2)]
+
+
+class OnlyFloat32(RowByRow):
+    """A model that cannot run in float64."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return super().__call__(x).float()
+
+
+def test_a_run_that_cannot_measure_rounding_records_no_constant(tmp_path: Path) -> None:
+    """Hard duels need no constant, so it runs; its scores cannot be certified with the constant later."""
+    run = fill(tmp_path / "a", planner=Duels(), keep=True, n=100, n0=20, model=OnlyFloat32())
+    assert (run.manifest.terms.rounding, run.manifest.terms.lipschitz) == (None, None)
+    with pytest.raises(InvalidArgumentError, match="the run was made without a Lipschitz constant"):
+        jobs.recertify(run, tmp_path / "b", Duels("chosen"))
+    with pytest.raises(ModelError, match=r"rounds to torch\.float32 inside"):
+        fill(tmp_path / "c", planner=Duels("chosen"), n=100, n0=20, model=OnlyFloat32())
+    assert not (tmp_path / "c").exists()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lvmrs import SmoothedClassifier, training
+from lvmrs import Deterministic, SmoothedClassifier, training
 from lvmrs.data import load
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.models import Preprocessed, SandwichNetwork, sandwich
@@ -21,6 +21,7 @@ from lvmrs.models.convolution_chain import FourierConvolution, chained, squares_
 from lvmrs.models.fourier import Circulant, applied, spectrum_of
 from lvmrs.models.products import Workspace
 from lvmrs.models.sandwich import SandwichConv, SandwichDense, SandwichLast, cayley
+from lvmrs.models.sandwich_layers import contracted
 from tests.oracles import steepest
 
 Spec = tuple[Sequence[int], Sequence[tuple[int, int, int] | int], Sequence[int]]
@@ -350,3 +351,61 @@ def test_wrong_shapes_get_one_sentence() -> None:
         sandwich(1, 8, gamma=-1)
     with pytest.raises(InvalidArgumentError, match=r"shape must be \(channels, height, width\) for convolutions"):
         SandwichNetwork((5,), [(3, 3, 1)], [], 2)
+
+
+# ---- rounding
+
+
+def ill_conditioned(kind: torch.dtype = torch.float32) -> SandwichNetwork:
+    """Weights near 2²⁴ in one direction: float64 rounds away what the other directions have."""
+    weight = torch.randn(3, 6, generator=torch.Generator().manual_seed(303))
+    weight[:, :3], weight[:, 3] = 0, weight[:, 3] * 2**24
+    made = SandwichNetwork((3,), [], [3], 3)
+    with torch.no_grad():
+        layer = made.dense[0]
+        layer.get_parameter("weight").copy_(weight)
+        layer.get_parameter("scale").copy_(weight.norm())
+        layer.get_parameter("bias").copy_(torch.tensor([-100.0, -100.0, 100.0]))
+        made.last.weight.copy_(torch.cat([torch.eye(3), torch.eye(3)], dim=1))
+        made.last.scale.copy_(made.last.weight.norm())
+    return made.to(kind).eval()
+
+
+def test_weights_that_exceed_their_constant_by_rounding_are_refused() -> None:
+    """The layer had a derivative of 1.28 where 1 was promised, and the network was certified with 1."""
+    made = ill_conditioned()
+    into, out_of = SandwichDense.maps(made.dense[0], torch.float64)  # type: ignore[arg-type]
+    open_ = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
+    assert float(torch.linalg.matrix_norm(out_of @ (open_[:, None] * into), ord=2).detach()) > 1.1
+    sentence = "the weights of a sandwich layer of 3 outputs are too large or too nearly dependent"
+    with pytest.raises(ModelError, match=sentence):
+        made(torch.rand(2, 3))
+    for method in (Deterministic(), None):
+        with pytest.raises(ModelError, match=sentence) as caught:
+            SmoothedClassifier(made, 0.25, batch=8).certify(torch.rand(3), method, n0=20, n=100)
+        assert "train with smaller weights" in str(caught.value)
+    with torch.no_grad():
+        made.dense[0].get_parameter("weight").fill_(math.nan)
+    with pytest.raises(ModelError, match=sentence):
+        made(torch.rand(2, 3))
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (4, 3, 5)])
+def test_rows_that_rounding_has_lengthened_are_shortened(shape: tuple[int, ...]) -> None:
+    rows = cayley(double(*shape))
+    assert contracted(rows) is rows
+    longer = rows * (1 + 1e-8)
+    assert float(torch.linalg.matrix_norm(longer, ord=2).max()) > 1 + 9e-9
+    assert float(torch.linalg.matrix_norm(contracted(longer), ord=2).max()) <= 1
+    torch.testing.assert_close(contracted(longer), rows, rtol=0, atol=1e-7)
+    with pytest.raises(ModelError, match="rounding breaks its Lipschitz constant"):
+        contracted(rows * (1 + 1e-5))
+
+
+def test_networks_in_common_use_are_left_as_they_are() -> None:
+    """The check changes nothing where rounding is small, so that rows of earlier versions stay what they are."""
+    for name in ("as published, 8 × 8", "oblong, pooled"):
+        made = network(SHAPES[name])
+        unchecked = made._fold(torch.float64, checked=False)
+        for (checked, _), (plain, _) in zip(made.folded().linear, unchecked.linear, strict=True):
+            assert torch.equal(checked, plain)

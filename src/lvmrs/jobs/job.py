@@ -22,6 +22,7 @@ from lvmrs.errors import DataError, InvalidArgumentError, ModelError
 from lvmrs.jobs.packing import Packed, packed, unpacked
 from lvmrs.jobs.recorded import data_record, method_record, model_record
 from lvmrs.method import Method
+from lvmrs.method_check import relies_on_constant
 from lvmrs.models import Loaded
 from lvmrs.noise import Stream
 from lvmrs.origin import origin, torch_version
@@ -133,11 +134,6 @@ class Job:
                 f"{self.smoothed.noise.name} noise no input may have more than the first; scale them to one size"
             )
         start = time.perf_counter()
-        if self.keeps_scores and self.smoothed.exceeds_rounding(x):
-            raise DataError(
-                f"input {index} has much larger numbers than the first input, on which rounding was measured; scale "
-                "the inputs, or do not keep scores"
-            )
         with_samples = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
         certificate = _named(index, lambda: self.smoothed.certify(x, self.method, index=index, **with_samples))
         clean = _named(index, lambda: self.smoothed.answer(x)) if self.method.samples else certificate.top
@@ -153,16 +149,17 @@ class Job:
             known: what the run has recorded, if it was begun already. Otherwise it is measured on the first input of
                 all shards.
         """
-        uses, smoothed = self.method.uses_constant, self.smoothed
-        if not self.method.samples or math.isinf(smoothed.lipschitz_under_noise) or not (uses or self.keeps_scores):
+        smoothed = self.smoothed
+        relies = relies_on_constant(self.method, smoothed.lipschitz_under_noise)
+        if not self.method.samples or math.isinf(smoothed.lipschitz_under_noise) or not (relies or self.keeps_scores):
             return
         if smoothed.autocast is not None:
             return
         first, _ = self.input(replace(self.selection, shard=1, shards=1).indices[0])
         try:
-            smoothed.settle_rounding(first, known)
+            smoothed.rounding.settle(first, smoothed.sigma, known)
         except ModelError:
-            if uses:
+            if relies:
                 raise
             # The run does without the constant, and records none, so that nothing can rely on it later.
 
@@ -174,6 +171,8 @@ class Job:
             command: what the user typed, for readers of the run.
         """
         self.model.check_unchanged()
+        if self.smoothed.rounding.given is None:
+            self.settle_rounding()
         return Manifest(
             model=model_record(self.model, self.smoothed),
             data=data_record(self.data),
@@ -194,7 +193,7 @@ class Job:
         smoothed, sampling = self.smoothed, self.sampling
         known = smoothed.lipschitz_under_noise if self.method.samples else smoothed.lipschitz
         constant = known if math.isfinite(known) else None
-        if self.method.samples and self.keeps_scores and smoothed.rounding is None:
+        if self.method.samples and self.keeps_scores and smoothed.rounding.given is None:
             constant = None  # whoever certifies the scores again must not rely on it
         if not self.method.samples:
             return TermsRecord(smoothed.settings["sigma"], 0.0, 0, 0, sampling.seed, constant)
@@ -209,7 +208,7 @@ class Job:
             dimensions=self.dimensions,
             distance=smoothed.noise.distance,
             noise_words=smoothed.noise.words(smoothed.sigma),
-            rounding=smoothed.rounding,
+            rounding=smoothed.rounding.given,
         )
 
 

@@ -1,0 +1,242 @@
+"""Certificates that rely on a Lipschitz constant allow for rounding, and what cannot be followed is refused."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lvmrs import Cohen, Deterministic, Duels, Fixed, Lipschitz, Planner, SmoothedClassifier, Terms, Votes, prove
+from lvmrs.errors import InvalidArgumentError, ModelError, ProofError
+from lvmrs.forms import R2, Ramp
+from lvmrs.maps import Hardmax, SoftDuel, Softmax
+from lvmrs.models import sandwich
+from lvmrs.rounding import InFloat64, points_around
+from lvmrs.samplers import Samplers
+from lvmrs.testing import SELECTION, made_up_scores
+from tests.rounded_models import Shifted, distance_as_it_runs, hurtful
+
+QUICK: dict[str, Any] = {"n0": 50, "n": 200, "alpha": 0.01}
+X = torch.linspace(0, 1, 12)
+
+
+def inputs(name: str) -> list[Tensor]:
+    random = torch.Generator().manual_seed(0)
+    size = {"bfloat16": 6.0, "float32": 2.0}[name]
+    return list(size * torch.rand(40, 2, generator=random))
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float32"])
+def test_a_deterministic_certificate_holds_for_the_model_as_it_runs(name: str) -> None:
+    """Before rounding was allowed for, many of these were false: the margin of the logits as they run over √2 L."""
+    model = hurtful(name)
+    smoothed = SmoothedClassifier(model, None, 1.0, batch=32)
+    false, positive = 0, 0
+    for x in inputs(name):
+        first, second = model(x[None])[0].detach().double().topk(2).values.tolist()
+        naive = (first - second) / math.sqrt(2)
+        turns = distance_as_it_runs(model, x, most=naive + 1)
+        exact = float((x[0] - x[1]).abs()) / math.sqrt(2)
+        false += naive > min(turns, exact) + 1e-9
+        certificate = smoothed.certify(x, Deterministic())
+        assert certificate.radius <= min(turns, exact)
+        assert certificate.rounding > 0
+        positive += certificate.radius > 0
+    assert false > 10
+    assert positive > 10
+
+
+def test_the_allowance_is_small_where_rounding_is() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(12, 3)
+    smoothed = SmoothedClassifier(model, 0.25, 2.0, batch=32)
+    certain = smoothed.certify(X, Deterministic())
+    exact = model.double()(X.double()).detach().topk(2).values
+    assert certain.radius == pytest.approx(float(exact[0] - exact[1]) / (2 * math.sqrt(2)), rel=1e-5)
+    assert 0 < certain.rounding < 1e-5
+    assert "and on rounding moving each of them by at most" in certain.guarantee
+    soft = SmoothedClassifier(model.float(), 0.25, 2.0, batch=32).certify(X, Duels(1.0), **QUICK)
+    assert 0 < soft.rounding < 1e-5
+    assert "and on rounding moving them by at most" in soft.guarantee
+    hard = SmoothedClassifier(model, 0.25, 2.0, batch=32).certify(X, Duels(), **QUICK)
+    assert hard.rounding == 0
+    assert "rounding" not in hard.guarantee
+
+
+def test_what_the_allowance_is() -> None:
+    """Three times what rounding moves a score by: the slope of the map times what it moves the logits by."""
+    terms = Terms(0.5, 0.01, 100, 4.0, rounding=1e-3)
+    assert terms.allowance(SoftDuel(0.5), Ramp()) == pytest.approx(3 * 1e-3 / (math.sqrt(2) * 0.5))
+    assert terms.allowance(Softmax(0.1, 2.0), Ramp()) == pytest.approx(3 * 1e-3 * math.sqrt(2) / 4 / 0.1)
+    assert terms.allowance(SoftDuel(0.5), R2()) == terms.allowance(Hardmax(), Ramp()) == 0
+    assert Terms(0.5, 0.01, 100, rounding=1e-3).allowance(SoftDuel(0.5), Ramp()) == 0
+    with pytest.raises(InvalidArgumentError, match="rounding must be at least 0 and finite, got -1"):
+        Terms(0.5, 0.01, 100, rounding=-1.0)
+
+
+@pytest.mark.parametrize("planner", [Duels(2.0), Fixed("softmax", 0.5, form="ramp"), Lipschitz("both")], ids=repr)
+def test_the_proof_takes_the_allowance_from_its_bounds(planner: Planner) -> None:
+    logits = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)) + torch.tensor([1.5, 0.0, -1.0])
+    made = {}
+    for rounding in (0.0, 0.01):
+        terms = Terms(0.5, 0.01, 400, 2.0, rounding=rounding)
+        plan = planner.plan(made_up_scores(logits, SELECTION), terms)
+        made[rounding] = prove.prove(plan, terms, made_up_scores(logits))
+    assert made[0.0].plan == made[0.01].plan
+    plan, mass = made[0.0].plan, made[0.0].plan.map.mass  # type: ignore[union-attr]
+    assert plan is not None
+    less = mass * Terms(0.5, 0.01, 400, 2.0, rounding=0.01).allowance(plan.map, plan.form)
+    assert made[0.01].p_lower == pytest.approx(made[0.0].p_lower - less)
+    assert made[0.01].p_upper == pytest.approx(min(made[0.0].p_upper + less, mass - made[0.01].p_lower))
+    assert 0 < made[0.01].radius < made[0.0].radius
+
+
+def test_scores_are_computed_in_float64_where_the_constant_is_used() -> None:
+    """A temperature that float32 would round: the allowance is for logits, and scores must add nothing to it."""
+    logits = 1e4 + torch.rand(300, 2, generator=torch.Generator().manual_seed(0))
+    terms = Terms(0.5, 0.01, 300, 1.0)
+    plan = Fixed("sparsemax", 3.0, form="ramp").plan(made_up_scores(logits, SELECTION), terms)
+    single, double = (prove.prove(plan, terms, made_up_scores(each)) for each in (logits, logits.double()))
+    assert single == double
+
+
+class Casts(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x.bfloat16(), self.weight.bfloat16(), self.bias.bfloat16()).to(x.dtype)
+
+
+class EndsInFloat32(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).float()
+
+
+class ThroughNumpy(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(torch.from_numpy(np.asarray(x)))
+
+
+class ThroughNumbers(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(torch.tensor(x.tolist()).to(x))
+
+
+class NoCopies(nn.Linear):
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("no")
+
+
+CONSTANT = torch.ones(3, 12)
+CANNOT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "casts": (Casts(12, 3), "the model rounds to torch.bfloat16 inside"),
+    "ends in float32": (EndsInFloat32(12, 3), "the model rounds to torch.float32 inside"),
+    "NumPy": (ThroughNumpy(12, 3), "the model computes outside of torch"),
+    "numbers": (ThroughNumbers(12, 3), "the model computes outside of torch"),
+    "no copies": (NoCopies(12, 3), "the model cannot be copied to run in float64"),
+    "float32 in a closure": (lambda x: x @ CONSTANT.T + x[:, :3], "the model cannot run in float64"),
+    "float32 whatever comes": (lambda x: torch.zeros(len(x), 3) + 1, "gives torch.float32 logits for inputs in"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CANNOT)
+def test_what_cannot_be_followed_in_float64_is_refused_where_the_constant_is_used(case: str) -> None:
+    model, sentence = CANNOT[case]
+    smoothed = SmoothedClassifier(model, 0.25, 1.0, batch=32)
+    for method in (Deterministic(), Duels("chosen"), Lipschitz("both")):
+        with pytest.raises(ModelError) as caught:
+            smoothed.certify(X, method, **QUICK)
+        assert sentence in str(caught.value)
+        assert "take a method that does not use the constant, such as hard duels or votes" in str(caught.value)
+        assert "\n" not in str(caught.value)
+    for planner in (Duels(), Votes(), Cohen(), Lipschitz("noise")):
+        assert smoothed.certify(X, planner, **QUICK).rounding == 0
+
+
+def test_what_is_given_is_used_and_nothing_is_measured() -> None:
+    smoothed = SmoothedClassifier(Casts(12, 3), 0.25, 1.0, batch=32, rounding=0.05)
+    assert smoothed.certify(X, Deterministic()).rounding == 0.05
+    assert smoothed.certify(X, Duels(1.0), **QUICK).rounding == 0.05
+    assert smoothed.settings["rounding"] == 0.05
+    large = smoothed.certify(1e7 * X, Duels(1e7), **QUICK)
+    assert large.rounding > 0.05  # the noisy copies themselves are rounded by more
+    with pytest.raises(InvalidArgumentError, match="rounding must be at least 0 and finite, got -1"):
+        SmoothedClassifier(Casts(12, 3), 0.25, 1.0, rounding=-1.0)
+
+
+def test_certificates_do_not_depend_on_the_inputs_before() -> None:
+    smoothed = SmoothedClassifier(hurtful("float32"), 0.1, 1.0, batch=32)
+    first = smoothed.certify(torch.tensor([1.0, 0.0]), Duels(2.0), **QUICK)
+    smoothed.certify(torch.tensor([900.0, 0.0]), Duels(2.0), **QUICK)
+    assert smoothed.certify(torch.tensor([1.0, 0.0]), Duels(2.0), **QUICK) == first
+
+
+@pytest.mark.parametrize("method", [Deterministic(), Duels("chosen"), Lipschitz("both"), None], ids=repr)
+def test_autocast_is_refused_where_the_constant_is_used(method: Any) -> None:
+    smoothed = SmoothedClassifier(nn.Linear(12, 3), 0.25, 1.0, batch=32, autocast=torch.bfloat16)
+    with pytest.raises(InvalidArgumentError, match=r"autocast rounds inside of the model, so \w+ cannot rely on"):
+        smoothed.certify(X, method, **QUICK)
+    assert smoothed.certify(X, Duels(), **QUICK).n == 200
+    assert SmoothedClassifier(nn.Linear(12, 3), 0.25, autocast=torch.bfloat16, batch=32).certify(X, **QUICK).n == 200
+
+
+def test_the_copy_follows_the_weights() -> None:
+    model = nn.Linear(12, 3)
+    exact = InFloat64(model)
+    before = exact(X[None])
+    with torch.no_grad():
+        model.weight.add_(1)
+    torch.testing.assert_close(exact(X[None]), before + X.double().sum())
+    assert model.weight.dtype == torch.float32
+    assert model.training
+    with torch.inference_mode():
+        torch.testing.assert_close(exact(X[None]), before + X.double().sum())
+
+
+def test_sandwich_networks_run_in_float64() -> None:
+    torch.manual_seed(0)
+    network = sandwich(1, 8, gamma=5.0)
+    x = torch.rand(2, 1, 8, 8)
+    exact = InFloat64(network)(x)
+    with torch.no_grad():
+        torch.testing.assert_close(exact, network.double().layer_by_layer(x.double()), rtol=0, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from within torch.compile
+def test_compiled_models_are_followed_too() -> None:
+    model = nn.Sequential(nn.Linear(12, 3), nn.ReLU())
+    given = torch.compile(model, backend="eager")
+    torch.testing.assert_close(InFloat64(given)(X[None]), InFloat64(model)(X[None]))
+
+
+def test_points_are_the_same_each_time_and_near() -> None:
+    x = torch.rand(3, 4, 4)
+    points = points_around(x, 0.5)
+    assert torch.equal(points, points_around(x, 0.5))
+    lengths = (points - x).flatten(1).norm(dim=1)
+    assert float(lengths.max()) == pytest.approx(0.5, rel=1e-3)
+    assert points_around(torch.tensor(1.0), 0.0).tolist() == [1.0] * len(points)
+
+
+def test_the_constant_is_not_needed_for_what_does_not_use_it() -> None:
+    """Nothing is copied or run in float64 for methods without the constant."""
+    model = NoCopies(12, 3)
+    assert isinstance(SmoothedClassifier(model, 0.25, 1.0, batch=32)._samplers, Samplers)
+    assert SmoothedClassifier(model, 0.25, batch=32).certify(X, Duels(0.5), **QUICK).rounding == 0
+
+
+def test_a_deterministic_certificate_by_hand() -> None:
+    logits = torch.tensor([3.0, 1.0, 0.0], dtype=torch.float64)
+    assert Deterministic().certify(logits, 1.0, 0.25).radius == pytest.approx(1.5 / math.sqrt(2))
+    assert Deterministic().certify(logits, 1.0, 1.0).prediction == -1
+    least = Deterministic().certify(logits, 1.0)
+    assert least.rounding == 3 * 2.0**-28
+    assert Deterministic().certify(logits.bfloat16(), 1.0).rounding == 3 * 2.0**-7
+    with pytest.raises((InvalidArgumentError, ProofError), match="rounding must be at least 0"):
+        Deterministic().certify(logits, 1.0, -1.0)
+
+
+def test_models_that_hurt_are_what_they_should_be() -> None:
+    model = Shifted(0.0, torch.float32)
+    assert distance_as_it_runs(model, torch.tensor([1.0, 0.0]), most=2.0) == pytest.approx(1 / math.sqrt(2), abs=1e-3)
