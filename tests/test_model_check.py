@@ -121,8 +121,8 @@ def test_programs_for_batches_of_one_size_are_checked_too(program: str) -> None:
 
 @pytest.mark.statistical
 def test_rows_alone_find_what_they_promise() -> None:
-    """A share q of the answers in large batches is wrong: m rows find it with probability 1 − (1 − q)^m."""
-    share, alone = 0.2, 2 + 2  # one batch of a check is the first, and one is the last
+    """A share q of the answers in large batches is wrong: m rows find it with probability 1 − (1 − q)ᵐ."""
+    share, rows = 0.2, 3  # of the last batch
     wrong = stats.norm.ppf(share) * math.sqrt(0.1)
 
     def sometimes(x: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ def test_rows_alone_find_what_they_promise() -> None:
         return torch.where(other[:, None] & (len(x) > 100), -logits, logits)
 
     found = sum(is_found(sometimes, inputs=1, n=256, seed=seed) for seed in range(200))
-    assert stats.binomtest(found, 200, 1 - (1 - share) ** alone).pvalue > 1e-4
+    assert stats.binomtest(found, 200, 1 - (1 - share) ** rows).pvalue > 1e-4
 
 
 # ---- models that are random or remember
@@ -226,9 +226,20 @@ def test_a_model_that_changes_is_found_before_the_row_is_written(case: str, call
     assert case == "slow drift" or all(made < calls for made in certified)
 
 
+def test_other_weights_need_a_new_classifier() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    smoothed = SmoothedClassifier(network, SIGMA, batch=64)
+    smoothed.certify(at(0.2), n0=100, n=300)
+    with torch.no_grad():
+        network[1].bias += torch.tensor([0.5, 0.0, 0.0])
+    with pytest.raises(ModelError, match="the model gives other answers than at the beginning"):
+        smoothed.certify(at(0.2), n0=100, n=300)
+    assert SmoothedClassifier(network, SIGMA, batch=64).certify(at(0.2), n0=100, n=300).n == 300
+
+
 @pytest.mark.statistical
 def test_a_model_that_is_rarely_random_is_found_with_a_known_probability() -> None:
-    """Each check of a batch depends on 4 calls; one of them is random with probability 1 − (1 − 0.01)⁴ at least."""
+    """A check depends on four calls, each of which is random with probability 0.01."""
     found = 0
     for seed in range(40):
         chance = random.Random(seed)  # noqa: S311
@@ -237,8 +248,8 @@ def test_a_model_that_is_rarely_random_is_found_with_a_known_probability() -> No
             return noisy(x, calls) if chance.random() < 0.01 else honest(x)
 
         found += is_found(Changing(60, rarely), inputs=20, n=1024)
-    # 20 inputs of 2 checks each: the batch, its rows among strangers, and two rows alone
-    assert stats.binomtest(found, 40, 1 - 0.99 ** (20 * 2 * 4)).pvalue > 1e-4
+    # In the last batch of 20 inputs: that batch, a row between strangers, and two rows alone.
+    assert stats.binomtest(found, 40, 1 - 0.99 ** (20 * 4)).pvalue > 1e-4
 
 
 def test_a_run_stops_and_keeps_the_rows_that_were_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,9 +435,9 @@ def test_the_check_changes_no_score_and_no_random_state() -> None:
     assert (checked.radius, checked.p_lower) == (unchecked.radius, unchecked.p_lower)
 
 
-@pytest.mark.parametrize(("model_batch", "calls", "rows"), [(1, 3 + 6, 3 * 6 + 6), (16, 3, 3 * 6)])
+@pytest.mark.parametrize(("model_batch", "calls", "rows"), [(1, 6, 10), (16, 2, 10)])
 def test_a_run_is_checked_in_few_calls(model_batch: int, calls: int, rows: int) -> None:
-    """In batches 0, 15 and the last: two rows among four strangers, and two alone where this costs no batch."""
+    """In the 16th batch and the last: a row between two strangers, and two alone where this costs no batch."""
     sizes: list[int] = []
 
     def counting(x: Tensor) -> Tensor:

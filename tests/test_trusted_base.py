@@ -56,8 +56,8 @@ def listed() -> dict[str, int]:
 
 # They bring together what must be right and what may be clever.
 TOGETHER = {
-    "planners/base.py", "smooth.py", "samplers.py", "jobs/job.py", "jobs/recertify.py", "jobs/merge.py",
-    "jobs/keeping.py", "runs/manifest.py", "runs/records.py", "runs/format_1.py", "runs/selection.py",
+    "planners/base.py", "smooth.py", "samplers.py", "model_check.py", "jobs/job.py", "jobs/recertify.py",
+    "jobs/merge.py", "jobs/keeping.py", "runs/manifest.py", "runs/records.py", "runs/format_1.py", "runs/selection.py",
 }  # fmt: skip
 
 

@@ -7,11 +7,13 @@ with the majority of its batch seems to be certain), and so does a model that is
 - **At the beginning**, for each kind of input: noisy copies of an input are run together, again, each alone, at other
   places, in crowds of another class, and together again after all of this. *Strangers* fill these batches: rows that
   are unlike the input.
-- **During a run**: in batches 0, 15, 255, … and the last of every sample that proves something, rows that are chosen at
-  random are run again among strangers and alone, and the strangers must be answered as they were at the beginning.
+- **During a run**: in the last batch of every sample that proves something, and in the 16th, the 256th, … before it,
+  rows that are chosen at random are run again, one between two strangers and the others alone. The strangers must be
+  answered as they were at the beginning. So what has changed for good is found before the certificate is made.
 
-If a share q of the answers in batches differs from those alone, m rows alone find it with probability 1 − (1 − q)ᵐ, for
-every input anew. A model that behaves otherwise when it is checked cannot be found out by running it.
+If a share q of the answers in batches differs from those in small ones, m such rows find it with probability
+1 − (1 − q)ᵐ, for every input anew; m is 6 for 24 batches and 24 for 782. A model that behaves otherwise when it is
+checked cannot be found out by running it.
 """
 
 from __future__ import annotations
@@ -38,11 +40,16 @@ _NOISIER = (4, 4, 16, 16, 16)  # strangers that are the input under so many time
 # Certificates and answers are computed from samples of these stages; the others only help to choose.
 _PROVING: tuple[Stage, ...] = ("certification", "prediction")
 _SPACING = 16  # a check comes after so many times as many batches as the one before
-_ALONE, _MORE, _MOST = 2, 64, 16  # rows that a check runs alone: one more for each 64 batches before it, at most 16
+_AMONG_STRANGERS = 1  # rows of a batch that are run again among strangers
+_ALONE, _MORE, _MOST = 2, 64, 16  # rows that are run again alone: one more for each 64 batches before, at most 16
 
 _RANDOM = (
     "the model gives different answers to the same inputs; a certificate is about one fixed function: switch off what "
     "is random in its forward pass, and what it keeps from earlier calls"
+)
+_CHANGED = (
+    "the model gives other answers than at the beginning; a certificate is about one fixed function: keep its weights "
+    "and what it remembers as they are, and make a new SmoothedClassifier after a change"
 )
 _LOOKS_AROUND = (
     "the model's answer to an input depends on the other inputs in its batch, or on its place among them, and cannot "
@@ -69,13 +76,13 @@ def check_model(sampler: Sampler, x: Tensor, *, batch: int | None) -> ModelCheck
     check = ModelCheck(sampler, _eps(sampler, first), copies[:0], together[:0])
     scale = _spread(together)
     check.require_the_same(copies, together, scale)
-    check.require(copies[:3].flip(0), together[:3].flip(0), scale)
+    check.require([copies[:3].flip(0)], together[:3].flip(0), scale)
     alone = torch.cat([check.run(row[None]) for row in copies])
-    check.require(copies, alone, scale)
+    check.require([copies], alone, scale)
     check = check.knowing([*_strangers(x, sampler.sigma, generator), copies[0]])
     size = _CROWD if batch is None else min(_CROWD, max(batch, _COPIES))
     for rows, expected in check.crowds(copies, alone, size):
-        check.require(rows, expected, scale)
+        check.require([rows], expected, scale)
     check.require_the_same(copies, together, scale)
     return check
 
@@ -138,35 +145,35 @@ class ModelCheck:
         if stream.stage not in _PROVING or not (last or _is_due(number)):
             return uncompared
         choice = random.Random(f"{stream.seed},{stream.index},{stream.stage},{number}")  # noqa: S311 (no secret)
-        places = choice.sample(range(len(inputs)), min(len(inputs), _MOST, _ALONE + number // _MORE))
-        where = f" (found while input {stream.index} was sampled)"
-        return partial(self._compare, inputs[places].clone(), places, where)
+        count = _AMONG_STRANGERS + min(_MOST, _ALONE + number // _MORE)
+        places = choice.sample(range(len(inputs)), min(len(inputs), count))
+        return partial(self._compare, inputs[places].clone(), places, stream.index)
 
-    def _compare(self, rows: Tensor, places: list[int], where: str, logits: Tensor) -> None:
-        expected, scale = _plain(logits[places]), _spread(logits)
+    def _compare(self, rows: Tensor, places: list[int], index: int, logits: Tensor) -> None:
+        expected = _plain(logits[places])
+        # A program for batches of one size takes as long for a row as for a batch, so that none is run alone.
+        few = len(rows) if self._in_parts else _AMONG_STRANGERS
         stranger, known = self._of_another_class(_mode(logits))
-        few = range(min(_ALONE, len(rows)))
-        mixed = torch.cat([part for row in reversed(few) for part in (stranger, rows[row : row + 1], stranger)])
-        answers = torch.cat([part for row in reversed(few) for part in (known, expected[row : row + 1], known)])
-        self.require(mixed, answers, scale, where)
-        if not self._in_parts:  # there a row costs as much as a batch
-            for row, answer in zip(rows, expected, strict=True):
-                self.require(row[None], answer[None], scale, where)
+        crowd = torch.cat([stranger, rows[:few].flip(0), stranger])
+        answers = torch.cat([known, expected[:few].flip(0), known, expected[few:]])
+        self.require([crowd, *rows[few:, None]], answers, _spread(logits), f" (found while input {index} was sampled)")
 
     def _of_another_class(self, usual: int) -> tuple[Tensor, Tensor]:
         """A stranger with another answer than the usual one, if there is one, and its answer."""
         number = int((self.known.argmax(dim=1) != usual).int().argmax())
         return self.strangers[number : number + 1], self.known[number : number + 1]
 
-    def require(self, rows: Tensor, expected: Tensor, scale: float, where: str = "") -> None:
-        """Run a batch that is composed in another way, and refuse answers that are not those expected."""
-        found = self.run(rows)
+    def require(self, batches: list[Tensor], expected: Tensor, scale: float, where: str = "") -> None:
+        """Run batches, and refuse answers that are not those expected of their rows in other company."""
+        found = torch.cat([self.run(rows) for rows in batches])
         if not self._agree(found, expected, scale):
-            steady = self._agree(self.run(rows), found, scale) and all(
-                self._agree(self.run(row[None]), answer[None], scale)
-                for row, answer in zip(self.strangers, self.known, strict=True)
-            )
-            raise ModelError((_LOOKS_AROUND if steady else _RANDOM) + where)
+            again = torch.cat([self.run(rows) for rows in batches])
+            if not self._agree(again, found, scale):
+                raise ModelError(_RANDOM + where)
+            now = [self.run(row[None]) for row in self.strangers]
+            if now and not self._agree(torch.cat(now), self.known, scale):
+                raise ModelError(_CHANGED + where)
+            raise ModelError(_LOOKS_AROUND + where)
 
     def require_the_same(self, rows: Tensor, expected: Tensor, scale: float) -> None:
         """Run a batch again, and refuse other answers than before."""
@@ -233,9 +240,11 @@ def _mode(logits: Tensor) -> int:
 
 
 def _is_due(number: int) -> bool:
-    while number % _SPACING == _SPACING - 1:
-        number //= _SPACING
-    return number == 0
+    """Whether a batch is the 16th, the 256th, and so on."""
+    count = _SPACING
+    while count < number + 1:
+        count *= _SPACING
+    return count == number + 1
 
 
 def _strangers(x: Tensor, sigma: float, generator: Generator) -> Tensor:

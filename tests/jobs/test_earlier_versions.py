@@ -33,7 +33,6 @@ def test_runs_of_the_first_version_are_read_and_recertified(tmp_path: Path) -> N
     certain = Run(GOLDEN / "deterministic-format-1")
     assert (certain.manifest.method.name, certain.manifest.method.settings) == ("Deterministic", {})
     assert certain.manifest.terms.alpha == 0
-<<<<<<< HEAD
 
 
 @pytest.mark.parametrize(
@@ -56,13 +55,6 @@ def test_rows_of_earlier_versions_are_not_continued(tmp_path: Path, name: str, p
     with pytest.raises(RunError, match=rf'cannot be resumed: rows of: "{version}", now "0.4.0"'):
         fill(tmp_path / "a", planner=planner, keep=keep, n=200, n0=40, selection=selection, resume=True)
     assert golden.file.read_bytes() == before
-=======
-    again = fill(tmp_path / "certain", planner=Deterministic(), selection=Selection(INPUTS, max=4))
-    for now, then in zip(again.rows(), certain.rows(), strict=True):  # rounding is allowed for since 0.4
-        assert (now.predict, now.radius) == (then.predict, pytest.approx(then.radius, rel=1e-4))
-        assert now.radius <= then.radius
-    assert not again.manifest.difference(certain.manifest)
->>>>>>> margins
 
 
 @pytest.mark.parametrize(
@@ -82,7 +74,6 @@ def test_an_old_manifest_that_does_not_name_its_method(tmp_path: Path, method: o
         Run(tmp_path / "a")
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize(
     ("name", "planner"),
     [("lvm", LVM()), ("duels", Duels("chosen")), ("fixed", Fixed("softmax", 0.5, form="r2"))],
@@ -91,51 +82,9 @@ def test_runs_of_0_2_are_read_and_recertified_with_the_same_rows(tmp_path: Path,
     """From kept scores, rows are those of 0.2.0, byte for byte but for their times, in the columns that it wrote."""
     golden = Run(GOLDEN / f"{name}-0.2.0")
     assert len(golden.rows()) == 4
-=======
-def test_runs_of_0_2_are_resumed_with_the_same_rows(tmp_path: Path) -> None:
-    """Where no constant is used: rows of 0.2.0, byte for byte but for their times, in the columns that it wrote."""
-    golden, four = Run(GOLDEN / "fixed-0.2.0"), Selection(INPUTS, max=4)
-    keep, planner = golden.manifest.keeps_scores, Fixed("softmax", 0.5, form="r2")
-    fresh = fill(tmp_path / "fresh", planner=planner, keep=keep, n=200, n0=40, selection=four)
-    assert earlier(fresh) == lines(golden)
-    assert not golden.manifest.difference(fresh.manifest)
-    torn = tmp_path / "torn"
-    shutil.copytree(golden.directory, torn)
-    (torn / "certificates.tsv").write_bytes((torn / "certificates.tsv").read_bytes()[:-300])
-    resumed = fill(torn, planner=planner, keep=keep, n=200, n0=40, selection=four, resume=True)
-    assert lines(resumed) == lines(golden)
-    assert (torn / "manifest.json").read_bytes() == (golden.directory / "manifest.json").read_bytes()
->>>>>>> margins
     assert golden.manifest.method.scope == planner.scope
     assert golden.manifest.terms.dimensions is None
     again = method_settings.made_again(golden.manifest.method.name, golden.manifest.method.settings)
     assert again == planner
-<<<<<<< HEAD
     if golden.manifest.keeps_scores:
         assert earlier(jobs.recertify(golden, tmp_path / "again", planner)) == lines(golden)
-=======
-
-
-@pytest.mark.parametrize(("name", "planner"), [("lvm", LVM()), ("duels", Duels("chosen"))])
-def test_rows_of_0_2_that_rely_on_a_constant_allow_for_rounding_now(
-    tmp_path: Path, name: str, planner: Planner
-) -> None:
-    golden = Run(GOLDEN / f"{name}-0.2.0")
-    keep = golden.manifest.keeps_scores
-    fresh = fill(tmp_path / "fresh", planner=planner, keep=keep, n=200, n0=40, selection=Selection(INPUTS, max=4))
-    less = []
-    for now, then in zip(fresh.rows(), golden.rows(), strict=True):
-        assert (now.map, now.form, now.predict) == (then.map, then.form, then.predict)
-        assert now.radius == pytest.approx(then.radius, rel=1e-3)
-        less.append(then.radius - now.radius)
-    assert min(less) >= 0
-    assert max(less) > 0
-    assert not golden.manifest.difference(fresh.manifest)
-    assert golden.manifest.method.scope == planner.scope
-    assert method_settings.made_again(golden.manifest.method.name, golden.manifest.method.settings) == planner
-    if keep:  # its scores say nothing of rounding, and the user is told
-        notes: list[str] = []
-        again = jobs.recertify(golden, tmp_path / "again", planner, on_note=notes.append)
-        assert earlier(again) == lines(golden)
-        assert any("did not measure rounding" in note for note in notes)
->>>>>>> margins
