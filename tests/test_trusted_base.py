@@ -58,6 +58,7 @@ def listed() -> dict[str, int]:
 TOGETHER = {
     "planners/base.py", "smooth.py", "samplers.py", "jobs/job.py", "jobs/recertify.py", "jobs/merge.py",
     "jobs/keeping.py", "runs/manifest.py", "runs/records.py", "runs/format_1.py", "runs/selection.py",
+    "answering.py", "planners/votes.py", "jobs/deployed.py", "runs/classifier.py",
 }  # fmt: skip
 
 
