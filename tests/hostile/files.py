@@ -20,7 +20,12 @@ _SAMPLED = "--sigma 0.5 --n0 20 --n 60 --batch 20 --max 2 --device cpu"
 _NET = "--model trained:{world}/net.safetensors"
 _DATA = "--data npz:{world}/data.npz"
 READERS: dict[str, tuple[str, ...]] = {
-    "manifest": ("analyze {given}/run", "recertify {given}/run --out a", "report {given}/run --data none -o a.html"),
+    "manifest": (
+        "analyze {given}/run",
+        "recertify {given}/run --out a",
+        "report {given}/run --data none -o a.html",
+        "verify {given}/run --rows 1",
+    ),
     "field": ("analyze {given}/run",),
     "rows": (
         "analyze {given}/run",
@@ -28,8 +33,9 @@ READERS: dict[str, tuple[str, ...]] = {
         "report {given}/run --data none -o a.html",
         "compare {given}/run {world}/plain",
         "plot {given}/run -o a.png",
+        "verify {given}/run --rows 1",
     ),
-    "other columns": ("recertify {given}/run --out a",),
+    "other columns": ("recertify {given}/run --out a", "verify {given}/run --rows 1"),
     "scores": ("recertify {given}/run --out a",),
     "weights": (
         f"certify --model trained:{{given}}/net.safetensors {_DATA} {_SAMPLED} --out a",
