@@ -25,6 +25,7 @@ READERS: dict[str, tuple[str, ...]] = {
         "recertify {given}/run --out a",
         "report {given}/run --data none -o a.html",
         f"predict {_NET} {_DATA} --like {{given}}/run --n0 20 --n 60 --batch 20 --max 2 --device cpu",
+        "verify {given}/run --rows 1",
     ),
     "settings": (
         f"predict {_NET} {_DATA} --settings {{given}}/settings.json --n0 20 --n 60 --batch 20 --max 2 --device cpu",
@@ -37,8 +38,9 @@ READERS: dict[str, tuple[str, ...]] = {
         "report {given}/run --data none -o a.html",
         "compare {given}/run {world}/plain",
         "plot {given}/run -o a.png",
+        "verify {given}/run --rows 1",
     ),
-    "other columns": ("recertify {given}/run --out a",),
+    "other columns": ("recertify {given}/run --out a", "verify {given}/run --rows 1"),
     "scores": ("recertify {given}/run --out a",),
     "weights": (
         f"certify --model trained:{{given}}/net.safetensors {_DATA} {_SAMPLED} --out a",

@@ -68,6 +68,7 @@ BASES = {
         Call("calibrate", {}, {**_SMOOTHED, "--n0": "20", "--batch": "20"}),
         Call("recertify", {"run": "{world}/run"}, {"--out": "a"}),
         Call("merge", {"shards": "{world}/shard-1", "second": "{world}/shard-2"}, {"--out": "a"}),
+        Call("verify", {"run": "{world}/run"}, {"--rows": "2", "--batch": "7"}),
         Call("import", {"file": "{world}/other.tsv"}, {"--sigma": "0.5", "--out": "a"}),
         Call("analyze", {"runs": "{world}/run"}, {}),
         Call("compare", {"first": "{world}/run", "second": "{world}/plain"}, {}),
@@ -120,6 +121,7 @@ BAD: dict[str, dict[str, str]] = {
     "whole from 2": {**_NO_WHOLE, "0": "0", "1": "1", "-1": "-1"},
     "samples": {**_NO_WHOLE, "0": "0", "1": "1", "-1": "-1", "2**63": str(2**63), "10**30": str(10**30)},
     "planning samples": {**_NO_WHOLE, "0": "0", "-1": "-1", "2**63": str(2**63), "10**30": str(10**30)},
+    "rows": {**_NO_WHOLE, "0": "0", "-1": "-1", "two words": "all rows", "capitals": "ALL", "other digits": "٣", "10**30": str(10**30)},
     "image size": {**_NO_WHOLE, "0": "0", "-1": "-1", "of arrays": "8"},
     "width": {**_NO_NUMBER, **_NOT_FINITE, "0": "0", "-1": "-1"},
     "numbers": {**_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "ends with a comma": "0.5,", "two": "0.5,0.5", "low line": "0_5", "other digits": "٣"},
@@ -190,7 +192,7 @@ BAD["class index"] = {**_NO_PLACE, "a text": "{world}/text.txt", "a directory": 
 KINDS: dict[str, str] = {
     "--sigma": "positive", "--alpha": "fraction", "--n0": "planning samples", "--n": "samples", "--batch": "whole from 1",
     "--skip": "whole from 1", "--max": "whole from 1", "--seed": "whole from 0", "--image-size": "image size",
-    "--class-index": "class index",
+    "--class-index": "class index", "--rows": "rows",
     "--temperature": "positive", "--mass": "positive", "--lipschitz": "positive or inf", "--width": "width",
     "--mean": "numbers", "--std": "numbers", "--shape": "shape", "--shard": "shard", "--radii": "radii",
     "--confidence": "fraction", "--epochs": "whole from 1", "--lr": "positive", "--weight-decay": "from 0",
@@ -203,7 +205,7 @@ KINDS: dict[str, str] = {
     "--device": "device", "--model": "model", "--data": "data", "--denoiser": "denoiser", "--weights": "weights",
     "--out": "new directory", "demo --out": "demo directory", "train --out": "weights to write", "plot --out": "picture",
     "report --out": "page", "calibrate --out": "page", "train --sigma": "from 0", "import --n": "planning samples",
-    "recertify run": "run", "report runs": "run", "merge shards": "shard of a run", "import file": "results file",
+    "recertify run": "run", "verify run": "run", "report runs": "run", "merge shards": "shard of a run", "import file": "results file",
     "analyze runs": "results", "plot runs": "results", "compare first": "results", "compare second": "results",
     "import --data": "any text", "import --split": "any text", "import --method": "any text", "report --data": "any text",
     "radius p_a": "probability", "radius p_b": "probability",
@@ -232,6 +234,10 @@ WITH: dict[str, dict[str, str]] = {
     "--steps": {"--objective": "smoothadv"},
     "--samples": {"--objective": "smoothadv"},
     "--margin": {"--objective": "margin", "--model": "ready:sandwich_small"},
+    # The method of a run that is verified is its own.
+    "verify --map": {},
+    "verify --bound": {},
+    "verify --form": {},
 }
 
 # What is good for an option though it is bad for its kind.

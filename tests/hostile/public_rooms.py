@@ -32,6 +32,7 @@ from lvmrs import (
 from lvmrs.certificate import Certificate
 from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.forms import R3
+from lvmrs.jobs.verify import other_batch
 from lvmrs.maps import Hardmax
 from lvmrs.noise import GAUSSIAN, Stream
 from lvmrs.plan import Choice, Plan, Terms
@@ -168,6 +169,9 @@ ROOMS: dict[str, Public] = {
     "jobs.Job": Public(jobs.Job, lambda w: parts_of_a_job(), dict.fromkeys(PARTS_OF_A_JOB, "object")),
     "jobs.certify": Public(jobs.certify, lambda w: {"job": job(), "out": "a"}, {"job": "object", "out": "place"}),
     "jobs.merge": Public(jobs.merge, lambda w: {"shards": [lvmrs.Run(w / "shard-1"), lvmrs.Run(w / "shard-2")], "out": "a"}, {"shards": "runs", "out": "place"}),
+    "jobs.job_of_run": Public(jobs.job_of_run, lambda w: {"run": lvmrs.Run(w / "run")}, {"run": "object", "model": "model source", "weights": "weights", "denoiser": "name or None", "data": "source", "method": "object or None", "batch": "whole or None", "device": "device"}, frozenset({("model", "None"), ("data", "None"), ("device", "None"), ("device", "nothing"), ("batch", "beyond 2⁵³")})),
+    "jobs.verify": Public(jobs.verify, lambda w: {"run": lvmrs.Run(w / "run"), "job": jobs.job_of_run(lvmrs.Run(w / "run")), "rows": 1, "seed": 0}, {"run": "object", "job": "object", "rows": "whole or None", "seed": "seed"}, frozenset({("rows", "beyond 2⁵³"), ("rows", "a huge whole number")})),
+    "jobs.other_batch": Public(other_batch, lambda w: {"run": lvmrs.Run(w / "run")}, {"run": "object"}),
     "jobs.recertify": Public(jobs.recertify, lambda w: {"source": lvmrs.Run(w / "run"), "out": "a", "planner": lvmrs.Cohen(), "alpha": 0.01, "n0": 10, "n": 20, "processes": 1}, {"source": "object", "out": "place", "planner": "object or None", "alpha": "fraction or None", "n0": "whole or None", "n": "whole or None", "processes": "whole from 1"}, frozenset({("processes", "beyond 2⁵³"), ("processes", "a huge whole number")})),
     "jobs.predict": Public(jobs.predict, lambda w: {"smoothed": smoothed(), "data": arrays(), "selection": runs.Selection(6), "planner": lvmrs.Votes()}, {"smoothed": "object", "data": "object", "selection": "object", "planner": "object or None"}),
     "jobs.calibrate": Public(jobs.calibrate, lambda w: {"smoothed": smoothed(), "data": arrays(), "selection": runs.Selection(6, max=2), "objective": "accuracy", "epsilon": 0.1, "n0": 10, "n": 20, "alpha": 0.01, "seed": 0}, {"smoothed": "object", "data": "object", "selection": "object", "objective": "name", "epsilon": "from 0", "n0": "whole from 1", "n": "whole from 2", "alpha": "fraction", "seed": "seed"}),

@@ -20,6 +20,8 @@ from tests.own_parts import LargestMean, Squares, Uniform
 
 pytestmark = pytest.mark.usefixtures("no_measuring")
 
+FOUR = Selection(INPUTS, max=4)
+
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,21 +74,27 @@ def test_normalisation_and_denoiser_are_those_of_the_run() -> None:
     assert same_rows(run, jobs.job_of_run(run, denoiser="trained:moved.safetensors"))
 
 
-@pytest.mark.parametrize("name", ["python:mine.py:make", "python:mine:make", "hf:mine", "timm:x", "onnx:net.onnx",
-                                  "export:a.pt2", "torchvision:x", "nothing:x", "", ":"])  # fmt: skip
-@pytest.mark.parametrize("part", ["model", "data", "denoiser"])
-def test_a_run_does_not_choose_code_to_run(name: str, part: str) -> None:
-    def change(stored: dict[str, Any]) -> None:
-        if part == "denoiser":
-            stored["model"]["denoiser"] = {"name": name, "weights_hash": "0"}
-        else:
-            stored[part]["name"] = name
+CODE = (
+    "python:mine.py:make", "python:mine:make", "hf:mine", "timm:x", "onnx:net.onnx", "export:a.pt2", "torchvision:x",
+    "nothing:x", "", ":",
+)  # fmt: skip
 
-    run = altered_manifest(named_run(), change)
-    with pytest.raises(NotNamedError) as caught:
-        jobs.job_of_run(run)
-    assert str(caught.value).startswith(f"{name} could run code, which a run must not decide; if you trust it, name it")
-    assert (caught.value.argument, caught.value.recorded) == (part, name)
+
+@pytest.mark.parametrize("part", ["model", "data", "denoiser"])
+def test_a_run_does_not_choose_code_to_run(part: str) -> None:
+    run = named_run()
+    for name in CODE:
+
+        def change(stored: dict[str, Any], name: str = name) -> None:
+            if part == "denoiser":
+                stored["model"]["denoiser"] = {"name": name, "weights_hash": "0"}
+            else:
+                stored[part]["name"] = name
+
+        with pytest.raises(NotNamedError) as caught:
+            jobs.job_of_run(altered_manifest(run, change))
+        assert str(caught.value).startswith(f"{name} could run code, which a run must not decide; if you trust it, ")
+        assert (caught.value.argument, caught.value.recorded) == (part, name)
     assert not Path("code-was-run").exists()
 
 
@@ -124,8 +132,8 @@ def test_parts_and_methods_of_ones_own_are_named_again(monkeypatch: pytest.Monke
     for names in registry.PARTS:
         monkeypatch.setattr(names, "_added", {})
     registry.MAPS.add(Squares)
-    run = fill(Path("map"), planner=Fixed("squares", 0.5, form="r2"))
-    own = fill(Path("method"), planner=LargestMean(0.3))
+    run = fill(Path("map"), planner=Fixed("squares", 0.5, form="r2"), selection=FOUR)
+    own = fill(Path("method"), planner=LargestMean(0.3), selection=FOUR)
     assert same_rows(run, jobs.job_of_run(run, **given))  # type: ignore[arg-type]
     assert jobs.job_of_run(own, method=LargestMean, **given).method == LargestMean(0.3)  # type: ignore[arg-type]
     with pytest.raises(ChangedError, match="method settings"):
@@ -144,9 +152,9 @@ def test_parts_and_methods_of_ones_own_are_named_again(monkeypatch: pytest.Monke
 
 def test_deterministic_runs_and_shards() -> None:
     job = job_of()
-    run = fill(Path("certain"), planner=Deterministic())
+    run = fill(Path("certain"), planner=Deterministic(), selection=FOUR)
     assert same_rows(run, jobs.job_of_run(run, model=job.model, data=DATA))
-    part = fill(Path("part"), selection=Selection(INPUTS, shard=2, shards=3))
+    part = fill(Path("part"), planner=Duels(), selection=Selection(INPUTS, shard=2, shards=3))
     assert jobs.job_of_run(part, model=job.model, data=DATA).selection == part.manifest.selection
 
 

@@ -211,7 +211,7 @@ def _noise(old: Manifest) -> Noise:
 
 def _method(old: Manifest, method: Method | type[Method] | None) -> Method:
     made = old.method
-    if isinstance(method, type):
+    if isinstance(method, type) and issubclass(method, Method):
         return method_settings.method(method, **made.settings)
     if method is not None:
         _checks.instance("method", method, Method, "a method such as Duels()")
