@@ -4,7 +4,7 @@ Each entry makes a network for inputs of the shape ``SHAPE`` (or ``IMAGE``). ``r
 refusal must say; where it is None the network has a bound, which no slope of the network may exceed.
 """
 
-# mypy: disable-error-code="no-any-return,no-untyped-call,method-assign,assignment,operator,index,union-attr,arg-type,misc,attr-defined,return-value,call-overload"
+# mypy: ignore-errors
 
 from __future__ import annotations
 

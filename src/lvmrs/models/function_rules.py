@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from lvmrs.errors import ModelError
 from lvmrs.models.layer_rules import of_layer
+from lvmrs.models.norms import product
 
 __all__ = ["FUNCTIONS", "METHODS", "of_call", "shape_of", "unknown_call"]
 
@@ -79,7 +80,7 @@ def _scaled(constant: float) -> _Rule:
 
     def rule(of: _ConstantOf, node: fx.Node) -> float:
         _settings(node)
-        return constant * of(node.args[0])
+        return product(constant, of(node.args[0]))
 
     return rule
 
@@ -108,7 +109,7 @@ def _times(of: _ConstantOf, node: fx.Node) -> float:
         second = second.meta["value"]
     if not isinstance(first, fx.Node) or not isinstance(second, (int, float)) or not _is_plain(second) or node.kwargs:
         raise TypeError("a product of values")
-    return of(first) * (1 / abs(second) if divides else abs(second))
+    return product(of(first), 1 / abs(second) if divides else abs(second))
 
 
 def _side_by_side(of: _ConstantOf, node: fx.Node) -> float:
@@ -140,7 +141,7 @@ def _mean(of: _ConstantOf, node: fx.Node) -> float:
     if len(settings) > 2 or named.keys() - {"dim", "keepdim"}:
         raise ValueError("other arguments than dimensions")
     before, after = shape_of(node.args[0]), shape_of(node)
-    return of(node.args[0]) * math.sqrt(math.prod(after) / math.prod(before))
+    return product(of(node.args[0]), math.sqrt(math.prod(after) / math.prod(before)))
 
 
 def _dropped(of: _ConstantOf, node: fx.Node) -> float:
@@ -155,7 +156,7 @@ def _as_layer(layer: type[nn.Module]) -> _Rule:
 
     def rule(of: _ConstantOf, node: fx.Node) -> float:
         settings, named = _settings(node)
-        return of(node.args[0]) * of_layer(layer(*settings, **named), shape_of(node.args[0]), node.name)
+        return product(of(node.args[0]), of_layer(layer(*settings, **named), shape_of(node.args[0]), node.name))
 
     return rule
 

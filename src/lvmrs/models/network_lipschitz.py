@@ -21,7 +21,7 @@ from lvmrs.errors import ModelError
 from lvmrs.known_constant import check_itself, known_lipschitz
 from lvmrs.models.function_rules import FUNCTIONS, METHODS, of_call, shape_of
 from lvmrs.models.layer_rules import KINDS, NORMALISATIONS, normalisation_scale, of_layer
-from lvmrs.models.norms import of_matrix
+from lvmrs.models.norms import of_matrix, product
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.stock import check_functions, check_network, kind_of, unknown_layer
 from lvmrs.models.stored import memory_of
@@ -68,7 +68,7 @@ def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
             raise ModelError("the model resizes its inputs, for which no Lipschitz bound is known")
         if not isinstance(model.model, nn.Module):
             raise ModelError("the model is not a torch module, so its layers cannot be seen")
-        return lipschitz_bound(model.model, shape) * model.steepness
+        return product(lipschitz_bound(model.model, shape), model.steepness)
     with evaluating(model):
         return _bound(model, shape)
 
@@ -174,10 +174,10 @@ class _Bounds:
             raise unknown_layer(name, f"{type(module).__name__} with several arguments")
         before = node.args[0]
         if id(module) in self.stated:
-            return self.of(before) * self.stated[id(module)]
+            return product(self.of(before), self.stated[id(module)])
         if kind_of(module) in NORMALISATIONS:
             return self._of_normalisation(before, normalisation_scale(module, name))
-        return self.of(before) * of_layer(module, shape_of(before), name)
+        return product(self.of(before), of_layer(module, shape_of(before), name))
 
     def _of_normalisation(self, before: fx.Node, scale: Tensor) -> float:
         """Bound the scale together with the layer before it, which is tighter, if no other step takes that layer."""
@@ -186,5 +186,5 @@ class _Bounds:
         kind = None if inner is None or id(inner) in self.stated else kind_of(inner)
         if inner is not None and (kind is nn.Conv2d or (kind is nn.Linear and len(shape_of(before)) == 2)):
             taken = before.args[0]
-            return self.of(taken) * of_layer(inner, shape_of(taken), str(before.target), scale)
-        return self.of(before) * of_matrix(torch.diag(scale))
+            return product(self.of(taken), of_layer(inner, shape_of(taken), str(before.target), scale))
+        return product(self.of(before), of_matrix(torch.diag(scale)))
