@@ -21,8 +21,10 @@ from lvmrs.sampling import Sampler, check_logits
 
 __all__ = ["Lead", "Network", "Opponent", "Smoothed"]
 
-# The search looks at this share of the samples that a finding is judged on.
+# The search looks at one of so many of the samples that a finding is judged on.
 _LOOKED_AT = 10
+# The network itself is asked for the gradients of so many rivals first.
+_NEAREST = 10
 
 
 class Lead(NamedTuple):
@@ -105,21 +107,27 @@ class Smoothed(Opponent):
         return Lead(float(value[best]), bool(mean[best] > 0.5), best + (best >= self.top))
 
     def start(self, x: Tensor) -> list[int]:
-        """All rivals, by their mean scores; the margins say at which temperature gradients are taken."""
+        """All rivals, by their mean scores, and by their margins where no sample tells them apart.
+
+        The hardest margin says at which temperature gradients are taken.
+        """
         self.samples += self._looked_at
         logits = torch.cat(list(self.sampler.logits(x, self._looking, self._looked_at)))
         rivals = rivals_of(self.top, logits.shape[1])
         mean = scores_against(self._map, logits, self.top, rivals).mean(axis=0)
-        order = [rivals[k] for k in np.argsort(-mean, kind="stable")]
-        self._temperature = self._usual_temperature(logits[:, self.top] - logits[:, order[0]])
-        return order
+        exact = logits.cpu().double().numpy()
+        margins = exact[:, self.top : self.top + 1] - exact[:, rivals]
+        spread = margins.std(axis=0)
+        ease = margins.mean(axis=0) / np.maximum(spread, np.finfo(np.float64).tiny)
+        order = np.lexsort((ease, -mean))
+        self._temperature = self._usual_temperature(float(spread[order[0]]))
+        return [rivals[k] for k in order]
 
-    def _usual_temperature(self, margins: Tensor) -> float:
+    def _usual_temperature(self, spread: float) -> float:
         """The temperature of the map; where it has none, half the standard deviation of the hardest margin."""
         if self._map.tempered:
             # The ramp of a soft duel is as steep in the middle as a sigmoid of half its width.
             return self._map.temperature / 2 if self._map.paired else self._map.temperature
-        spread = float(margins.float().std())
         return spread / 2 if spread > 0 else 1.0
 
     def pull(self, x: Tensor, rival: int | None) -> Tensor:
@@ -158,8 +166,12 @@ class Network(Opponent):
         return Lead(value if value != 0 else -1e-300, value > 0, rival)
 
     def start(self, x: Tensor) -> list[int]:
-        """All rivals, by their logits."""
-        return self._margins(x).argsort(descending=True, stable=True)[:-1].tolist()
+        """All rivals; the first of them by how far away they are if the network were linear, the others by logits."""
+        margins = self._margins(x)
+        rivals: list[int] = margins.argsort(descending=True, stable=True)[:-1].tolist()
+        slopes = {k: float(self.pull(x, k).norm()) for k in rivals[:_NEAREST]}
+        near = sorted(slopes, key=lambda k: -float(margins[k]) / slopes[k] if slopes[k] > 0 else math.inf)
+        return [*near, *rivals[_NEAREST:]]
 
     def pull(self, x: Tensor, rival: int | None) -> Tensor:
         """The gradient of the margin."""

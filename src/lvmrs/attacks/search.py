@@ -10,6 +10,7 @@ the j-th at the risk β/2ʲ, so that all of them together have at most β, howev
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from types import NoneType
 
@@ -152,7 +153,7 @@ class _Hunt:
         """Go along the line, and search again in the ball that is left, while that brings the point nearer."""
         found = self._along(found)
         for _ in range(_ROUNDS):
-            again = self._strongest(found.distance * _WITHIN)
+            again = self._strongest(found.distance * _WITHIN, found.lead.rival)
             if again.lead.value < 0:
                 return found
             nearer = self._along(again)
@@ -187,18 +188,21 @@ class _Hunt:
     def _next_risk(self) -> float:
         return self.search.beta / 2.0 ** (self.judged + 1)
 
-    def _strongest(self, epsilon: float) -> _Candidate:
+    def _strongest(self, epsilon: float, goal: int | None = None) -> _Candidate:
         """The best end of all ascents within this distance.
 
-        The first begins at the input and goes for the rival that is nearest to winning at each step. The others begin
-        at random points, and each goes for one rival, the hardest first.
+        The first begins at the input and goes for a rival that was ahead before; where there was none, for the one that
+        is nearest to winning at each step. The others begin at random points, and each goes for one rival, the hardest
+        first.
         """
-        ends = [self._ascend(epsilon, None)]
-        ends += [self._ascend(epsilon, self.rivals[k % len(self.rivals)]) for k in range(self.search.restarts - 1)]
+        still = torch.zeros_like(self.x)
+        ends = [self._ascend(epsilon, still, goal)]
+        for _, rival in zip(range(self.search.restarts - 1), itertools.cycle(self.rivals), strict=False):
+            ends.append(self._ascend(epsilon, self._direction() * (epsilon / 4), rival))
         return max((self._at(end) for end in ends), key=lambda candidate: candidate.lead.value)
 
-    def _ascend(self, epsilon: float, rival: int | None) -> Tensor:
-        offset = torch.zeros_like(self.x) if rival is None else self._direction() * (epsilon / 4)
+    def _ascend(self, epsilon: float, offset: Tensor, rival: int | None) -> Tensor:
+        """Where normalised steps along the gradient lead, which become shorter and stay in the ball."""
         steps = self.search.steps
         for step in range(steps):
             pulled = self.opponent.pull(self._point(offset), rival).to(offset.dtype)
