@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import sys
@@ -130,8 +131,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
+@functools.cache
+def _command() -> Any:
+    """The tree of commands. Programs that run many commands in one process wait for it once."""
+    return get_command(app)
+
+
 def _run(words: list[str]) -> None:
     # Not ``app(words)``: typer would end the program by itself, and take an EOFError of the user's code for Control-D.
-    command = get_command(app)
+    command = _command()
     with command.make_context("lvmrs", words) as context:
         command.invoke(context)
