@@ -35,7 +35,7 @@ Batch = Callable[[Tensor], Tensor]
 
 def margin(x: Tensor) -> Tensor:
     """The distance of each row from a plane, with its sign."""
-    return (x - MIDDLE).flatten(1) @ WEIGHTS
+    return (x - MIDDLE).flatten(1) @ WEIGHTS.to(x.dtype)
 
 
 def honest(x: Tensor) -> Tensor:
@@ -231,7 +231,7 @@ def test_other_weights_need_a_new_classifier() -> None:
     smoothed = SmoothedClassifier(network, SIGMA, batch=64)
     smoothed.certify(at(0.2), n0=100, n=300)
     with torch.no_grad():
-        network[1].bias += torch.tensor([0.5, 0.0, 0.0])
+        list(network.parameters())[1].add_(torch.tensor([0.5, 0.0, 0.0]))
     with pytest.raises(ModelError, match="the model gives other answers than at the beginning"):
         smoothed.certify(at(0.2), n0=100, n=300)
     assert SmoothedClassifier(network, SIGMA, batch=64).certify(at(0.2), n0=100, n=300).n == 300

@@ -573,7 +573,8 @@ def test_deterministic_certificate() -> None:
     assert certificate.alpha == certificate.n == 0
     assert certificate.guarantee.startswith("Certainly")
     assert certificate.guarantee.endswith(
-        "That relies on 4 being a Lipschitz constant of the logits, and on rounding moving each of them by at most 2.4e-07."
+        "That relies on 4 being a Lipschitz constant of the logits, and on rounding moving each of them by at most "
+        "2.4e-07."
     )
     assert certificate.record()["form"] == "deterministic"
     assert Deterministic().certify(torch.tensor([1.0, 1.0]), 4.0).prediction == ABSTAIN

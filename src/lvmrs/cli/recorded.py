@@ -54,7 +54,7 @@ class Recorded:
         from lvmrs import jobs
 
         known = self.record.terms
-        if "noise" not in setup.typed and known.noise not in NOISES:
+        if "noise" not in setup.typed and known.noise.partition(":")[0] not in NOISES:
             raise InvalidArgumentError(
                 f"{self.where} was made with {known.noise} noise, which does not come with lvmrs; give it with --noise"
             )
