@@ -53,7 +53,7 @@ def _planned(planner: Planner, logits: Tensor, terms: Terms) -> None:
 
 def noise(shape: tuple[int, ...], n: int, batch: int) -> None:
     buffer = torch.empty(batch, *shape)
-    ours = Draws(Gaussian(), SELECTION, torch.Size(shape), n, device=torch.device("cpu"), dtype=torch.float32)
+    ours = Draws(Gaussian(), 1.0, SELECTION, torch.Size(shape), n, device=torch.device("cpu"), dtype=torch.float32)
     plain, ratio = median_ratio(
         lambda: [torch.randn(batch, *shape, out=buffer) for _ in range(0, n, batch)],
         lambda: [ours.of(first, buffer) for first in range(0, n, batch)],

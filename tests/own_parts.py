@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Generator, Tensor
+from torch import Tensor
 
 from lvmrs import Choice, Planner, Terms
 from lvmrs.confidence import Bound, Tally, hoeffding
@@ -83,8 +83,8 @@ class Uniform(Noise):
     distance: ClassVar[str] = "the sum of absolute differences"
     length: ClassVar[str] = "‖x' − x‖₁"
 
-    def fill(self, out: Tensor, generator: Generator) -> None:
-        out.uniform_(-1, 1, generator=generator)
+    def fill(self, out: NDArray[Any], generator: np.random.Generator, sigma: float) -> None:
+        out[...] = generator.uniform(-1, 1, out.shape)
 
     def words(self, sigma: float) -> str:
         return f"uniform noise in [−{sigma:g}, {sigma:g}]"

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import lvmrs
-from lvmrs import Run, _disk, analysis, training
+from lvmrs import Run, _disk, analysis, jobs, training
 from lvmrs._replacing import replacing
 from lvmrs.errors import RunError
+from lvmrs.planners import Cohen
 from lvmrs.report import write_report
 from lvmrs.runs import RunWriter
 from tests.jobs.helpers import fill, job_of
@@ -48,6 +49,45 @@ def test_nobody_else_can_write_to_our_files(tmp_path: Path) -> None:
     with RunWriter.begin(tmp_path / "runs" / "b", job_of().manifest(64)):
         seen |= modes(tmp_path / "runs")
     assert seen | modes(tmp_path / "runs") == {(True, "0o755"), (False, "0o644")}
+
+
+LINKS = (
+    ".lock", "certificates.tsv", "scores-selection.npy", "scores-certification.npy", ".certificates.tsv.new",
+    ".manifest.json.new",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_links_in_a_run_lead_to_no_other_file(tmp_path: Path, name: str) -> None:
+    """Someone who made a run could have the file of whoever resumes it changed, or removed."""
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    run = fill(theirs, planner=Cohen(), keep=True)
+    run.file.write_text("".join(run.file.read_text().splitlines(keepends=True)[:3]))
+    if (theirs / name).exists():
+        (theirs / name).rename(mine)
+    else:
+        mine.write_text("precious")
+    (theirs / name).symlink_to(mine)
+    before = mine.read_bytes()
+    try:
+        jobs.certify(job_of(Cohen(), keep=True), theirs, resume=True, resample=True)
+    except RunError as error:
+        assert str(error).startswith(f"{theirs} cannot be written to ({name} is a link, which is not followed); ")  # noqa: PT017
+    else:
+        assert name.endswith(".new")
+        assert Run(theirs).complete
+    assert mine.read_bytes() == before
+
+
+def test_a_link_beside_a_report_leads_to_no_other_file(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    (tmp_path / ".a.html.new").symlink_to(mine)
+    with replacing(tmp_path / "a.html") as file:
+        file.write(b"a page")
+    assert mine.read_text() == "precious"
+    assert (tmp_path / "a.html").read_text() == "a page"
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "a.html"}
 
 
 def test_no_other_module_changes_the_file_system() -> None:

@@ -7,11 +7,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs import LVM, Certificate, Fixed, Run, SmoothedClassifier, Terms, registry, simplex
@@ -81,13 +82,13 @@ def test_a_noise_and_its_form_through_the_library() -> None:
 class Quiet(Gaussian):
     """It says that it is Gaussian, and is nothing at all."""
 
-    def fill(self, out: Tensor, generator: torch.Generator) -> None:
-        out.zero_()
+    def fill(self, out: NDArray[Any], generator: np.random.Generator, sigma: float) -> None:
+        out[...] = 0
 
 
 @dataclass(frozen=True)
 class Scaled(Uniform):
-    """A noise with a setting, which its name does not tell."""
+    """A noise with a setting, which its spelling does not tell."""
 
     name: ClassVar[str] = "scaled"
     factor: float = 1.0
@@ -100,7 +101,7 @@ def test_a_name_stands_for_one_noise() -> None:
     with pytest.raises(InvalidArgumentError, match="Quiet is not the noise 'gaussian' of the registry"):
         Terms(1.0, 0.01, 100, noise=Quiet())
     NOISES.add(Scaled)
-    with pytest.raises(InvalidArgumentError, match="Scaled has settings, and a noise must have none"):
+    with pytest.raises(InvalidArgumentError, match="Scaled has settings that its spelling 'scaled' does not say"):
         SmoothedClassifier(first_number, 1.0, noise=Scaled(0.1))
     with pytest.raises(InvalidArgumentError, match=r"Wordless has no distance; write it: see lvmrs\.noise\.base"):
         NOISES.add(type("Wordless", (Noise,), {"name": "wordless", "length": "", "fill": None, "words": None}))

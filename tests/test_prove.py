@@ -276,9 +276,9 @@ def test_scores_of_the_stream_of_the_plan_are_refused() -> None:
 
 def test_scores_are_made_by_their_sources_only() -> None:
     with pytest.raises(ProofError, match="not by hand"):
-        Scores(CERTIFICATION, Gaussian(), 0.5, N, [LOGITS])
+        Scores(CERTIFICATION, Gaussian(), 0.5, 1, N, [LOGITS])
     with pytest.raises(ProofError, match="not by hand"):
-        Portion(CERTIFICATION, Gaussian(), 0.5, 0, LOGITS)
+        Portion(CERTIFICATION, Gaussian(), 0.5, 1, 0, LOGITS)
     with pytest.raises(ProofError, match="not Tensor"):
         Proof(plan(), TERMS).add(LOGITS)  # type: ignore[arg-type]
     (portion,) = made_up_scores(LOGITS)
@@ -323,11 +323,11 @@ def test_noise_of_another_strength_is_refused() -> None:
 
 def test_scores_cannot_be_given_another_past() -> None:
     scores = made_up_scores(LOGITS)
-    for name in ("stream", "sigma", "count"):
+    for name in ("stream", "noise", "sigma", "dimensions", "count"):
         with pytest.raises(AttributeError):
             setattr(scores, name, getattr(scores, name))
     with pytest.raises(ProofError, match=r"the source of <Scores of 501 samples.*> gave 500 samples"):
-        list(scores_of(CERTIFICATION, Gaussian(), 0.5, N + 1, [LOGITS]))
+        list(scores_of(CERTIFICATION, Gaussian(), 0.5, 1, N + 1, [LOGITS]))
 
 
 def test_a_failure_ends_the_proof() -> None:
@@ -573,8 +573,8 @@ def test_deterministic_certificate() -> None:
     assert certificate.alpha == certificate.n == 0
     assert certificate.guarantee.startswith("Certainly")
     assert certificate.guarantee.endswith(
-        "That relies on 4 being a Lipschitz constant of the logits, "
-        "and on rounding moving each of them by at most 2.4e-07."
+        "That relies on 4 being a Lipschitz constant of the logits, and on rounding moving each of them by at most "
+        "2.4e-07."
     )
     assert certificate.record()["form"] == "deterministic"
     assert Deterministic().certify(torch.tensor([1.0, 1.0]), 4.0).prediction == ABSTAIN

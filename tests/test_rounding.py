@@ -86,8 +86,7 @@ def test_the_proof_takes_the_allowance_from_its_bounds(planner: Planner) -> None
         plan = planner.plan(made_up_scores(logits, SELECTION), terms)
         made[rounding] = prove.prove(plan, terms, made_up_scores(logits))
     assert made[0.0].plan == made[0.01].plan
-    plan = made[0.0].plan
-    assert plan is not None
+    assert made[0.0].plan == plan
     mass = plan.map.mass
     less = mass * Terms(0.5, 0.01, 400, 2.0, rounding=0.01).allowance(plan.map, plan.form)
     assert made[0.01].p_lower == pytest.approx(made[0.0].p_lower - less)

@@ -1,4 +1,6 @@
+import itertools
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 def noise(stream: Stream, n: int, portion: int, shape: torch.Size = SHAPE, first: int = 0) -> torch.Tensor:
-    source = Draws(Gaussian(), stream, shape, n, device=CPU, dtype=torch.float32)
+    source = Draws(Gaussian(), 1.0, stream, shape, n, device=CPU, dtype=torch.float32)
     parts = [source.fill(torch.empty(min(portion, n - start), *shape), first + start) for start in range(0, n, portion)]
     return torch.cat(parts)
 
@@ -28,7 +30,7 @@ def test_noise_is_the_same_bit_for_bit_in_any_portions(shape: tuple[int, ...]) -
     whole = noise(Stream(1, 2, "selection"), n, n, size)
     for portion in (1, 7, 128, 1000):
         assert torch.equal(noise(Stream(1, 2, "selection"), n, portion, size), whole)
-    viewing = Draws(Gaussian(), Stream(1, 2, "selection"), size, n, device=CPU, dtype=torch.float32)
+    viewing = Draws(Gaussian(), 1.0, Stream(1, 2, "selection"), size, n, device=CPU, dtype=torch.float32)
     seen = [viewing.of(start, torch.empty(min(11, n - start), *size)).clone() for start in range(0, n, 11)]
     assert torch.equal(torch.cat(seen), whole)
     for first in (1, 13, n // 2):
@@ -43,12 +45,29 @@ def test_noise_depends_on_seed_index_and_stage() -> None:
     assert np.abs(correlation).max() < 5 / np.sqrt(drawn.shape[1])
 
 
-def test_no_two_blocks_of_an_input_share_a_generator() -> None:
+def test_no_two_blocks_of_any_inputs_share_a_generator() -> None:
+    """Philox encrypts a counter with a key: blocks differ in the key, or in parts of the counter that do not count."""
     stages: list[Stage] = ["selection", "certification", "prediction", "calibration"]
-    first = [Stream(3, 4, stage).first_seed for stage in stages]
-    room = np.diff(first)
-    assert (room == 1 << 28).all()
-    assert first[-1] - first[0] + (1 << 28) <= 1 << 32  # so none meet, modulo the 2³² that the generator tells apart
+    large = (1 << 63) - 1
+    found = set()
+    for seed, index, stage, block in itertools.product((0, 1, large), (0, 1, large), stages, (0, 1, 10**9)):
+        state: Any = Stream(seed, index, stage).generator(block).bit_generator.state
+        key, counter = (tuple(map(int, state["state"][name])) for name in ("key", "counter"))
+        assert key == (seed, index)
+        assert counter == (0, 0, block, stages.index(stage))
+        found.add((key, counter[2:]))
+    assert len(found) == 3 * 3 * 4 * 3
+
+
+@pytest.mark.slow
+def test_float_noise_has_the_tails_of_a_normal() -> None:
+    """Uniform numbers of 24 bits, as Box and Muller's formula has them in torch, would end at 5.768."""
+    out, beyond, blocks = np.empty(1 << 22, np.float32), 0, 240
+    for block in range(blocks):
+        Gaussian().fill(out, Stream(0, 0, "certification").generator(block), 1.0)
+        beyond += int((np.abs(out) > 5.768).sum())
+    assert stats.poisson(blocks * out.size * 2 * stats.norm.sf(5.768)).interval(0.999)[0] <= beyond
+    assert beyond <= stats.poisson(blocks * out.size * 2 * stats.norm.sf(5.768)).interval(0.999)[1]
 
 
 def test_threads_do_not_change_the_noise() -> None:

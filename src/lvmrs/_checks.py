@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs.errors import InvalidArgumentError, guarded, shown
+from lvmrs.errors import InvalidArgumentError, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +34,6 @@ __all__ = [
     "instance",
     "instances",
     "iterable",
-    "known_lipschitz",
     "mass",
     "model",
     "one_of",
@@ -277,15 +276,3 @@ def broadcast(**arrays: Floats) -> None:
     except ValueError as error:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise InvalidArgumentError(f"shapes do not broadcast together: {shapes}") from error
-
-
-def known_lipschitz(model: object) -> float | None:
-    """The Lipschitz constant in the attribute ``lipschitz`` of a model; None if it has none."""
-    with guarded(f"lipschitz of {type(model).__name__} cannot be read", error=InvalidArgumentError):
-        value = getattr(model, "lipschitz", None)
-    if value is None:
-        return None
-    if isinstance(value, bool) or callable(value):
-        kind = type(model).__name__
-        raise InvalidArgumentError(f"lipschitz of {kind} must be a positive number or None, got {shown(value)}")
-    return positive_number("lipschitz", value, infinite=True)

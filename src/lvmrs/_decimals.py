@@ -3,7 +3,7 @@
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-__all__ = ["outward", "percent", "rounded_down"]
+__all__ = ["outward", "percent", "rounded_down", "rounded_up"]
 
 
 def rounded_down(value: float, digits: int = 4) -> str:
@@ -12,10 +12,23 @@ def rounded_down(value: float, digits: int = 4) -> str:
     >>> rounded_down(0.38119)
     '0.3811'
     """
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def rounded_up(value: float, digits: int = 4) -> str:
+    """Write a number with ``digits`` decimals, rounded up.
+
+    >>> rounded_up(0.38111)
+    '0.3812'
+    """
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def _rounded(value: float, digits: int, towards: str) -> str:
     if not math.isfinite(value):
         return str(value)
     step = Decimal(1).scaleb(-digits)
-    return f"{Decimal(value).quantize(step, ROUND_FLOOR, Context(prec=400 + digits)):f}"
+    return f"{Decimal(value).quantize(step, towards, Context(prec=400 + digits)):f}"
 
 
 def percent(share: float) -> str:

@@ -9,18 +9,29 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lvmrs.errors import InvalidArgumentError, RunError, shown
 
 __all__ = [
-    "close", "cut", "make_directory", "open_file", "place", "remove", "remove_directory", "rename", "size", "sync",
-    "sync_directory", "write",
+    "close", "cut", "errors", "make_directory", "open_file", "place", "remove", "remove_directory", "rename", "size",
+    "sync", "sync_directory", "write",
 ]  # fmt: skip
 
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.EACCES, errno.EPERM}
 """What file systems say that cannot sync a directory, or do not let it be opened."""
+
+
+@contextmanager
+def errors(path: Path, advice: str) -> Iterator[None]:
+    """Turn the errors of writing to a place into one sentence, which ends with what the user can do."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path} cannot be written to ({error.strerror or error}); {advice}") from error
 
 
 def place(path: str | Path) -> Path:
@@ -56,11 +67,18 @@ def make_directory(path: Path) -> None:
 def open_file(path: Path, flags: int = 0) -> int:
     """Open a file to read and write; it is made if it does not exist.
 
+    Links are refused: a run that someone else made could have one in place of a file, to a file of the user's.
+
     Args:
         path: the file.
         flags: more flags of ``os.open``, such as O_APPEND.
     """
-    return os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        return os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise OSError(errno.ELOOP, f"{path.name} is a link, which is not followed", str(path)) from None
+        raise
 
 
 def write(file: int, data: Any, at: int | None = None) -> None:

@@ -32,7 +32,7 @@ class Lock:
     """
 
     def __init__(self, path: Path, taken: str) -> None:
-        self.path, self._taken = path.resolve(), taken
+        self.path, self._taken = path.parent.resolve() / path.name, taken  # a link in its place is not followed
         self._owner: Path | None = None
         if self.path in _ours:
             raise RunError(taken)

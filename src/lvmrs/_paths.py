@@ -1,11 +1,13 @@
 """Questions about paths that have an answer for any text, also for names that are too long or hold a NUL."""
 
+import errno
 import os
+import stat
 from pathlib import Path
 
-__all__ = ["expanded", "is_file", "is_folder"]
+__all__ = ["check_kind", "expanded", "is_file", "is_folder"]
 
-# ruff: noqa: PTH111, PTH112, PTH113 (the methods of Path raise OSError, ValueError or RuntimeError for such names)
+# ruff: noqa: PTH111, PTH112, PTH113, PTH116 (the methods of Path raise OSError, ValueError or RuntimeError for such names)
 
 
 def expanded(path: str | Path) -> Path:
@@ -21,3 +23,10 @@ def is_file(path: str | Path) -> bool:
 def is_folder(path: str | Path) -> bool:
     """Whether there is a folder."""
     return os.path.isdir(path)
+
+
+def check_kind(path: str | Path) -> None:
+    """Refuse to read a pipe or a device with an OSError: one would be waited for, and the other may have no end."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # to open a folder is an error that says so
+        raise OSError(errno.EINVAL, "It is a device or a pipe, not a file", str(path))

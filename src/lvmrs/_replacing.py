@@ -24,6 +24,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     if path.exists() and not path.is_file():  # whoever may do anything would replace /dev/null by a file
         raise OSError(errno.EINVAL, "It is a device or a pipe, not a file", str(path))
     new = aside(path)
+    if new.is_symlink():  # nobody but an attacker makes such a link
+        _disk.remove(new)
     try:
         with io.BufferedWriter(_Opened(_disk.open_file(new, os.O_TRUNC))) as file:
             yield cast(BinaryIO, file)

@@ -57,6 +57,9 @@ def ignore() -> None:
     if _State.process == os.getpid():
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+    # Python remembers an interruption that passed through exec, as in the making of a dataclass, and would end
+    # ``python -m lvmrs`` with SIGINT instead of our exit code. It forgets when it runs any text.
+    eval("None")  # noqa: S307
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

@@ -12,9 +12,8 @@ from typing import Any, Final
 from lvmrs import radius as radii
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import InvalidArgumentError, ProofError, guarded
-from lvmrs.noise import Gaussian, Noise, Stream
+from lvmrs.noise import Gaussian, Noise, Stream, noise_named
 from lvmrs.plan import Plan, check_fields, fields_of, fields_of_json
-from lvmrs.registry import NOISES
 
 __all__ = ["ABSTAIN", "BY_A_PROOF", "Certificate"]
 
@@ -49,6 +48,8 @@ class Certificate:
     """Scale of the noise; 0 for a deterministic certificate."""
     alpha: float
     """The certificate is wrong with at most this probability; 0 for a deterministic certificate."""
+    noise_risk: float
+    """The part of alpha that the noise takes, because it is drawn with a finite number of bits."""
     n: int
     """Number of samples of the proof; 0 for a deterministic certificate."""
     lipschitz: float
@@ -87,7 +88,7 @@ class Certificate:
         return (
             f"With probability at least 1 − {self.alpha:g} over the sampling, {within} "
             f"{self.plan.map.classifier(self.noise.words(self.sigma))} ({chosen}) answers with class {self.prediction}."
-            f"{self._relies_on}"
+            f"{self._relies_on}{self._of_the_noise}"
         )
 
     @property
@@ -103,6 +104,12 @@ class Certificate:
             return ""
         which = "each of them" if self.plan is None else "them"
         return f", and on rounding moving {which} by at most {self.rounding:.2g}"
+
+    @property
+    def _of_the_noise(self) -> str:
+        if not self.noise_risk:
+            return ""
+        return f" The noise is exact up to a probability of {self.noise_risk:.1e}, which is part of that risk."
 
     def record(self) -> dict[str, Any]:
         """How it was proved, as fields of ``lvmrs.runs.Row``."""
@@ -148,7 +155,7 @@ class Certificate:
         fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for name in ("lipschitz", "radius"):  # JSON has no infinity
             fields[name] = fields[name] if math.isfinite(fields[name]) else None
-        fields["noise"] = self.noise.name
+        fields["noise"] = self.noise.spelling
         fields["plan"] = None if self.plan is None else self.plan.to_dict()
         fields["stream"] = None if self.stream is None else dataclasses.asdict(self.stream)
         return json.dumps(fields, allow_nan=False)
@@ -156,8 +163,9 @@ class Certificate:
     @classmethod
     def from_json(cls, text: str) -> Certificate:
         """Read the certificate that ``to_json`` wrote; a text that would be read as another certificate is refused."""
-        # Earlier versions knew one noise, did not allow for rounding, and wrote neither.
-        fields = {"noise": Gaussian.name, "rounding": 0.0, **fields_of_json(text, "certificate")}
+        # Earlier versions knew one noise, which takes no risk, did not allow for rounding, and wrote none of this.
+        known = {"noise": Gaussian.name, "noise_risk": 0.0, "rounding": 0.0}
+        fields = {**known, **fields_of_json(text, "certificate")}
         check_fields(cls, fields, "certificate")
         with guarded("this is not a whole certificate", error=InvalidArgumentError):
             made = cls._made_again(dict(fields))
@@ -170,7 +178,7 @@ class Certificate:
         for name in ("lipschitz", "radius"):
             fields[name] = math.inf if fields[name] is None else fields[name]
         stream, plan = fields.pop("stream"), fields.pop("plan")
-        noise: Noise = NOISES.find(fields.pop("noise"))()
+        noise = noise_named(fields.pop("noise"))
         if stream is not None:
             check_fields(Stream, fields_of(stream, "stream of a certificate"), "stream of a certificate")
         return cls(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lvmrs import data, jobs, method_settings, models, training
+from lvmrs.noise import suited_noise
 from lvmrs.runs import Row, Run, Selection
 from lvmrs.smooth import SmoothedClassifier
 
@@ -37,7 +38,7 @@ def certify_all(out: Path, weights: Path, on_row: Callable[[Row], None]) -> list
     job = jobs.Job(
         loaded,
         digits,
-        SmoothedClassifier(loaded.model, SIGMA),
+        SmoothedClassifier(loaded.model, SIGMA, noise=suited_noise(digits.levels)),
         first,
         jobs.Sampling(ALPHA, N0, N),
         Selection(len(digits), max=INPUTS),

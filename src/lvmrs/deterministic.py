@@ -82,6 +82,7 @@ class Deterministic(Method):
             classes=len(values),
             sigma=0.0,
             alpha=0.0,
+            noise_risk=0.0,
             n=0,
             lipschitz=lipschitz,
             noise=Gaussian(),

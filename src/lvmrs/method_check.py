@@ -9,6 +9,7 @@ import torch
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError, guarded, shown
 from lvmrs.method import Method
+from lvmrs.noise import Noise
 from lvmrs.planners.base import Planner
 
 __all__ = ["checked_method", "relies_on_constant"]
@@ -24,7 +25,7 @@ def relies_on_constant(method: Method, lipschitz: float) -> bool:
 
 
 def checked_method(
-    method: object, *, lipschitz: float, sigma: float | None, autocast: torch.dtype | None
+    method: object, *, lipschitz: float, sigma: float | None, autocast: torch.dtype | None, noise: Noise
 ) -> Planner | Deterministic:
     """Give the method back; refuse what is no method, and one that needs what is not there.
 
@@ -33,6 +34,7 @@ def checked_method(
         lipschitz: the Lipschitz constant of the logits; infinite if none is known.
         sigma: the scale of the noise; None if none was given.
         autocast: the precision that the model is made to run in, if any.
+        noise: the kind of noise.
     """
     if not isinstance(method, Planner | Deterministic):
         raise InvalidArgumentError(f"planner must be a Planner such as Duels() or LVM(), got {shown(method)}")
@@ -41,7 +43,13 @@ def checked_method(
         raise InvalidArgumentError(
             f"lipschitz is not known and {name} needs it; give it (lvmrs lipschitz computes one)"
         )
-    if autocast is not None and relies_on_constant(method, lipschitz):
+    rounded = method.samples and noise.rounds
+    if rounded and method.needs_constant:
+        raise InvalidArgumentError(
+            f"{name} needs a Lipschitz constant of what is smoothed, and {noise.name} noise rounds inputs, which "
+            "leaves none; take gaussian noise or another method"
+        )
+    if autocast is not None and not rounded and relies_on_constant(method, lipschitz):
         raise InvalidArgumentError(
             f"autocast rounds inside of the model, so {name} cannot rely on its Lipschitz constant; leave autocast "
             "out, or take a method that does not use the constant, such as hard duels or votes"

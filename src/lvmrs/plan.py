@@ -33,7 +33,7 @@ class Terms:
     """The terms of a certificate: noise, risk, number of samples, and a Lipschitz constant of the logits if known.
 
     >>> Terms(sigma=0.5, alpha=0.001, n=10_000)
-    Terms(sigma=0.5, alpha=0.001, n=10000, lipschitz=inf, noise=Gaussian(), rounding=0.0)
+    Terms(sigma=0.5, alpha=0.001, n=10000, lipschitz=inf, noise=Gaussian(), rounding=0.0, dimensions=0)
     """
 
     sigma: float
@@ -48,10 +48,13 @@ class Terms:
     """The kind of noise."""
     rounding: float = 0.0
     """How far rounding may move the vector of logits, in the Euclidean norm; it counts where the constant is used."""
+    dimensions: int = 0
+    """How many numbers an input has at most; it must be known if the noise takes a share of the risk."""
 
     def __post_init__(self) -> None:
         check_noise(self.noise)
         plain = {
+            "dimensions": _checks.count("dimensions", self.dimensions, least=0),
             "sigma": _checks.positive_number("sigma", self.sigma),
             "alpha": _checks.alpha(self.alpha),
             "n": _checks.count("n", self.n, least=2),
@@ -60,6 +63,31 @@ class Terms:
         }
         for name, value in plain.items():  # also NumPy's numbers become Python's own
             object.__setattr__(self, name, value)
+        if self.noise.rounds and math.isfinite(self.lipschitz):
+            raise InvalidArgumentError(
+                f"lipschitz must be infinite with {self.noise.name} noise: inputs are rounded after it, so what is "
+                "smoothed has no Lipschitz constant"
+            )
+        if not self.noise_risk < self.alpha:
+            raise InvalidArgumentError(
+                f"alpha = {self.alpha:g} is not above the risk that {self.noise.name} noise takes for n = {self.n} "
+                f"samples of {self.dimensions} numbers, {self.noise_risk:.3g}; take a larger alpha or a smaller n"
+            )
+
+    @property
+    def noise_risk(self) -> float:
+        """The share of the risk that the noise takes: how far all its numbers are from what theorems mean."""
+        return self.noise.error(self.sigma) * self.n * self.dimensions
+
+    @property
+    def spendable(self) -> float:
+        """The share of the risk that a plan may spend."""
+        return self.alpha - self.noise_risk
+
+    @property
+    def for_planning(self) -> Terms:
+        """The terms as planners take them: with the risk that they may spend."""
+        return dataclasses.replace(self, alpha=self.spendable, dimensions=0)
 
     def relies_on_constant(self, map_: Map, form: Form) -> bool:
         """Whether a radius of this form and map relies on the Lipschitz constant of the logits."""

@@ -12,6 +12,7 @@ from lvmrs import _checks, analysis
 from lvmrs._extras import optional
 from lvmrs._printable import printable
 from lvmrs.analysis import Results
+from lvmrs.analysis.attacked import with_distances
 from lvmrs.analysis.curve import largest_radius
 from lvmrs.errors import RunError
 from lvmrs.registry import MAPS
@@ -47,15 +48,24 @@ def _label(name: str) -> str:
 
 
 def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
-    """Certified accuracy against the radius, with a band of pointwise intervals for the finite test set."""
+    """Certified accuracy against the radius, with a band of pointwise intervals for the finite test set.
+
+    Where a run was attacked, a dashed line shows the share of inputs that are right and not broken: the true accuracy
+    lies between the two lines.
+    """
     runs = _checks.instances("runs", runs, Results, _RESULTS)
     figure, axes = _figure("radius", "certified accuracy (%)")
-    end = 1.02 * (max((largest_radius(run) for run in runs), default=0.0) or 1.0)
+    attacked = {k: with_distances(run) for k, run in enumerate(runs) if run.attacked is not None}
+    end = 1.02 * (max(largest_radius(run) for run in (*runs, *attacked.values())) or 1.0)
     for k, run in enumerate(runs):
         radius, share, low, high = analysis.curve(run, end=end, confidence=confidence)
         colour = COLOURS[k % len(COLOURS)]
         axes.plot(radius, 100 * share, drawstyle="steps-pre", color=colour, label=_label(run.name))
         axes.fill_between(radius, 100 * low, 100 * high, step="pre", color=colour, alpha=0.15, linewidth=0)
+        if k in attacked:
+            radius, share, _, _ = analysis.curve(attacked[k], end=end, confidence=confidence)
+            label = f"{_label(run.name)}, attacked"
+            axes.plot(radius, 100 * share, drawstyle="steps-pre", linestyle="--", color=colour, label=label)
     axes.set_ylim(0, 100)
     axes.set_xlim(0, end)
     axes.legend(frameon=False)

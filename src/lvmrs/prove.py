@@ -7,6 +7,8 @@ every x' closer to x than the radius, the smoothed classifier *with the map of t
 The argument, in three steps.
 
 1. The scores are independent, the plan does not depend on them, and each bound fails with probability at most its risk.
+   If the noise is drawn from another distribution than that of the theorem, the probability of any event differs by at
+   most the total variation distance of all numbers together: the noise takes that much of the risk.
 2. **No union bound over the rivals is needed.** Let k* be the rival that really comes nearest; it depends on the
    classifier alone, not on the sample. A certificate is false only if A does not have the largest mean at x, or if the
    radius is too large for k*. So it is false only if the bound on A fails, or the bound on k*: two events, of
@@ -113,11 +115,14 @@ class Proof:
         if self._stream not in (None, portion.stream):
             raise ProofError(f"scores of {portion.stream} after scores of {self._stream}; a proof is about one stream")
         if portion.noise != self.terms.noise:
-            names = portion.noise.name, self.terms.noise.name
+            names = portion.noise.spelling, self.terms.noise.spelling
             raise ProofError("the scores have {} noise, and the terms say {} noise; use one for both".format(*names))
         if portion.sigma != self.terms.sigma:
             sigmas = f"σ = {portion.sigma:g}, and the terms say σ = {self.terms.sigma:g}"
             raise ProofError(f"the scores have noise of {sigmas}; use one for both")
+        if portion.dimensions > self.terms.dimensions and self.terms.noise.error(self.terms.sigma) > 0:
+            sizes = f"{portion.dimensions} numbers, and the terms count the risk of {self.terms.dimensions}"
+            raise ProofError(f"the scores are of an input of {sizes}; give the terms the dimensions of the input")
         if portion.first != self._seen:
             raise ProofError(
                 f"sample {portion.first} was given and sample {self._seen} is next; give each once, in order"
@@ -154,6 +159,7 @@ class Proof:
             classes=plan.classes,
             sigma=terms.sigma,
             alpha=terms.alpha,
+            noise_risk=terms.noise_risk,
             n=terms.n,
             lipschitz=terms.lipschitz,
             noise=terms.noise,
@@ -223,9 +229,10 @@ def _check_plan(plan: Plan, terms: Terms) -> None:
     if not 0 < getattr(plan, expected) < 1 or not 0 <= getattr(plan, free) < 1:
         of = "for duels" if plan.map.paired else "for a map to the simplex"
         raise ProofError(f"{of}, {expected} must lie strictly between 0 and 1, and {free} must lie in [0, 1)")
-    if plan.risk > terms.alpha * (1 + 1e-12):
-        raise ProofError(f"the plan spends a risk of {plan.risk:.12g}, more than alpha = {terms.alpha:.12g}")
-    if terms.noise.name not in plan.form.noises:
+    if plan.risk > terms.spendable * (1 + 1e-12):
+        left = f", of which the noise takes {terms.noise_risk:.3g}" if terms.noise_risk else ""
+        raise ProofError(f"the plan spends a risk of {plan.risk:.12g}, more than alpha = {terms.alpha:.12g}{left}")
+    if terms.noise.law not in plan.form.noises:
         known = ", ".join(plan.form.noises)
         raise ProofError(f"{plan.form.name} is a theorem about {known} noise, and this is {terms.noise.name} noise")
     if plan.form.needs_constant and not math.isfinite(plan.map.slopes(terms.lipschitz).vector):

@@ -43,6 +43,7 @@ FORMS = Names("form", "lvmrs.forms.base:Form", {
 })
 NOISES = Names("noise", "lvmrs.noise.base:Noise", {
     "gaussian": Entry("lvmrs.noise.gaussian:Gaussian", "normal numbers, the same in every direction"),
+    "exact": Entry("lvmrs.noise.exact:ExactGaussian", "the same without rounding errors, for inputs on a grid"),
 })
 PARTS = (MAPS, BOUNDS, FORMS, NOISES)
 """The tables of what a certificate is made of; parts of a user's own may have been added to them."""
@@ -82,9 +83,9 @@ MODELS = Names("model", None, {
     "python": Entry("lvmrs.models.python:python", "a module or callable, or a function of yours that returns one; "
                     "MODULE is a file such as nets.py, or installed",
                     "MODULE:FUNCTION", facts=("code", "weights")),
-    "ready": Entry("lvmrs.models.ready:ready", "a network that comes with lvmrs", "NAME", facts=("weights",)),
+    "ready": Entry("lvmrs.models.ready:ready", "a network that comes with lvmrs", "NAME", facts=("weights", "inert")),
     "trained": Entry("lvmrs.models.trained:trained", "weights by lvmrs train, normalised as in training, or a "
-                     "checkpoint {arch, state_dict} whose arch is a network of lvmrs", "FILE", facts=("file",)),
+                     "checkpoint {arch, state_dict} whose arch is a network of lvmrs", "FILE", facts=("file", "inert")),
     "timm": Entry("lvmrs.models.pretrained:timm", "a pretrained network of timm, normalised by its data configuration",
                   "NAME", extra="timm"),
     "hf": Entry("lvmrs.models.pretrained:transformers", "an image classifier for transformers, from the hub or a "
@@ -100,7 +101,7 @@ DENOISERS = Names("denoiser", None, {
     "diffusers": Entry("lvmrs.models.denoiser_sources:diffusers", "a DDPMPipeline, or a UNet2DModel with its "
                        "scheduler, from a folder or the hub", "FOLDER", facts=("path",), extra="diffusion"),
     "trained": Entry("lvmrs.models.denoiser_sources:trained_denoiser", "a denoiser by lvmrs train",
-                     "FILE", facts=("file",)),
+                     "FILE", facts=("file", "inert")),
     "python": Entry("lvmrs.models.denoiser_sources:python_denoiser", "a module, or a function of yours that returns a "
                     "module or callable; it is given sigma if it asks for it", "MODULE:FUNCTION", facts=("code",)),
 })

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lvmrs.errors import ModelError
+from lvmrs.model_check import check_model
 from lvmrs.noise import Stream
-from lvmrs.sampling import Sampler, check_logits, tuned_batch
+from lvmrs.sampling import Sampler, tuned_batch
 
 __all__ = ["Pace", "Samplers"]
 
@@ -44,11 +44,14 @@ class Samplers:
         """The sampler for inputs like this one."""
         kind = _kind(x)
         if kind not in self._samplers:
-            self._classes[kind] = _check_model(self.pattern, x)
+            plain = replace(self.pattern, memory_format=_layout(x))
+            check = check_model(plain, x, batch=self.batch)
+            self._classes[kind] = check.classes
+            checked = replace(plain, recheck=check.recheck)
             if self.batch is None:
-                self._samplers[kind] = tuned_batch(lambda size: self._of_size(x, size), x, most=_LARGEST_BATCH)
+                self._samplers[kind] = tuned_batch(lambda size: replace(checked, batch=size), x, most=_LARGEST_BATCH)
             else:
-                self._samplers[kind] = self._of_size(x, self.batch)
+                self._samplers[kind] = replace(checked, batch=self.batch)
         return self._samplers[kind]
 
     def prepare(self, x: Tensor) -> Pace:
@@ -59,15 +62,14 @@ class Samplers:
             self._rates[kind] = _rate(sampler, x)
         return Pace(sampler.batch, self._rates[kind], self._classes[kind])
 
-    def _of_size(self, x: Tensor, batch: int) -> Sampler:
-        channels_last = x.dim() == 3 and x.device.type == "cuda"
-        layout = torch.channels_last if channels_last else torch.contiguous_format
-        return replace(self.pattern, batch=batch, memory_format=layout)
+
+def _layout(x: Tensor) -> torch.memory_format:
+    return torch.channels_last if x.dim() == 3 and x.device.type == "cuda" else torch.contiguous_format
 
 
 def _rate(sampler: Sampler, x: Tensor, seconds: float = 0.3) -> float:
     """Samples per second, with all that a certificate needs: noise, forward passes and the checks of logits."""
-    stream, done, start = Stream(0, 0, "prediction"), 0, time.perf_counter()
+    stream, done, start = Stream(0, 0, "calibration"), 0, time.perf_counter()  # a stage that is not checked again
     while True:
         for logits in sampler.logits(x, stream, sampler.batch):
             done += len(logits)
@@ -77,28 +79,3 @@ def _rate(sampler: Sampler, x: Tensor, seconds: float = 0.3) -> float:
 
 def _kind(x: Tensor) -> tuple[Any, ...]:
     return x.shape, x.dtype, x.device
-
-
-def _check_model(sampler: Sampler, x: Tensor) -> int:
-    """Run a few noisy inputs twice, and some of them alone; refuse answers that are no logits or that differ.
-
-    Returns the number of classes.
-    """
-    noise = torch.randn(8, *x.shape, generator=torch.Generator().manual_seed(0)).to(x)
-    inputs = x + sampler.sigma * noise
-    once, again, fewer = (sampler.forward(part.clone()) for part in (inputs, inputs, inputs[:3]))
-    check_logits(once, 8, 0)
-    check_logits(again, 8, once.shape[1])
-    check_logits(fewer, 3, once.shape[1])
-    slack = 1e-3 * float(once.abs().max()) + 1e-6
-    if not torch.allclose(once, again, rtol=0, atol=slack):
-        raise ModelError(
-            "the model gives different answers to the same inputs; a certificate is about one fixed function: switch "
-            "off what is random in its forward pass"
-        )
-    if not torch.allclose(once[:3], fewer, rtol=0, atol=slack):
-        raise ModelError(
-            "the model's answer to an input depends on the other inputs in its batch, and cannot be certified: put "
-            "normalisation layers in eval mode, with running statistics"
-        )
-    return once.shape[1]

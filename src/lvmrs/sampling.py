@@ -15,27 +15,42 @@ from lvmrs.errors import ModelError, ProofError, guarded
 from lvmrs.noise import GAUSSIAN, Draws, Noise, Stage, Stream
 from lvmrs.scores import Scores, scores_of
 
-__all__ = ["Model", "Sampler", "Watch", "check_logits", "evaluating", "tuned_batch"]
+__all__ = [
+    "LOGITS", "Compare", "Model", "Recheck", "Sampler", "Watch", "check_logits", "evaluating", "tuned_batch",
+    "uncompared",
+]  # fmt: skip
 
 Model = Callable[[Tensor], Tensor]
 """From a batch of inputs to logits (batch, classes)."""
 Watch = Callable[[Stage, Tensor], None]
 """Called with the stage and each batch of logits."""
+Compare = Callable[[Tensor], None]
+"""Takes the logits of a batch, and refuses them if they are not those of its rows in other company."""
+Recheck = Callable[[Stream, int, bool, Tensor], Compare]
+"""Is given the stream, the number of a batch, whether it is the last, and its rows, before the model is."""
 
-_LOGITS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+LOGITS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # The smallest batch size at which the search for the best one may end.
 _LARGE = 256
 
 
+def uncompared(logits: Tensor) -> None:
+    """Take logits as they are."""
+
+
+def _unchecked(stream: Stream, number: int, last: bool, inputs: Tensor) -> Compare:
+    return uncompared
+
+
 @contextmanager
-def evaluating(model: Model) -> Iterator[None]:
-    """Run a block with the model in eval mode and without gradients; then each module has its old mode again."""
+def evaluating(model: Model, *, gradients: bool = False) -> Iterator[None]:
+    """Run a block with the model in eval mode, with gradients or without; then each module has its old mode again."""
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     were_training = [module for module in modules if module.training]
     for module in were_training:
         module.training = False
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(not gradients), torch.set_grad_enabled(gradients):
             yield
     finally:
         for module in were_training:
@@ -54,6 +69,8 @@ class Sampler:
     autocast: torch.dtype | None = None
     """The precision that the model runs in; None for that of its inputs and weights."""
     noise: Noise = GAUSSIAN
+    recheck: Recheck = _unchecked
+    """Chooses batches whose logits are compared with those of their rows in other company; by default none."""
 
     def scores(self, x: Tensor, stream: Stream, n: int, watch: Watch | None = None) -> Scores:
         """Make the scores of the first n samples of a stream.
@@ -69,32 +86,54 @@ class Sampler:
         """
         batches = self.logits(x, stream, n)
         shown = batches if watch is None else _watched(batches, stream.stage, watch)
-        return scores_of(stream, self.noise, self.sigma, n, shown)
+        return scores_of(stream, self.noise, self.sigma, x.numel(), n, shown)
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Give the logits of n samples from number ``first`` on, batch by batch; they are checked to be finite."""
-        with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
-            drawn = torch.empty(min(self.batch, n), *x.shape, device=x.device, dtype=x.dtype)
-            copies = torch.empty_like(drawn, memory_format=self.memory_format)
-            draws = Draws(self.noise, stream, x.shape, n, device=x.device, dtype=x.dtype)
         classes = 0
+        for number, inputs in enumerate(self.copies(x, stream, n, first=first)):
+            last = (number + 1) * self.batch >= n
+            compare = self.recheck(stream, number, last, inputs)
+            logits = self.answers(inputs, classes)
+            compare(logits)
+            classes = logits.shape[1]
+            yield logits
+
+    def copies(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
+        """Give n noisy copies of an input, from sample ``first`` on; each batch overwrites the one before."""
+        base, room = self.noise.base(x), min(self.batch, n)
+        with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
+            draws = Draws(self.noise, self.sigma, stream, x.shape, n, device=x.device, dtype=x.dtype)
+            drawn = draws.empty(room)
+            copies = torch.empty(room, *x.shape, device=x.device, dtype=x.dtype)
+            copies = torch.empty_like(copies, memory_format=self.memory_format)
         with draws:
             for start in range(first, first + n, self.batch):
                 count = min(self.batch, first + n - start)
                 with guarded(f"the noise {self.noise.name} fails", error=ProofError):
-                    noise = draws.of(start, drawn[:count])
-                inputs = torch.add(x, noise, alpha=self.sigma, out=copies[:count])
-                logits = self.forward(inputs)
-                check_logits(logits, count, classes)
-                classes = logits.shape[1]
-                # A model may return a view of its input, which the next batch overwrites.
-                shared = logits.untyped_storage().data_ptr() == copies.untyped_storage().data_ptr()
-                yield logits.clone() if shared else logits
+                    noise = draws.of(start, drawn[:count]).to(x.device)
+                    inputs = self.noise.combine(base, noise, self.sigma, copies[:count])
+                yield inputs
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Run the model on a batch in eval mode, without gradients; its failure is one sentence of a ``ModelError``."""
+    def answers(self, inputs: Tensor, classes: int, *, finite: bool = True) -> Tensor:
+        """The checked logits of a batch, in memory of their own.
+
+        A model may return a view of its input, or of memory that its next answer is written to.
+
+        Args:
+            inputs: the batch; the model may change it.
+            classes: how many classes there were before; 0 if this is not known.
+            finite: whether NaN and infinity are refused.
+        """
+        logits = self.forward(inputs)
+        check_logits(logits, len(inputs), classes, finite=finite)
+        return logits.clone()
+
+    def forward(self, inputs: Tensor, *, gradients: bool = False) -> Tensor:
+        """Run the model on a batch in eval mode; its failure is one sentence of a ``ModelError``."""
         failing = f"the model fails on a batch of shape {tuple(inputs.shape)}, {inputs.dtype}"
-        with guarded(failing, error=ModelError), evaluating(self.model), self._autocast(inputs.device):
+        running = evaluating(self.model, gradients=gradients)
+        with guarded(failing, error=ModelError), running, self._autocast(inputs.device):
             return self.model(inputs)
 
     def _autocast(self, device: torch.device) -> AbstractContextManager[object]:
@@ -107,13 +146,14 @@ def _watched(batches: Iterator[Tensor], stage: Stage, watch: Watch) -> Iterator[
         yield batch
 
 
-def check_logits(logits: object, count: int, classes: int) -> None:
+def check_logits(logits: object, count: int, classes: int, *, finite: bool = True) -> None:
     """Refuse an answer of a model that is not a batch of finite logits of at least two classes.
 
     Args:
         logits: what the model returned.
         count: how many inputs it was given.
         classes: how many classes it had before; 0 if this is not known.
+        finite: whether NaN and infinity are refused.
     """
     if not isinstance(logits, Tensor) or logits.layout != torch.strided:
         kind = type(logits).__name__ if not isinstance(logits, Tensor) else f"a tensor of layout {logits.layout}"
@@ -125,10 +165,10 @@ def check_logits(logits: object, count: int, classes: int) -> None:
         raise ModelError("the model returned fewer than two classes; for a single logit z, return (z, −z)")
     if classes and logits.shape[1] != classes:
         raise ModelError(f"the model returned {logits.shape[1]} classes after {classes}; it must be the same each time")
-    if logits.dtype not in _LOGITS or logits.is_meta:
+    if logits.dtype not in LOGITS or logits.is_meta:
         kind = "a tensor without values (device meta)" if logits.is_meta else str(logits.dtype)
         raise ModelError(f"the model returned {kind}; expected floating-point logits")
-    if not torch.isfinite(logits).all():
+    if finite and not torch.isfinite(logits).all():
         bad = int((~torch.isfinite(logits)).any(dim=1).sum())
         raise ModelError(
             f"the model returned NaN or infinity for {bad} of {count} noisy inputs; it cannot be certified"

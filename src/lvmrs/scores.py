@@ -29,6 +29,8 @@ class Portion:
     stream: Stream
     noise: Noise
     sigma: float
+    dimensions: int
+    """How many numbers the input has, each of which has its own noise."""
     first: int
     """Number of the first of these samples in the stream."""
     logits: Tensor
@@ -52,10 +54,18 @@ class Scores:
     """
 
     def __init__(
-        self, stream: Stream, noise: Noise, sigma: float, count: int, batches: Iterable[Tensor], made_by: object = None
+        self,
+        stream: Stream,
+        noise: Noise,
+        sigma: float,
+        dimensions: int,
+        count: int,
+        batches: Iterable[Tensor],
+        made_by: object = None,
     ) -> None:
         _check_source(made_by)
         self._stream, self._noise, self._sigma, self._count = stream, noise, sigma, count
+        self._dimensions = dimensions
         self._batches, self._first, self._read = iter(batches), 0, False
 
     @property
@@ -74,6 +84,11 @@ class Scores:
         return self._sigma
 
     @property
+    def dimensions(self) -> int:
+        """How many numbers the input has."""
+        return self._dimensions
+
+    @property
     def count(self) -> int:
         """How many samples there are."""
         return self._count
@@ -88,7 +103,7 @@ class Scores:
             raise ProofError("these scores were read already, and can be read only once; make them again")
         for logits in self._batches:
             first, self._first = self._first, self._first + len(logits)
-            yield Portion(self.stream, self.noise, self.sigma, first, logits, made_by=_BY_A_SOURCE)
+            yield Portion(self.stream, self.noise, self.sigma, self.dimensions, first, logits, made_by=_BY_A_SOURCE)
         self._read = True
         if self._first != self.count:
             raise ProofError(f"the source of {self!r} gave {self._first} samples; it is broken")
@@ -98,17 +113,20 @@ class Scores:
         return (portion.logits for portion in self)
 
 
-def scores_of(stream: Stream, noise: Noise, sigma: float, count: int, batches: Iterable[Tensor]) -> Scores:
+def scores_of(
+    stream: Stream, noise: Noise, sigma: float, dimensions: int, count: int, batches: Iterable[Tensor]
+) -> Scores:
     """Make Scores; only code that drew the noise, or that kept the logits, may call this.
 
     Args:
         stream: the stream that the noise was drawn from.
         noise: the kind of noise.
         sigma: the scale of the noise.
+        dimensions: how many numbers the input has.
         count: how many samples there are.
         batches: logits (samples, classes), from sample 0 of the stream on.
     """
-    return Scores(stream, noise, sigma, count, batches, made_by=_BY_A_SOURCE)
+    return Scores(stream, noise, sigma, dimensions, count, batches, made_by=_BY_A_SOURCE)
 
 
 def check_scores(scores: object, *, error: type[LvmrsError]) -> None:

@@ -3,48 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lvmrs import _checks, _torch_checks
+from lvmrs.answering import winner
+from lvmrs.calibrating import Calibrating
 from lvmrs.certificate import Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.known_constant import check_still, known_lipschitz
 from lvmrs.method import Method
 from lvmrs.method_check import checked_method, relies_on_constant
-from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise
+from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
-from lvmrs.planners.duels import Duels, calibrated_width
-from lvmrs.planners.fixed import Fixed, calibrated
-from lvmrs.planners.votes import winner_of_votes
+from lvmrs.planners.duels import Duels
 from lvmrs.prove import prove
 from lvmrs.rounding import Rounding
 from lvmrs.samplers import Pace, Samplers
-from lvmrs.sampling import Model, Sampler, Watch, check_logits
+from lvmrs.sampling import Model, Sampler, Watch
 from lvmrs.scores import Scores
 
 __all__ = ["SmoothedClassifier"]
 
 
-class SmoothedClassifier:
+class SmoothedClassifier(Calibrating):
     """A classifier that is smoothed over noisy copies of its input.
 
     Args:
         model: any callable from a batch of inputs to logits. A module runs in eval mode, and has its old mode after.
         sigma: scale of the noise, in units of the input as it is given here: normalisation belongs to the model. None
             is for methods without noise alone, such as ``Deterministic``.
-        lipschitz: a constant of the logits in the Euclidean norm; by default the attribute ``lipschitz`` of the model,
-            if it has one.
+        lipschitz: a constant of the logits in the Euclidean norm; by default the model's attribute, if it has one.
         batch: samples in a forward pass; by default the fastest size is measured on the first input.
         device: by default that of the model's parameters, or of the input if it has none.
         autocast: precision to run the model in; certificates cannot rely on a Lipschitz constant with it.
         compile: whether to run the model through torch.compile.
-        noise: the kind of noise; see ``lvmrs.noise``.
+        noise: the kind of noise, or its name, such as "exact" for images of 8 bits; see ``lvmrs.noise``.
         rounding: how far rounding moves the logits at most, in the Euclidean norm, for certificates that rely on a
             Lipschitz constant; by default it is measured against float64 (``lvmrs.rounding``).
 
@@ -64,17 +64,19 @@ class SmoothedClassifier:
         device: str | torch.device = "auto",
         autocast: torch.dtype | None = None,
         compile: bool = False,  # noqa: A002
-        noise: Noise = GAUSSIAN,
+        noise: Noise | str = GAUSSIAN,
         rounding: float | None = None,
     ) -> None:
         _checks.model(model)
         self.model = model
         self._sigma = None if sigma is None else _checks.positive_number("sigma", sigma)
-        known = _checks.known_lipschitz(model) if lipschitz is None else lipschitz
-        self.lipschitz = _checks.positive_number("lipschitz", math.inf if known is None else known, infinite=True)
+        self._stated = known_lipschitz(model) if lipschitz is None else None
+        known = self._stated or (math.inf if lipschitz is None else lipschitz)
+        self.lipschitz = _checks.positive_number("lipschitz", known, infinite=True)
         given = None if batch is None else _checks.count("batch", batch, least=1)
         self.device = _torch_checks.device(device)
         self.autocast = None if autocast is None else _torch_checks.floating("autocast", autocast)
+        noise = noise_named(noise) if isinstance(noise, str) else noise
         check_noise(noise)
         self.noise = noise
         self.compiled = bool(compile)
@@ -129,37 +131,39 @@ class SmoothedClassifier:
         Returns:
             The certificate; its ``guarantee`` says what holds.
         """
+        check_still(self.model, self._stated)
         x = self._input(x)
         method = self.check_method(self.default_method if planner is None else planner)
         if isinstance(method, Deterministic):
-            logits, rounding = self.rounding.of_margin(x)
-            return method.certify(logits, self.lipschitz, rounding)
+            return self._certain(method, x)
         sampler = self._samplers.of(x)
-        rounding = self.rounding.of_samples(x, self.sigma) if relies_on_constant(method, self.lipschitz) else 0.0
-        terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise, rounding)
+        terms = self.terms(alpha, n, x, method=method)
         n0 = _checks.count("n0", n0, least=1)
         selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
         certification = sampler.scores(x, Stream(seed, index, "certification"), terms.n, watch)
         return prove(method.plan(selection, terms), terms, certification)
 
+    def _certain(self, method: Deterministic, x: Tensor) -> Certificate:
+        logits, rounding = self.rounding.of_margin(x)
+        return method.certify(logits, self.lipschitz, rounding)
+
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments, without the model, that make the same smoothed classifier again."""
-        return {
-            "sigma": self._sigma,
-            "lipschitz": self.lipschitz,
-            "batch": self.batch,
-            "device": "auto" if self.device is None else self.device,
-            "autocast": self.autocast,
-            "compile": self.compiled,
-            "noise": self.noise,
-            "rounding": self.rounding.given,
-        }
+        plain = {name: getattr(self, name) for name in ("lipschitz", "batch", "autocast", "noise")}
+        device = "auto" if self.device is None else self.device
+        more = {"sigma": self._sigma, "device": device, "compile": self.compiled, "rounding": self.rounding.given}
+        return {**plain, **more}
 
     @property
     def default_method(self) -> Duels:
-        """Duels; if a Lipschitz constant is known, with a width that is chosen for each input."""
-        return Duels() if math.isinf(self.lipschitz) else Duels("chosen")
+        """Duels; if what is smoothed has a Lipschitz constant, with a width that is chosen for each input."""
+        return Duels() if math.isinf(self.lipschitz_under_noise) else Duels("chosen")
+
+    @property
+    def lipschitz_under_noise(self) -> float:
+        """The Lipschitz constant of what is smoothed: infinite if the noise rounds inputs to a grid."""
+        return math.inf if self.noise.rounds else self.lipschitz
 
     @property
     def kind_of_device(self) -> str:
@@ -178,11 +182,13 @@ class SmoothedClassifier:
         self._samplers.batch = batch
 
     def prepare(self, x: Tensor) -> Pace:
-        """Check the model on an input, find the fastest batch size if none was given, and measure its speed.
-
-        From now on all inputs run in this batch size.
-        """
+        """Check the model on an input, find the fastest batch size if none was given and keep it, measure its speed."""
         return self._samplers.prepare(self._input(x))
+
+    def sampler(self, x: Tensor) -> tuple[Sampler, Tensor]:
+        """The sampler that ``certify`` takes for an input, and the input as the sampler takes it."""
+        x = self._input(x)
+        return self._samplers.of(x), x
 
     def classes(self, x: Tensor) -> int:
         """How many classes the model has, found on an input."""
@@ -193,9 +199,7 @@ class SmoothedClassifier:
         return int(self._logits(self._input(x)).argmax())
 
     def _logits(self, x: Tensor) -> Tensor:
-        logits = self._samplers.of(x).forward(x[None])
-        check_logits(logits, 1, 0)
-        return logits[0]
+        return self._samplers.of(x).answers(x[None].clone(), 0)[0]
 
     def certify_batch(
         self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any
@@ -208,41 +212,34 @@ class SmoothedClassifier:
     def predict(
         self,
         x: Tensor,
+        planner: Method | None = None,
         *,
         n: int = 1_000,
         n0: int | None = None,
         alpha: float = 0.001,
         seed: int = 0,
         index: int = 0,
-        by: Literal["duels", "votes"] = "duels",
-        width: float | None = None,
     ) -> int:
         """Predict the answer of the smoothed classifier. It is wrong with probability at most ``alpha``.
 
         Args:
             x: the input, without a batch dimension.
+            planner: the method that certifies this classifier, by default hard duels. A method that chooses a map for
+                each input is refused, since its certificates are about no one classifier.
             n: samples to test the answer on.
-            n0: other samples, on which duels find the candidate, by default 100; votes need none.
+            n0: other samples, on which the candidate is found, by default 100; votes need none.
             alpha: the risk.
             seed: as in ``certify``.
             index: as in ``certify``.
-            by: which smoothed classifier. "duels" answers with the class that wins more than half of its duels with
-                each other class; "votes" with the class that wins most often (Cohen et al. 2019, Predict).
-            width: makes the duels soft; None for hard ones, and for votes.
 
         Returns:
             The class, or −1 if the samples do not show it at this risk.
         """
-        terms = Terms(self.sigma, alpha, n, noise=self.noise)
-        _checks.one_of("by", by, ("duels", "votes"))
-        if by == "votes" and (n0, width) != (None, None):
-            raise InvalidArgumentError("n0 and width have no effect on votes, only on duels; leave them out")
-        scores = self.scores(x, terms.n, seed=seed, index=index, stage="prediction")
-        if by == "duels":
-            n0 = _checks.count("n0", 100 if n0 is None else n0, least=1)
-            selection = self.scores(x, n0, seed=seed, index=index, stage="selection")
-            return prove(Duels(width).plan(selection, terms), terms, scores).prediction
-        return winner_of_votes(scores.logits(), terms.alpha)
+        x, method = self._input(x), self.check_method(Duels() if planner is None else planner)
+        if isinstance(method, Deterministic):
+            return self._certain(method, x).prediction
+        terms = self.terms(alpha, n, x, method=method)
+        return winner(method, lambda n, stage: self.scores(x, n, seed=seed, index=index, stage=stage), terms, n0)
 
     def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
         """Make the scores of n noisy copies of an input, the same that ``certify`` takes at that stage.
@@ -252,42 +249,18 @@ class SmoothedClassifier:
         x, n = self._input(x), _checks.count("n", n, least=1)
         return replace(self._samplers.of(x), sigma=self.sigma).scores(x, Stream(seed, index, stage), n)
 
-    def calibrate(
-        self,
-        inputs: Iterable[Tensor],
-        *,
-        labels: Iterable[int] | None = None,
-        objective: Literal["average radius", "accuracy"] = "average radius",
-        epsilon: float = 0.0,
-        n0: int = 1_000,
-        n: int = 100_000,
-        alpha: float = 0.001,
-        seed: int = 0,
-        **search: Any,
-    ) -> Fixed:
-        """Find one map, temperature and form of the radius for all inputs, on held-out inputs.
-
-        The arguments are those of ``certify`` and of ``lvmrs.planners.fixed.calibrated``, which does the search.
-        """
-        terms = Terms(self.sigma, alpha, n, self.lipschitz, self.noise)
-        inputs = list(_checks.iterable("inputs", inputs, "tensors"))
-        known = None if labels is None else _checks.class_numbers("labels", labels)
-        if known is not None and len(known) != len(inputs):
-            raise InvalidArgumentError(f"{len(known)} labels for {len(inputs)} inputs; give one for each")
-        samples = self._calibration(inputs, n0, seed)
-        return calibrated(samples, terms, labels=known, objective=objective, epsilon=epsilon, **search)
-
-    def calibrate_duels(self, inputs: Iterable[Tensor], *, n0: int = 1_000, seed: int = 0) -> Duels:
-        """Find one width of soft duels for all inputs, on held-out inputs; see ``calibrated_width``."""
-        return Duels(calibrated_width(self._calibration(inputs, n0, seed)))
-
-    def _calibration(self, inputs: Iterable[Tensor], n0: int, seed: int) -> Iterator[Iterator[Tensor]]:
-        for index, x in enumerate(_checks.iterable("inputs", inputs, "tensors")):
-            yield self.scores(x, n0, seed=seed, index=index, stage="calibration").logits()
-
     def check_method(self, method: Method) -> Planner | Deterministic:
         """Give the method back; refuse what is no method, or one that needs σ or a constant that is not known."""
-        return checked_method(method, lipschitz=self.lipschitz, sigma=self._sigma, autocast=self.autocast)
+        return checked_method(
+            method, lipschitz=self.lipschitz, sigma=self._sigma, autocast=self.autocast, noise=self.noise
+        )
+
+    def terms(self, alpha: float, n: int, *inputs: Tensor, method: Method | None = None) -> Terms:
+        """The terms of certificates of these inputs; rounding is measured if the method relies on the constant."""
+        constant, largest = self.lipschitz_under_noise, max((x.numel() for x in inputs), default=0)
+        relied = inputs if method is not None and relies_on_constant(method, constant) else ()
+        rounding = max((self.rounding.of_samples(x, self.sigma) for x in relied), default=0.0)
+        return Terms(self.sigma, alpha, n, constant, self.noise, rounding, largest)
 
     def _input(self, x: Tensor) -> Tensor:
         x = _torch_checks.finite_tensor("x", x, dims=0).detach()

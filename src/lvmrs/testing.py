@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +72,8 @@ def made_up_scores(
     for batch in batches:
         _checks.instance("logits", batch, Tensor, "tensors (samples, classes)")
     _checks.instance("stream", stream, Stream, "a Stream such as lvmrs.testing.CERTIFICATION")
-    return scores_of(stream, Gaussian(), _checks.positive_number("sigma", sigma), sum(map(len, batches)), batches)
+    scale, count = _checks.positive_number("sigma", sigma), sum(map(len, batches))
+    return scores_of(stream, Gaussian(), scale, 1, count, batches)
 
 
 @dataclass(frozen=True)
@@ -289,12 +291,9 @@ def _check_plans(planner: Planner, name: str, terms: Terms, known: Family, n0: i
         planner.scope == "this input" or other.map == whole.map,
         f"{name} has the scope 'all inputs', but chooses another map for other scores",
     )
-    refused = False
-    try:
+    with suppress(ProofError):
         prove(whole, terms, made_up_scores(fresh, SELECTION))
-    except ProofError:
-        refused = True
-    _require(refused, f"the proof accepts a plan of {name} on the scores that the plan was made on")
+        _require(False, f"the proof accepts a plan of {name} on the scores that the plan was made on")
 
 
 def _require(holds: bool, sentence: str) -> None:

@@ -76,9 +76,11 @@ def test_certify_then_analyze(lvmrs: Command) -> None:
     told = err.splitlines()
     assert told[0] == "model  python:lvmrs.models.small:small_cnn; it takes pixels in [0, 1] as they are"
     assert told[1] == "data   digits; test, 360 inputs"
-    assert told[2] == "method Duels(width=None)"
-    assert re.fullmatch(r"cost   6 inputs × 250 samples at [\d,]+ samples/s: about 1 s", told[3])
-    assert len(told) == 4  # no progress where nobody looks
+    words = "Gaussian noise of σ = 0.5, after which inputs are rounded to multiples of 1/16"
+    assert told[2] == f"noise  exact:16: {words}"
+    assert told[3] == "method Duels(width=None)"
+    assert re.fullmatch(r"cost   6 inputs × 250 samples at [\d,]+ samples/s: about 1 s", told[4])
+    assert len(told) == 5  # no progress where nobody looks
     code, table, _ = lvmrs("analyze a --radii 0,0.5")
     assert code == 0
     assert re.fullmatch(r"run  inputs +clean +0 +0.5 +ACR +abstains\na +6( +\d+\.\d){3} +0\.\d{4} +\d+\.\d\n", table)

@@ -73,6 +73,16 @@ def test_a_signal_while_everything_is_loaded(tmp_path: Path, number: signal.Sign
     assert code == 3
 
 
+def test_an_interruption_within_exec_has_our_exit_code(tmp_path: Path) -> None:
+    """Python itself would end with SIGINT, long after the interruption was answered."""
+    (tmp_path / "late.py").write_text('def net():\n    exec("raise KeyboardInterrupt")\n')
+    line = "certify --model python:late.py:net --data digits --sigma 0.5 --out a"
+    with running("-m", "lvmrs", *line.split(), cwd=tmp_path) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert "stopped" in err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(90))
 def test_a_signal_at_any_moment(tmp_path: Path, seed: int) -> None:

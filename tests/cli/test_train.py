@@ -227,7 +227,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
         1, "does not fit the model: 0.weight is missing; 0.bias is missing; 2.weight is missing, and 4 more",
     ),
     "lipschitz --model ready:resnet8 --shape 3": (1, "the network fails on inputs of shape (3,)"),
-    "train --model ready:small_cnn QUICK --out there.safetensors/a.safetensors": (1, "its folder cannot be made"),
+    "train --model ready:small_cnn QUICK --out there.safetensors/a.safetensors": (1, "cannot be written to"),
     "train --model ready:small_cnn QUICK AS_A --workers -1": (2, "workers must be"),
     "train --model ready:small_cnn --data npz:all.npz --sigma 0.25 AS_A": (1, "split 'test' is what is trained on"),
     "train --model hf:somebody/something QUICK AS_A": (2, "hf:somebody/something cannot be trained; give ready:NAME"),

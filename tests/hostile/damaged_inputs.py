@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import pickle
@@ -32,6 +33,46 @@ def damaged_inputs() -> Iterator[Damage]:
     yield from _pictures()
     yield from _batches()
     yield from _programs()
+    yield from _settings()
+
+
+_SETTINGS: dict[str, tuple[tuple[str, ...], Any]] = {
+    "format 2": (("format",), 2), "an unknown field": (("magic",), 1), "no calibration": (("calibration",), None),
+    "a method of nobody": (("method", "name"), "Magic"), "code as a method": (("method", "name"), "python:os:getcwd"),
+    "a method for each input": (("method",), {"name": "LVM", "settings": {}, "own_code": {}, "scope": None, "classifier": None}),
+    "code as a map": (("method", "settings", "map"), "python:os:getcwd"), "own code": (("method", "own_code"), {"os.path": "0"}),
+    "a temperature of 0": (("method", "settings", "temperature"), 0), "a huge temperature": (("method", "settings", "temperature"), 10**400),
+    "an unknown setting": (("method", "settings", "magic"), 0), "another sigma": (("terms", "sigma"), 0.25), "no sigma": (("terms", "sigma"), None),
+    "a noise of nobody": (("terms", "noise"), "magic"), "code as a noise": (("terms", "noise"), "python:os:getcwd"),
+    "other weights": (("model", "weights_hash"), "0" * 64), "a precision of nobody": (("model", "precision"), "magic"),
+    "a normalisation": (("model", "normalisation"), {"mean": [0.5], "std": [0.5]}), "a denoiser": (("model", "denoiser"), {"name": "python:os:getcwd", "weights_hash": None}),
+    "an objective of nobody": (("calibration", "objective"), "fame"), "an epsilon": (("calibration", "epsilon"), 1.0),
+}  # fmt: skip
+
+
+def _settings() -> Iterator[Damage]:
+    name = "settings.json"
+    yield from of_bytes("settings", name)
+    for label, text in {
+        "a list": "[]",
+        "null": "null",
+        "NaN": "NaN",
+        "nested": "[" * 100_000,
+        "no fields": "{}",
+    }.items():
+        yield Damage("settings", label, lambda w, g, t=text: rewritten(w, g, name, lambda _: t.encode()))  # type: ignore[misc]
+    for label, (path, value) in _SETTINGS.items():
+        changed = functools.partial(_changed, path=path, value=value)
+        yield Damage("settings", label, lambda w, g, change=changed: rewritten(w, g, name, change))  # type: ignore[misc]
+
+
+def _changed(whole: bytes, path: tuple[str, ...], value: Any) -> bytes:
+    stored = json.loads(whole)
+    place = stored
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return json.dumps(stored).encode()
 
 
 class Harm:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,7 +49,7 @@ def _manifests() -> Iterator[Damage]:
     yield Damage("manifest", "an unknown field", _with_field(("magic",), 1))
     yield Damage("manifest", "a field twice", lambda w, g: rewritten(w, g, name, _twice))
     yield Damage("manifest", "missing", lambda w, g: _without(w, g, "manifest.json"))
-    yield Damage("manifest", "a directory", lambda w, g: _as_directory(w, g, "manifest.json"))
+    yield from _other_kinds("manifest", "manifest.json")
 
 
 def _twice(whole: bytes) -> bytes:
@@ -60,9 +61,23 @@ def _without(world: Path, given: Path, file: str) -> None:
     (given / "run" / file).unlink()
 
 
-def _as_directory(world: Path, given: Path, file: str) -> None:
-    _without(world, given, file)
-    (given / "run" / file).mkdir()
+_KINDS: dict[str, Callable[[Path], None]] = {
+    "a directory": Path.mkdir,
+    "a pipe": os.mkfifo,
+    "a device without end": lambda path: path.symlink_to("/dev/zero"),
+    "a link to itself": lambda path: path.symlink_to(path),
+}
+
+
+def _other_kinds(format_: str, file: str, label: str = "") -> Iterator[Damage]:
+    """A file of the run that is no file."""
+    for kind, make in _KINDS.items():
+
+        def replaced(world: Path, given: Path, make: Callable[[Path], None] = make) -> None:
+            _without(world, given, file)
+            make(given / "run" / file)
+
+        yield Damage(format_, f"{label}{kind}", replaced)
 
 
 def _with_field(path: tuple[str, ...], value: Any) -> Callable[[Path, Path], None]:
@@ -213,7 +228,7 @@ def _rows() -> Iterator[Damage]:
         yield Damage("rows", label, _with_rows(change))
     for label, change in _OTHERS.items():
         yield Damage("other columns", label, _with_rows(change))
-    yield Damage("rows", "a directory", lambda w, g: _as_directory(w, g, "certificates.tsv"))
+    yield from _other_kinds("rows", "certificates.tsv")
 
 
 def _with_rows(change: Callable[[_Lines], object]) -> Callable[[Path, Path], None]:
@@ -285,7 +300,7 @@ def _scores() -> Iterator[Damage]:
         for label, change in _ARRAYS.items():
             yield Damage("scores", f"{stage} {label}", _changed(f"run/{name}", change))
         yield Damage("scores", f"{stage} missing", lambda w, g, n=name: _without(w, g, n))  # type: ignore[misc]
-        yield Damage("scores", f"{stage} a directory", lambda w, g, n=name: _as_directory(w, g, n))  # type: ignore[misc]
+        yield from _other_kinds("scores", name, f"{stage} ")
 
 
 def _changed(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path, Path], None]:

@@ -20,7 +20,17 @@ _SAMPLED = "--sigma 0.5 --n0 20 --n 60 --batch 20 --max 2 --device cpu"
 _NET = "--model trained:{world}/net.safetensors"
 _DATA = "--data npz:{world}/data.npz"
 READERS: dict[str, tuple[str, ...]] = {
-    "manifest": ("analyze {given}/run", "recertify {given}/run --out a", "report {given}/run --data none -o a.html"),
+    "manifest": (
+        "analyze {given}/run",
+        "recertify {given}/run --out a",
+        "report {given}/run --data none -o a.html",
+        f"predict {_NET} {_DATA} --like {{given}}/run --n0 20 --n 60 --batch 20 --max 2 --device cpu",
+        "verify {given}/run --rows 1",
+    ),
+    "settings": (
+        f"predict {_NET} {_DATA} --settings {{given}}/settings.json --n0 20 --n 60 --batch 20 --max 2 --device cpu",
+        f"certify {_NET} {_DATA} --settings {{given}}/settings.json --n0 20 --n 60 --batch 20 --max 2 --device cpu --out a",
+    ),
     "field": ("analyze {given}/run",),
     "rows": (
         "analyze {given}/run",
@@ -28,8 +38,9 @@ READERS: dict[str, tuple[str, ...]] = {
         "report {given}/run --data none -o a.html",
         "compare {given}/run {world}/plain",
         "plot {given}/run -o a.png",
+        "verify {given}/run --rows 1",
     ),
-    "other columns": ("recertify {given}/run --out a",),
+    "other columns": ("recertify {given}/run --out a", "verify {given}/run --rows 1"),
     "scores": ("recertify {given}/run --out a",),
     "weights": (
         f"certify --model trained:{{given}}/net.safetensors {_DATA} {_SAMPLED} --out a",

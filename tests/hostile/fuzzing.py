@@ -1,7 +1,8 @@
 """Files with random damage: each is refused with one sentence, or what is read of it is what stands in it.
 
 ``FORMATS`` has for each format how a whole file is made from the world, how it is damaged, and how it is read and
-compared. File number k of a format is always the same, so that a failure can be made again with ``tried``.
+compared. File number k of a format is always the same, so that a failure can be made again with ``tried``: the path of
+the world and the times at which it was made are replaced before a file is damaged.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 import shutil
 import warnings
 from collections.abc import Callable
@@ -66,6 +68,28 @@ def tried(format_: Format, name: str, number: int, world: Path, given: Path) -> 
     return None
 
 
+_WORLD = "/world"
+"""Stands for the path of the world in a file that is to be damaged."""
+
+
+def _settled(text: str, world: Path) -> str:
+    """JSON without what differs from world to world: its path, and times."""
+    text = text.replace(str(world), _WORLD)
+    text = re.sub(r'("begun": )"[^"]*"', r'\1"2026-01-01T00:00:00+0000"', text)
+    return re.sub(r'("seconds": )[0-9.e-]+', r"\g<1>0.5", text)
+
+
+def _written_manifest(world: Path) -> bytes:
+    return _settled((world / "run" / "manifest.json").read_text(), world).encode()
+
+
+def _written_rows(world: Path) -> bytes:
+    header, *lines = [line.split("\t") for line in (world / "run" / "certificates.tsv").read_text().splitlines()]
+    for line in lines:
+        line[header.index("time")] = "0.25"
+    return "".join("\t".join(line) + "\n" for line in (header, *lines)).encode()
+
+
 def _copied(world: Path, given: Path, file: str, content: bytes) -> Run:
     shutil.copytree(world / "run", given / "run")
     (given / "run" / file).write_bytes(content)
@@ -73,6 +97,7 @@ def _copied(world: Path, given: Path, file: str, content: bytes) -> Run:
 
 
 def _manifest(world: Path, given: Path, content: bytes) -> None:
+    content = content.replace(_WORLD.encode(), str(world).encode())
     run = _copied(world, given, "manifest.json", content)
     found, written = json.loads(run.manifest.to_json()), json.loads(content)
     assert found == written, f"it is read as {_difference(found, written)}"
@@ -162,6 +187,15 @@ def _weights(world: Path, given: Path, content: bytes) -> None:
 _HEADER = 8
 
 
+def _written_weights(world: Path) -> bytes:
+    whole = (world / "net.safetensors").read_bytes()
+    size = int.from_bytes(whole[:_HEADER], "little")
+    header = json.loads(whole[_HEADER : _HEADER + size])
+    header["__metadata__"]["lvmrs"] = _settled(header["__metadata__"]["lvmrs"], world)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(_HEADER, "little") + text + whole[_HEADER + size :]
+
+
 def _damaged_weights(random: Random, whole: bytes) -> bytes:
     """Damage the header, which is JSON, or any bytes."""
     if random.random() < 0.4:
@@ -248,12 +282,12 @@ def _of(file: str) -> Callable[[Path], bytes]:
 
 
 FORMATS: dict[str, Format] = {
-    "manifest": Format(20, _of("run/manifest.json"), mutations.of_json, _manifest),
-    "rows": Format(20, _of("run/certificates.tsv"), mutations.of_table, _rows),
+    "manifest": Format(20, _written_manifest, mutations.of_json, _manifest),
+    "rows": Format(20, _written_rows, mutations.of_table, _rows),
     "results": Format(10, _of("other.tsv"), mutations.of_table, _results),
     "selection scores": Format(8, _of("run/scores-selection.npy"), _damaged_scores, _scores("selection")),
     "certification scores": Format(8, _of("run/scores-certification.npy"), _damaged_scores, _scores("certification")),
-    "weights": Format(12, _of("net.safetensors"), _damaged_weights, _weights),
+    "weights": Format(12, _written_weights, _damaged_weights, _weights),
     "certificate": Format(10, _written_certificate, mutations.of_json, _certificate),
     "archive": Format(6, _of("data.npz"), mutations.of_bytes, _archive),
     "checkpoint": Format(6, _checkpoint_of, mutations.of_bytes, _checkpoint),

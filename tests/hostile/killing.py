@@ -140,7 +140,7 @@ def _names(directory: Path) -> set[str]:
 
 def _certify(*more: str) -> Callable[[Path, Path], list[str]]:
     return lambda needed, out: [
-        "-m", "lvmrs", "certify", "--model", f"trained:{needed}/net.safetensors", "--data", f"npz:{needed}/many.npz",
+        "-m", "lvmrs", "certify", "--model", f"trained:{needed}/net.safetensors", "--data", f"npz:{needed}/few.npz",
         "--sigma", "0.5", "--n0", "100", "--n", "3000", "--batch", "100", "--device", "cpu", "--method", "lvm",
         "--out", str(out / "run"), *(["--resume"] if (out / "run").exists() else []), *more,
     ]  # fmt: skip
@@ -151,24 +151,13 @@ def _train(needed: Path, out: Path) -> list[str]:
     done = (out / "net.safetensors").exists() and not going_on
     return [
         *(["-c", "pass"] if done else ["-m", "lvmrs"]), "train", "--model", "ready:small_cnn,width=4", "--data",
-        f"npz:{needed}/many.npz", "--sigma", "0.5", "--epochs", "20", "--batch", "3", "--device", "cpu",
+        f"npz:{needed}/few.npz", "--sigma", "0.5", "--epochs", "20", "--batch", "3", "--device", "cpu",
         "--out", str(out / "net.safetensors"), *(["--resume"] if going_on else []),
     ]  # fmt: skip
 
 
-_RECERTIFY = """
-import sys
-from pathlib import Path
-from lvmrs import LVM, Run, jobs
-if __name__ == "__main__":
-    jobs.recertify(Run(sys.argv[1]), Path(sys.argv[2]) / "run", LVM(), processes=2)
-"""
-
-
 def _recertify(needed: Path, out: Path) -> list[str]:
-    script = needed / "recertify.py"
-    script.write_text(_RECERTIFY)
-    return [str(script), str(needed / "kept"), str(out)]
+    return ["-m", "lvmrs", "recertify", str(needed / "kept"), "--method", "lvm", "--out", str(out / "run")]
 
 
 def _rows(out: Path) -> list[list[str]]:

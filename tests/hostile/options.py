@@ -68,6 +68,7 @@ BASES = {
         Call("calibrate", {}, {**_SMOOTHED, "--n0": "20", "--batch": "20"}),
         Call("recertify", {"run": "{world}/run"}, {"--out": "a"}),
         Call("merge", {"shards": "{world}/shard-1", "second": "{world}/shard-2"}, {"--out": "a"}),
+        Call("verify", {"run": "{world}/run"}, {"--rows": "2", "--batch": "7"}),
         Call("import", {"file": "{world}/other.tsv"}, {"--sigma": "0.5", "--out": "a"}),
         Call("analyze", {"runs": "{world}/run"}, {}),
         Call("compare", {"first": "{world}/run", "second": "{world}/plain"}, {}),
@@ -120,9 +121,10 @@ BAD: dict[str, dict[str, str]] = {
     "whole from 2": {**_NO_WHOLE, "0": "0", "1": "1", "-1": "-1"},
     "samples": {**_NO_WHOLE, "0": "0", "1": "1", "-1": "-1", "2**63": str(2**63), "10**30": str(10**30)},
     "planning samples": {**_NO_WHOLE, "0": "0", "-1": "-1", "2**63": str(2**63), "10**30": str(10**30)},
+    "rows": {**_NO_WHOLE, "0": "0", "-1": "-1", "two words": "all rows", "capitals": "ALL", "other digits": "٣", "10**30": str(10**30)},
     "image size": {**_NO_WHOLE, "0": "0", "-1": "-1", "of arrays": "8"},
     "width": {**_NO_NUMBER, **_NOT_FINITE, "0": "0", "-1": "-1"},
-    "numbers": {**_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "ends with a comma": "0.5,", "two": "0.5,0.5"},
+    "numbers": {**_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "ends with a comma": "0.5,", "two": "0.5,0.5", "low line": "0_5", "other digits": "٣"},
     "shape": {
         **_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "ends with a comma": "1,8,8,", "zero": "0,8,8", "negative": "-1,8,8",
         "fraction": "1.5,8,8", "nan in it": "nan,8,8", "inf in it": "inf,8,8", "two sides": "8,8", "four sides": "1,1,8,8",
@@ -138,7 +140,7 @@ BAD: dict[str, dict[str, str]] = {
         "two parts": "0:1", "four parts": "0:1:1:1", "step 0": "0:1:0", "step below 0": "0:1:-1", "step nan": "0:1:nan",
         "backwards": "1:0:0.1", "last inf": "0:inf:1", "first nan": "nan:1:1", "last nan": "0:nan:1", "first -1": "-1:1:1",
         "last 1e400": "0:1e400:1", "step 1e-400": "0:1:1e-400", "too many": "0:1:1e-9", "huge": "0:1e308:1e-308",
-        "both inf": "inf:inf:1", "all inf": "inf:inf:inf", "step inf": "0:1:inf", "a word in it": "0:x:1",
+        "both inf": "inf:inf:1", "all inf": "inf:inf:inf", "step inf": "0:1:inf", "a word in it": "0:x:1", "low line": "0:1_0:1", "other digits": "٠:١:١",
     },
     "any text": {},  # a note, or a name that is only looked up
     "name": dict(_NO_NAME),
@@ -173,6 +175,7 @@ BAD: dict[str, dict[str, str]] = {
     },
     "weights": {**_NO_FILE, "a run": "{world}/run", "other format": "{world}/data.npz"},
     "run": {**_NO_FILE, "no run": "{world}/empty", "rows alone": "{world}/rows-only", "a file of other projects": "{world}/other.tsv"},
+    "settings": {**_NO_FILE, "a run": "{world}/run", "a manifest": "{world}/run/manifest.json", "weights": "{world}/net.safetensors"},
     "results": {**_NO_FILE, "no run": "{world}/empty", "rows alone": "{world}/rows-only", "weights": "{world}/net.safetensors"},
     "results file": {**_NO_FILE, "a run": "{world}/run", "weights": "{world}/net.safetensors"},
     "shard of a run": {**_NO_FILE, "the other again": "{world}/shard-2", "a whole run": "{world}/run"},
@@ -189,19 +192,20 @@ BAD["class index"] = {**_NO_PLACE, "a text": "{world}/text.txt", "a directory": 
 KINDS: dict[str, str] = {
     "--sigma": "positive", "--alpha": "fraction", "--n0": "planning samples", "--n": "samples", "--batch": "whole from 1",
     "--skip": "whole from 1", "--max": "whole from 1", "--seed": "whole from 0", "--image-size": "image size",
-    "--class-index": "class index",
+    "--class-index": "class index", "--rows": "rows",
     "--temperature": "positive", "--mass": "positive", "--lipschitz": "positive or inf", "--width": "width",
     "--mean": "numbers", "--std": "numbers", "--shape": "shape", "--shard": "shard", "--radii": "radii",
     "--confidence": "fraction", "--epochs": "whole from 1", "--lr": "positive", "--weight-decay": "from 0",
     "--epsilon": "positive", "--steps": "whole from 1", "--samples": "whole from 1", "--margin": "from 0",
     "--workers": "whole from 0", "--inputs": "whole from 1",
     "--method": "own name", "--bound": "own name", "--map": "own name", "--form": "own name", "--noise": "own name",
-    "--objective": "own name", "--optimizer": "name", "--schedule": "name", "--augment": "name", "--by": "name",
+    "--objective": "own name", "--optimizer": "name", "--schedule": "name", "--augment": "name",
+    "--settings": "settings", "--like": "run", "calibrate --objective": "name", "calibrate --epsilon": "from 0",
     "--autocast": "name", "--format": "name", "--kind": "name", "--split": "split", "--test-split": "split",
     "--device": "device", "--model": "model", "--data": "data", "--denoiser": "denoiser", "--weights": "weights",
     "--out": "new directory", "demo --out": "demo directory", "train --out": "weights to write", "plot --out": "picture",
-    "report --out": "page", "train --sigma": "from 0", "import --n": "planning samples",
-    "recertify run": "run", "report runs": "run", "merge shards": "shard of a run", "import file": "results file",
+    "report --out": "page", "calibrate --out": "page", "train --sigma": "from 0", "import --n": "planning samples",
+    "recertify run": "run", "verify run": "run", "report runs": "run", "merge shards": "shard of a run", "import file": "results file",
     "analyze runs": "results", "plot runs": "results", "compare first": "results", "compare second": "results",
     "import --data": "any text", "import --split": "any text", "import --method": "any text", "report --data": "any text",
     "radius p_a": "probability", "radius p_b": "probability",
@@ -214,6 +218,15 @@ WITH: dict[str, dict[str, str]] = {
     "--form": {"--method": "fixed", "--map": "softmax"},
     "--map": {"--method": "lvm"},
     "--bound": {"--method": "lvm"},
+    "predict --map": {"--method": "fixed"},
+    "predict --bound": {"--method": "fixed", "--map": "softmax"},
+    "calibrate --map": {"--method": "fixed"},
+    "calibrate --temperature": {"--method": "fixed"},
+    "calibrate --mass": {"--method": "fixed"},
+    "calibrate --n": {"--method": "fixed"},
+    "calibrate --alpha": {"--method": "fixed"},
+    "calibrate --objective": {"--method": "fixed"},
+    "calibrate --epsilon": {"--method": "fixed", "--objective": "accuracy"},
     "--mean": {"--std": "0.5", "--model": "ready:small_cnn,width=2"},
     "--std": {"--mean": "0.5", "--model": "ready:small_cnn,width=2"},
     "--weights": {"--model": "ready:small_cnn,width=2"},
@@ -221,6 +234,10 @@ WITH: dict[str, dict[str, str]] = {
     "--steps": {"--objective": "smoothadv"},
     "--samples": {"--objective": "smoothadv"},
     "--margin": {"--objective": "margin", "--model": "ready:sandwich_small"},
+    # The method of a run that is verified is its own.
+    "verify --map": {},
+    "verify --bound": {},
+    "verify --form": {},
 }
 
 # What is good for an option though it is bad for its kind.
@@ -241,7 +258,8 @@ def option_cases() -> Iterator[tuple[str, list[str]]]:
             for place, (label, value) in enumerate(BAD[kind].items()):
                 if (turn and (place + turn) % _PART) or (name, label) in GOOD:
                     continue
-                needed = {key: word for key, word in WITH.get(name, {}).items() if key in names_of(command)}
+                others = WITH.get(f"{command} {name}", WITH.get(name, {}))
+                needed = {key: word for key, word in others.items() if key in names_of(command)}
                 changed = call._replace(options={**call.options, **needed}).changed(name, value)
                 yield f"{command} {name} {label}", changed
 

@@ -15,6 +15,7 @@ from torch import nn
 import lvmrs
 from lvmrs import (
     analysis,
+    answering,
     data,
     jobs,
     method_settings,
@@ -31,6 +32,7 @@ from lvmrs import (
 from lvmrs.certificate import Certificate
 from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.forms import R3
+from lvmrs.jobs.verify import other_batch
 from lvmrs.maps import Hardmax
 from lvmrs.noise import GAUSSIAN, Stream
 from lvmrs.plan import Choice, Plan, Terms
@@ -93,6 +95,18 @@ def parts_of_a_job() -> dict[str, Any]:
     return {field: getattr(made, field) for field in PARTS_OF_A_JOB}
 
 
+def known(world: Path) -> runs.ClassifierRecord:
+    """The classifier that was calibrated."""
+    return runs.ClassifierRecord.read(world / "settings.json")
+
+
+def same() -> dict[str, Any]:
+    """The record of a job, and the job."""
+    made = job()
+    record = jobs.calibration_record(made)
+    return {"record": record, "where": "here", "loaded": made.model, "smoothed": made.smoothed, "method": made.method}
+
+
 def results(world: Path) -> Any:
     """The results of the run."""
     return analysis.read(world / "run")
@@ -130,7 +144,7 @@ ROOMS: dict[str, Public] = {
     # one input, end to end
     "SmoothedClassifier": Public(lvmrs.SmoothedClassifier, lambda w: {"model": classifier(), "sigma": 0.5, "lipschitz": 1.0, "batch": 20, "device": "cpu", "autocast": torch.bfloat16, "noise": GAUSSIAN, "rounding": 0.1}, {"model": "callable", "sigma": "positive", "lipschitz": "positive or None", "batch": "whole or None", "device": "device", "autocast": "dtype", "noise": "object", "rounding": "from 0 or None"}),
     "SmoothedClassifier.certify": Public(method_of(smoothed, "certify"), lambda w: {"x": _X, "planner": lvmrs.Cohen(), **_TRIED}, {"x": "input", "planner": "object or None", **_TERMS}),
-    "SmoothedClassifier.predict": Public(method_of(smoothed, "predict"), lambda w: {"x": _X, "by": "duels", "width": 1.0, **_TRIED}, {"x": "input", "by": "name", "width": "width", **_TERMS}),
+    "SmoothedClassifier.predict": Public(method_of(smoothed, "predict"), lambda w: {"x": _X, "planner": lvmrs.Duels(1.0), **_TRIED}, {"x": "input", "planner": "object or None", **_TERMS}),
     "SmoothedClassifier.scores": Public(method_of(smoothed, "scores"), lambda w: {"x": _X, "n": 20, "seed": 0, "index": 0, "stage": "selection"}, {"x": "input", "n": "whole from 1", "seed": "seed", "index": "seed", "stage": "name"}),
     "SmoothedClassifier.answer": Public(method_of(smoothed, "answer"), lambda w: {"x": _X}, {"x": "input"}),
     "SmoothedClassifier.calibrate": Public(method_of(smoothed, "calibrate"), lambda w: {"inputs": [_X], "labels": [0], "objective": "accuracy", "epsilon": 0.1, "n0": 10, "n": 20, "alpha": 0.01, "seed": 0}, {"inputs": "inputs", "objective": "name", "epsilon": "from 0", "n0": "whole from 1", "n": "whole from 2", "alpha": "fraction", "seed": "seed"}),
@@ -156,7 +170,21 @@ ROOMS: dict[str, Public] = {
     "jobs.Job": Public(jobs.Job, lambda w: parts_of_a_job(), dict.fromkeys(PARTS_OF_A_JOB, "object")),
     "jobs.certify": Public(jobs.certify, lambda w: {"job": job(), "out": "a"}, {"job": "object", "out": "place"}),
     "jobs.merge": Public(jobs.merge, lambda w: {"shards": [lvmrs.Run(w / "shard-1"), lvmrs.Run(w / "shard-2")], "out": "a"}, {"shards": "runs", "out": "place"}),
+    "jobs.job_of_run": Public(jobs.job_of_run, lambda w: {"run": lvmrs.Run(w / "run")}, {"run": "object", "model": "model source", "weights": "weights", "denoiser": "name or None", "data": "source", "method": "object or None", "batch": "whole or None", "device": "device"}, frozenset({("model", "None"), ("data", "None"), ("device", "None"), ("device", "nothing"), ("batch", "beyond 2⁵³")})),
+    "jobs.verify": Public(jobs.verify, lambda w: {"run": lvmrs.Run(w / "run"), "job": jobs.job_of_run(lvmrs.Run(w / "run")), "rows": 1, "seed": 0}, {"run": "object", "job": "object", "rows": "whole or None", "seed": "seed"}, frozenset({("rows", "beyond 2⁵³"), ("rows", "a huge whole number")})),
+    "jobs.other_batch": Public(other_batch, lambda w: {"run": lvmrs.Run(w / "run")}, {"run": "object"}),
     "jobs.recertify": Public(jobs.recertify, lambda w: {"source": lvmrs.Run(w / "run"), "out": "a", "planner": lvmrs.Cohen(), "alpha": 0.01, "n0": 10, "n": 20, "processes": 1}, {"source": "object", "out": "place", "planner": "object or None", "alpha": "fraction or None", "n0": "whole or None", "n": "whole or None", "processes": "whole from 1"}, frozenset({("processes", "beyond 2⁵³"), ("processes", "a huge whole number")})),
+    "jobs.predict": Public(jobs.predict, lambda w: {"smoothed": smoothed(), "data": arrays(), "selection": runs.Selection(6), "planner": lvmrs.Votes()}, {"smoothed": "object", "data": "object", "selection": "object", "planner": "object or None"}),
+    "jobs.calibrate": Public(jobs.calibrate, lambda w: {"smoothed": smoothed(), "data": arrays(), "selection": runs.Selection(6, max=2), "objective": "accuracy", "epsilon": 0.1, "n0": 10, "n": 20, "alpha": 0.01, "seed": 0}, {"smoothed": "object", "data": "object", "selection": "object", "objective": "name", "epsilon": "from 0", "n0": "whole from 1", "n": "whole from 2", "alpha": "fraction", "seed": "seed"}),
+    "jobs.calibrate_duels": Public(jobs.calibrate_duels, lambda w: {"smoothed": smoothed(), "data": arrays(), "selection": runs.Selection(6, max=2), "n0": 10, "seed": 0}, {"smoothed": "object", "data": "object", "selection": "object", "n0": "whole from 2", "seed": "seed"}),
+    "jobs.calibration_record": Public(jobs.calibration_record, lambda w: {"job": job(), "objective": "accuracy", "epsilon": 0.5}, {"job": "object"}),
+    "jobs.calibrated_on": Public(jobs.calibrated_on, lambda w: {"record": known(w), "data": arrays(), "selection": runs.Selection(6)}, {"record": "object", "data": "object", "selection": "object"}),
+    "jobs.recorded_method": Public(jobs.recorded_method, lambda w: {"record": known(w), "where": "here"}, {"record": "object"}),
+    "jobs.check_same_classifier": Public(jobs.check_same_classifier, lambda w: same(), {"record": "object", "loaded": "object", "smoothed": "object", "method": "object"}),
+    "ClassifierRecord.of_run": Public(runs.ClassifierRecord.of_run, lambda w: {"manifest": lvmrs.Run(w / "run").manifest}, {"manifest": "object"}),
+    "ClassifierRecord.read": Public(runs.ClassifierRecord.read, lambda w: {"file": w / "settings.json"}, {"file": "path"}),
+    "ClassifierRecord.parse": Public(runs.ClassifierRecord.parse, lambda w: {"text": (w / "settings.json").read_text(), "where": "here"}, {"text": "JSON"}),
+    "answering.check_one_classifier": Public(answering.check_one_classifier, lambda w: {"method": lvmrs.Duels()}, {"method": "object"}),
     "jobs.check_selection": Public(jobs.check_selection, lambda w: {"data": arrays(), "selection": runs.Selection(6)}, {"data": "object", "selection": "object"}),
     # training
     "training.Settings": Public(training.Settings, lambda w: {"epochs": 1, "batch": 3, "lr": 0.1, "optimizer": "adam", "weight_decay": 0.0, "schedule": "cosine", "augment": "none", "autocast": "bfloat16", "seed": 0}, {"epochs": "whole from 1", "batch": "whole from 1", "lr": "positive", "optimizer": "name", "weight_decay": "from 0", "schedule": "name", "augment": "name", "autocast": "name or None", "seed": "seed"}),

@@ -1,5 +1,6 @@
 """Files with random damage are refused with one sentence, or read as what stands in them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ def check(name: str, numbers: range, world: Path, given: Path) -> None:
 
 def test_the_shares_are_a_whole() -> None:
     assert sum(format_.share for format_ in FORMATS.values()) == 100
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_file_number_k_is_the_same_in_every_world(name: str, world: Path) -> None:
+    whole = FORMATS[name].whole(world)
+    assert str(world).encode() not in whole
+    assert set(re.findall(rb'"begun\W+([\d-]+)', whole)) <= {b"2026-01-01"}
+    assert set(re.findall(rb'"seconds\W+([\d.e-]+)', whole)) <= {b"0.5"}
 
 
 @pytest.mark.parametrize("name", FORMATS)

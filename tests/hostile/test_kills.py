@@ -4,24 +4,31 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from lvmrs.cli.recertify import _WORTH_PROCESSES
 from tests.hostile.commands import ended
 from tests.hostile.killing import WORKS, kills_and_resumes
 
 QUICK, ALL = 15, 200
 
 
+def data_of(inputs: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    labels = np.arange(inputs) % 3
+    noise = np.random.default_rng(1).random((inputs, 1, 8, 8))
+    return (0.1 + 0.3 * labels[:, None, None, None] + 0.2 * noise).astype(np.float32), labels
+
+
 @pytest.fixture(scope="session")
 def needed(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network, data and kept scores for seconds of work."""
+    """A network, data for seconds of work, and kept scores that are worth several processes."""
     place = tmp_path_factory.mktemp("needed")
     (place / "net.safetensors").write_bytes((world / "net.safetensors").read_bytes())
-    random = np.random.default_rng(1)
-    labels = np.arange(15) % 3
-    x = (0.1 + 0.3 * labels[:, None, None, None] + 0.2 * random.random((15, 1, 8, 8))).astype(np.float32)
-    np.savez(place / "many.npz", x_train=x[::-1], y_train=labels[::-1], x_test=x, y_test=labels)
+    few, many = data_of(15), data_of(_WORTH_PROCESSES)
+    np.savez(place / "few.npz", x_train=few[0][::-1], y_train=few[1][::-1], x_test=few[0], y_test=few[1])
+    np.savez(place / "many.npz", x_test=many[0], y_test=many[1])
     words = ("--model", f"trained:{place}/net.safetensors", "--data", f"npz:{place}/many.npz", "--sigma", "0.5")
-    sizes = ("--n0", "100", "--n", "3000", "--batch", "100", "--device", "cpu", "--method", "cohen")
+    sizes = ("--n0", "50", "--n", "400", "--batch", "450", "--device", "cpu", "--method", "cohen")
     assert ended(("certify", *words, *sizes, "--keep-scores", "--out", f"{place}/kept"))[0] == 0
     return place
 

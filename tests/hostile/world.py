@@ -34,6 +34,9 @@ def build(world: Path) -> None:
     _well("train", *training, "--epochs", "60", "--lr", "0.05", "--device", "cpu", "--out", f"{world}/net.safetensors")
     _well("certify", *sampled, "--keep-scores", "--out", f"{world}/run")
     _well("certify", *sampled, "--method", "cohen", "--out", f"{world}/plain")
+    smoothed = ("--model", f"trained:{world}/net.safetensors", "--data", f"npz:{world}/data.npz", "--sigma", "0.5")
+    found = ("--method", "fixed", "--map", "softmax", "--n0", "20", "--n", "60", "--out", f"{world}/settings.json")
+    _well("calibrate", *smoothed, *found, "--batch", "20", "--device", "cpu")
     for shard in (1, 2):
         _well("certify", *sampled, "--shard", f"{shard}/2", "--out", f"{world}/shard-{shard}")
     lines = [f"{k}\t{k % 3}\t{k % 2}\t0.{k}\t1\t0:00:01" for k in range(INPUTS)]

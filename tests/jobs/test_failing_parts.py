@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
-from torch import Generator, Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from lvmrs import Fixed, SmoothedClassifier, jobs
+from lvmrs import Fixed, SmoothedClassifier, Votes, jobs
 from lvmrs.confidence import Bound
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, ProofError
 from lvmrs.forms import Form
@@ -63,7 +65,7 @@ def test_every_use_of_a_model(way: Callable[[], Any], words: str) -> None:
     uses: list[Callable[[SmoothedClassifier], object]] = [
         lambda smoothed: smoothed.certify(x, n0=10, n=20),
         lambda smoothed: smoothed.predict(x, n=20),
-        lambda smoothed: smoothed.predict(x, n=20, by="votes"),
+        lambda smoothed: smoothed.predict(x, Votes(), n=20),
         lambda smoothed: smoothed.answer(x),
         lambda smoothed: smoothed.classes(x),
         lambda smoothed: smoothed.prepare(x),
@@ -171,7 +173,7 @@ def test_a_noise(monkeypatch: pytest.MonkeyPatch, way: Callable[[], Any], words:
         distance: ClassVar[str] = "nothing"
         length: ClassVar[str] = "0"
 
-        def fill(self, out: Tensor, generator: Generator) -> None:
+        def fill(self, out: NDArray[Any], generator: np.random.Generator, sigma: float) -> None:
             way()
 
         def words(self, sigma: float) -> str:
@@ -183,7 +185,7 @@ def test_a_noise(monkeypatch: pytest.MonkeyPatch, way: Callable[[], Any], words:
         smoothed.certify(torch.rand(12), n0=10, n=20)
     assert str(caught.value) == f"the noise bad-noise fails {words}"
     with pytest.raises(InvalidArgumentError, match="the settings and words of Duels and bad-noise noise fail"):
-        jobs.job.method_record(smoothed.default_method, BadNoise(), 0.5)
+        jobs.recorded.method_record(smoothed.default_method, BadNoise(), 0.5)
 
 
 CODE = """

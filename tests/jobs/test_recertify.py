@@ -8,20 +8,30 @@ from lvmrs import Deterministic, Duels, Votes, jobs
 from lvmrs.errors import LvmrsError, RunError
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import Run
-from tests.jobs.helpers import fill, lines
+from tests.jobs.helpers import QUICK, fill, lines
 
 
 def test_recertifying_equals_certifying(tmp_path: Path) -> None:
     source = fill(tmp_path / "a", keep=True)
-    planners = [LVM(), Cohen(), Paper(), Lipschitz("ramp"), Votes(), Duels(), Duels(0.5), Duels("chosen")]
+    planners = [
+        QUICK,
+        LVM(temperatures=(0.3,)),
+        Cohen(),
+        Paper(),
+        Lipschitz("ramp"),
+        Votes(),
+        Duels(),
+        Duels(0.5),
+        Duels("chosen"),
+    ]
     for name, planner in ((str(k), planner) for k, planner in enumerate(planners)):
         again = jobs.recertify(source, tmp_path / name, planner)
         assert lines(again) == lines(fill(tmp_path / f"{name}-fresh", planner=planner))
-    spread = jobs.recertify(source, tmp_path / "spread", LVM(), processes=2)
+    spread = jobs.recertify(source, tmp_path / "spread", QUICK, processes=2)
     assert lines(spread) == lines(Run(tmp_path / "0-fresh"))
-    risky = jobs.recertify(source, tmp_path / "risky", LVM(), alpha=0.2)
+    risky = jobs.recertify(source, tmp_path / "risky", QUICK, alpha=0.2)
     assert lines(risky) == lines(fill(tmp_path / "risky-fresh", alpha=0.2))
-    fewer = jobs.recertify(source, tmp_path / "fewer", LVM(), n0=20, n=100)
+    fewer = jobs.recertify(source, tmp_path / "fewer", QUICK, n0=20, n=100)
     assert lines(fewer) == lines(fill(tmp_path / "fewer-fresh", n0=20, n=100))
     assert fewer.manifest.origin.scores_of == str(source.directory)
 

@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pipeline saved by diffusers: a UNet trained on digits."""
     unet = tiny_unet()
     digits = load("digits", split="train")
-    training.train(unet, digits, training.Diffusion(SCHEDULE), training.Settings(epochs=12, batch=64, lr=0.01))
+    training.train(unet, digits, training.Diffusion(SCHEDULE), training.Settings(epochs=8, batch=64, lr=0.01))
     place = tmp_path_factory.mktemp("pipeline")
     diffusers.DDPMPipeline(unet, SCHEDULE).save_pretrained(place)
     return place
@@ -153,7 +153,7 @@ def test_denoising_certifies_more(folder: Path, classifier: nn.Module) -> None:
     for model in (classifier, Denoised(denoiser, classifier)):
         smoothed = SmoothedClassifier(model, 0.25, batch=250)
         radii = []
-        for index in range(0, 360, 9):
+        for index in range(0, 360, 18):
             x, label = digits[index]
             certificate = smoothed.certify(x, LVM(), n0=100, n=500, index=index)
             radii.append(certificate.radius if certificate.prediction == label else 0.0)

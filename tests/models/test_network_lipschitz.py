@@ -58,6 +58,23 @@ def test_large_matrices_take_gram_iteration_and_nothing_is_zero() -> None:
     assert of_matrix(torch.zeros(3, 4)) == 0
 
 
+def test_bounds_are_rounded_up_at_both_ends_of_float64() -> None:
+    for size in (1e-310, 1e300):
+        matrix = torch.full((3, 4), size, dtype=torch.float64)
+        assert of_matrix(matrix) >= size * math.sqrt(12)
+        assert (
+            of_convolution(torch.full((3, 3, 3, 3), size, dtype=torch.float64), (40, 40), padding=(1, 1)) >= 20 * size
+        )
+    assert of_matrix(torch.full((3, 4), 1.7e308, dtype=torch.float64)) == math.inf
+    layers = [nn.Linear(3, 3, bias=False).double() for _ in range(3)]
+    with torch.no_grad():
+        for layer, size in zip(layers, (1e-200, 1e-200, 1e300), strict=True):
+            layer.weight.copy_(size * torch.eye(3, dtype=torch.float64))
+    assert lipschitz_bound(nn.Sequential(*layers), (3,)) >= 1e-100  # the first two are too small for a product
+    layers[0].weight.data.zero_()
+    assert lipschitz_bound(nn.Sequential(*layers), (3,)) == 0
+
+
 CONVOLUTIONS: list[dict[str, Any]] = [
     {},
     {"padding": 1},

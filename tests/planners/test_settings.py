@@ -152,5 +152,5 @@ def test_which_methods_use_a_constant() -> None:
 )
 def test_runs_of_earlier_versions_say_which_bound_votes_had(old: dict[str, Any], new: dict[str, Any]) -> None:
     settings = {"model": "m", "sigma": 0.5, "alpha": 0.01, "n0": 1, "n": 2, "split": "test", "method": old}
-    found = migrated({"settings": settings, "about": {}}, "a manifest", "0.2.0")["method"]
+    found = migrated({"settings": settings, "about": {}}, "a manifest")["method"]
     assert found["settings"] == new

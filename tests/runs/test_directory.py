@@ -14,6 +14,7 @@ from lvmrs.errors import LvmrsError, RunError
 from lvmrs.plan import Choice, Terms
 from lvmrs.planners import Cohen, Planner
 from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
+from lvmrs.runs.directory import SCORES
 from tests.jobs.helpers import INPUTS, fill, in_child, job_of, lines
 from tests.manifests import manifest
 
@@ -116,7 +117,7 @@ def damaged(run: Run, kind: str) -> str:
     rows = text.split("\n")
     if kind == "another format":
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
-        return "has format 99, and this version of lvmrs reads formats 1 and 2"
+        return "has format 99, and this version of lvmrs reads formats 1 to 3"
     if kind == "no manifest":
         manifest.unlink()
         return "it has no manifest.json"
@@ -212,6 +213,27 @@ def test_a_run_that_failed_before_its_first_row_is_begun_anew(tmp_path: Path) ->
     assert Run(out).manifest.terms.seed == 0
     with pytest.raises(RunError, match="holds a run already"):
         fill(out)
+
+
+class Killed(Planner):
+    """Ends the process while the first input is certified."""
+
+    def choose(self, logits: Any, terms: Terms) -> Choice:
+        list(logits)
+        os._exit(9)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_run_that_was_killed_in_its_first_input_is_begun_anew(tmp_path: Path, keep: bool) -> None:
+    """The scores that it left belong to no row. They go, and no other file does."""
+    out = tmp_path / "a"
+    assert in_child(lambda: fill(out, planner=Killed(), keep=True, seed=3)) == 9
+    assert Run(out).count == 0
+    assert [path.name for path in out.glob("scores-*")] == ["scores-selection.npy"]
+    (out / "scores-mine.npy").write_bytes(b"of the user")
+    assert lines(fill(out, keep=keep)) == lines(fill(tmp_path / "b", keep=keep))
+    assert Run(out).manifest.terms.seed == 0
+    assert {path.name for path in out.glob("scores-*")} == {"scores-mine.npy", *(SCORES.values() if keep else ())}
 
 
 def test_what_holds_no_run_of_ours_is_not_begun_anew(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_jobs_that_cannot_be(job: TrainingJob, changes: dict[str, Any], sentence
     ("changes", "kind", "sentence"),
     [
         ({"out": Path("there.safetensors")}, RunError, "there.safetensors exists already; choose another file"),
-        ({"out": Path("there.safetensors/a.safetensors")}, RunError, "its folder cannot be made: "),
+        ({"out": Path("there.safetensors/a.safetensors")}, RunError, "there.safetensors cannot be written to "),
         (
             {"data": "npz:all.npz"},
             DataError,

@@ -1,5 +1,6 @@
 """Measures of runs: certified accuracy, average certified radius, summaries, comparisons, tables. Needs no torch."""
 
+from lvmrs.analysis.attacked import AttackSummary, attack_summary
 from lvmrs.analysis.compare import Comparison, compare, differences, unfinished
 from lvmrs.analysis.curve import Curve, curve
 from lvmrs.analysis.imported import import_results
@@ -11,16 +12,19 @@ from lvmrs.analysis.metrics import (
     certified_accuracy_intervals,
     clean_accuracy,
 )
-from lvmrs.analysis.results import Results, read, results_of
+from lvmrs.analysis.results import Attacked, Results, read, results_of
 from lvmrs.analysis.summary import Summary, best_over_runs, summarise
 
 __all__ = [
+    "AttackSummary",
+    "Attacked",
     "Comparison",
     "Curve",
     "Estimate",
     "Results",
     "Summary",
     "abstention",
+    "attack_summary",
     "average_certified_radius",
     "best_over_runs",
     "certified_accuracy",

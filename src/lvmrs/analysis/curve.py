@@ -29,8 +29,14 @@ class Curve(NamedTuple):
 
 
 def largest_radius(results: Results) -> float:
-    """The largest radius of a right answer, where the curve falls to 0; 0 if no answer is right."""
-    return float(results.radius[results.correct].max(initial=0.0))
+    """The largest finite radius of a right answer, where the curve falls for the last time; 0 if no answer is right."""
+    return float(_steps(results).max())
+
+
+def _steps(results: Results) -> NDArray[np.float64]:
+    """The radii at which the curve falls, after 0; distances that an attack did not find are infinite."""
+    radii = results.radius[results.correct]
+    return np.unique(np.concatenate([[0.0], radii[np.isfinite(radii)]]))
 
 
 def curve(results: Results, *, end: float | None = None, confidence: float = 0.95) -> Curve:
@@ -53,7 +59,7 @@ def curve(results: Results, *, end: float | None = None, confidence: float = 0.9
     check_results(results)
     largest = largest_radius(results)
     last = 1.03 * (largest or 1.0) if end is None else _checks.single("end", _checks.at_least_zero("end", end))
-    steps = np.unique(np.concatenate([[0.0], results.radius[results.correct]]))
+    steps = _steps(results)
     if len(steps) > _MOST_POINTS:
         steps = np.linspace(0, largest, _MOST_POINTS)
     radii = np.append(steps, last)

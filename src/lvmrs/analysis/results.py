@@ -6,7 +6,7 @@ is 0/1, a boolean, or a running total. Columns that are not needed (``time`` amo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,10 @@ from lvmrs import _checks, _disk
 from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
 from lvmrs.runs import Manifest, Run, result_file
+from lvmrs.runs.attacks import Attack
 from lvmrs.runs.result_file import Columns, Kind
 
-__all__ = ["NoRowsError", "Results", "check_results", "read", "results_of"]
+__all__ = ["Attacked", "NoRowsError", "Results", "check_results", "read", "results_of"]
 
 _NEEDED = {"idx": Kind.WHOLE, "label": Kind.WHOLE, "predict": Kind.WHOLE, "radius": Kind.NUMBER}
 _NOISE = {"sigma": Kind.NUMBER}
@@ -26,6 +27,18 @@ _NOISE = {"sigma": Kind.NUMBER}
 
 class NoRowsError(RunError):
     """A file or run is whole but has no rows yet."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """What an attack found, in the order of the results."""
+
+    distance: NDArray[np.float64]
+    """The nearest point at which the class does not win; infinite where none was found, or the input not attacked."""
+    tried: NDArray[np.bool_]
+    """Which inputs were attacked."""
+    beta: float
+    """The risk of what is said about each of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +58,8 @@ class Results:
     """The answers of the classifier itself, without noise; None unless they were measured for every input."""
     sigma: float | None = None
     """The noise that a file of another project names, if it names one."""
+    attacked: Attacked | None = None
+    """What an attack on the run found; None if it was not attacked."""
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -53,6 +68,7 @@ class Results:
 
     def only(self, places: NDArray[np.intp]) -> Results:
         """The results at these places of the arrays, as a finished whole of its own."""
+        found = self.attacked
         return Results(
             self.name,
             self.idx[places],
@@ -61,6 +77,7 @@ class Results:
             self.radius[places],
             manifest=self.manifest,
             clean=None if self.clean is None else self.clean[places],
+            attacked=None if found is None else Attacked(found.distance[places], found.tried[places], found.beta),
         )
 
     def __len__(self) -> int:
@@ -100,11 +117,12 @@ def read(path: str | Path) -> Results:
     return _results(str(path), columns)
 
 
-def results_of(run: Run) -> Results:
+def results_of(run: Run, attack: Attack | None = None) -> Results:
     """The results of a run so far. The docstring of ``lvmrs.jobs`` has an example of a run.
 
     Args:
         run: The run, which has at least one row.
+        attack: An attack on it; by default the one in its directory, if there is one.
 
     Returns:
         The results; ``missing`` is the number of inputs that have no row yet.
@@ -115,7 +133,19 @@ def results_of(run: Run) -> Results:
     if not found:
         raise NoRowsError(f"{run.directory} has no rows yet; there is nothing to analyse")
     missing = len(run.manifest.selection.indices) - found
-    return _results(str(run.directory), columns, missing, run.manifest)
+    results = _results(str(run.directory), columns, missing, run.manifest)
+    return replace(results, attacked=_attacked(Attack.of(run) if attack is None else attack, results.idx))
+
+
+def _attacked(attack: Attack | None, idx: NDArray[np.int64]) -> Attacked | None:
+    """What an attack found for these inputs."""
+    if attack is None or not len((rows := attack.read())["idx"]):
+        return None
+    distance, tried = np.full(len(idx), np.inf), np.isin(idx, rows["idx"])
+    order = np.argsort(idx)
+    places = order[np.searchsorted(idx, rows["idx"], sorter=order)]
+    distance[places] = np.where(np.isnan(rows["distance"]), np.inf, rows["distance"])
+    return Attacked(distance, tried, attack.record.beta)
 
 
 def check_results(results: object, name: str = "results") -> None:

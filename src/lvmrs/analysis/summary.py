@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lvmrs import _checks
+from lvmrs.analysis.attacked import AttackSummary, attack_summary
 from lvmrs.analysis.metrics import (
     Estimate,
     abstention,
@@ -39,6 +40,8 @@ class Summary:
     clean_accuracy: Estimate | None
     """The accuracy of the classifier itself, without noise; None where it was not measured for every input."""
     abstention: Estimate
+    attack: AttackSummary | None = None
+    """What an attack on the run found; None if it was not attacked."""
 
 
 def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0.95) -> Summary:
@@ -71,6 +74,7 @@ def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0
         average_certified_radius(results, confidence=confidence),
         clean_accuracy(results, confidence=confidence),
         abstention(results, confidence=confidence),
+        attack_summary(results, radii, confidence=confidence),
     )
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs._printable import printable
+from lvmrs.analysis.attacked import AttackSummary
 from lvmrs.analysis.compare import Comparison
 from lvmrs.analysis.metrics import Estimate
 from lvmrs.analysis.summary import Summary, best_over_runs
 
-__all__ = ["FORMATS", "comparison_table", "formatted", "summary_table"]
+__all__ = ["FORMATS", "attack_object", "comparison_table", "formatted", "summary_table"]
 
 _BEST = "best at each radius"
 _LATEX = {
@@ -89,10 +90,19 @@ def _rows(runs: Sequence[Summary], *, intervals: bool, envelope: bool) -> list[l
                 _percent(run.abstention, intervals=intervals),
             ]
         )
+        if run.attack is not None:
+            shares = [_percent(share, intervals=intervals) for share in run.attack.accuracy]
+            rows.append([_attack_words(run.attack), str(run.attack.inputs), *([""] if clean else []), *shares, "", ""])
     if envelope:
         best = [percent(share) for share, _ in best_over_runs(runs)]
         rows.append([_BEST, "", *([""] if clean else []), *best, "", ""])
     return rows
+
+
+def _attack_words(attack: AttackSummary) -> str:
+    """The first cell of the upper bounds of a run, which stand below its certified accuracy."""
+    ratio = "" if attack.ratio is None else f", attacked/certified {attack.ratio:.2f}"
+    return f"  attacked: {attack.broken} broken{ratio}"
 
 
 def _percent(share: Estimate | None, *, intervals: bool) -> str:
@@ -124,10 +134,25 @@ def _long_rows(runs: Sequence[Summary], *, envelope: bool) -> list[list[str]]:
             [run.name, str(run.inputs), name, radius, repr(value.value), *_ends(value)]
             for name, radius, value in measures
         ]
+        if run.attack is not None:
+            rows += _long_rows_of_attack(run.name, run.radii, run.attack)
     if envelope:
         best = zip(runs[0].radii, best_over_runs(runs), strict=True)
         rows += [[_BEST, "", "certified accuracy", f"{radius:g}", repr(share), "", ""] for radius, (share, _) in best]
     return rows
+
+
+def _long_rows_of_attack(name: str, radii: Sequence[float], attack: AttackSummary) -> list[list[str]]:
+    counts = {"attacked": attack.inputs, "points found": attack.found, "certificates broken": attack.broken}
+    means = {"mean attacked/certified": attack.ratio, "mean attacked distance": attack.attacked}
+    known = {measure: value for measure, value in {**counts, **means}.items() if value is not None}
+    return [
+        *(
+            [name, str(attack.inputs), "attacked accuracy", f"{radius:g}", repr(share.value), *_ends(share)]
+            for radius, share in zip(radii, attack.accuracy, strict=True)
+        ),
+        *([name, str(attack.inputs), measure, "", repr(value), "", ""] for measure, value in known.items()),
+    ]
 
 
 def _ends(value: Estimate) -> list[str]:
@@ -142,7 +167,24 @@ def _finite(value: Estimate | None) -> list[float] | None:
     return [round(value.low, 9), round(value.high, 9)]
 
 
+def attack_object(attack: AttackSummary) -> dict[str, Any]:
+    """The measures of an attack by name, as JSON has them."""
+    return {
+        "inputs": attack.inputs,
+        "found": attack.found,
+        "broken": attack.broken,
+        "broken by chance at most": attack.by_chance,
+        "beta": attack.beta,
+        "attacked accuracy": [share.value for share in attack.accuracy],
+        "attacked accuracy interval": [_finite(share) for share in attack.accuracy],
+        "mean certified radius": attack.certified,
+        "mean attacked distance": attack.attacked,
+        "mean attacked/certified": attack.ratio,
+    }
+
+
 def _object(run: Summary) -> dict[str, Any]:
+    attacked = {} if run.attack is None else {"attack": attack_object(run.attack)}
     return {
         "run": run.name,
         "inputs": run.inputs,
@@ -157,6 +199,7 @@ def _object(run: Summary) -> dict[str, Any]:
         "clean accuracy interval": _finite(run.clean_accuracy),
         "abstention": run.abstention.value,
         "abstention interval": _finite(run.abstention),
+        **attacked,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import sys
@@ -14,6 +15,7 @@ from typer.main import get_command
 
 from lvmrs import _stopping
 from lvmrs.cli.analyze import analyze
+from lvmrs.cli.attack import attack
 from lvmrs.cli.calibrate import calibrate
 from lvmrs.cli.certify import certify
 from lvmrs.cli.compare import compare
@@ -29,6 +31,7 @@ from lvmrs.cli.radius import radius
 from lvmrs.cli.recertify import recertify
 from lvmrs.cli.report import report
 from lvmrs.cli.train import train
+from lvmrs.cli.verify import verify
 
 __all__ = ["app", "main"]
 
@@ -45,8 +48,8 @@ Start here:
   lvmrs analyze runs/a                               certified accuracy and average radius
   lvmrs report runs/a -o report.html                 a page to open and to send
 
-Commands: demo, train, certify, predict, calibrate, recertify, merge, import, analyze,
-compare, plot, report, lipschitz, radius.
+Commands: demo, train, certify, predict, calibrate, recertify, merge, verify, attack, import,
+analyze, compare, plot, report, lipschitz, radius.
 Each has --help, with examples. --debug shows where an error comes from."""
 
 _DEBUG = "--debug"
@@ -100,6 +103,8 @@ _VERBS: dict[str, Callable[..., None]] = {
     "calibrate": calibrate,
     "recertify": recertify,
     "merge": merge,
+    "verify": verify,
+    "attack": attack,
     "analyze": analyze,
     "compare": compare,
     "import": import_,
@@ -126,8 +131,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
+@functools.cache
+def _command() -> Any:
+    """The tree of commands. Programs that run many commands in one process wait for it once."""
+    return get_command(app)
+
+
 def _run(words: list[str]) -> None:
     # Not ``app(words)``: typer would end the program by itself, and take an EOFError of the user's code for Control-D.
-    command = get_command(app)
+    command = _command()
     with command.make_context("lvmrs", words) as context:
         command.invoke(context)

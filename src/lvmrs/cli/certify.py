@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -32,13 +32,8 @@ def certify(
     mass: options.Mass = None,
     form: options.Form = None,
     width: options.Width = None,
-    lipschitz: Annotated[
-        Optional[float],
-        typer.Option(
-            "--lipschitz",
-            help="Lipschitz constant of the logits, for pixels in [0, 1]; else the model's own, if it has one.",
-        ),
-    ] = None,
+    settings: options.Settings = None,
+    lipschitz: options.Lipschitz = None,
     alpha: options.Alpha = 0.001,
     n0: options.N0 = 1_000,
     n: options.N = 100_000,
@@ -71,11 +66,18 @@ def certify(
     """
     from lvmrs import jobs  # torch takes seconds to import: only those who use it wait
     from lvmrs.cli.chosen_method import chosen_method
+    from lvmrs.cli.recorded import Recorded
 
     part = shard(shard_)
     RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
+    recorded = Recorded.read(settings)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
-    loaded, dataset, smoothed = setup.load(chosen, lipschitz=lipschitz, autocast=autocast, compiled=compile)
+    running: dict[str, Any] = {"lipschitz": lipschitz, "autocast": autocast, "compiled": compile}
+    if recorded is None:
+        loaded, dataset, smoothed = setup.load(chosen, **running)
+    else:
+        chosen = recorded.method(chosen)
+        loaded, dataset, smoothed = recorded.load(setup, chosen, **running)
     job = jobs.Job(
         loaded,
         dataset,

@@ -25,6 +25,7 @@ __all__ = [
     "Format",
     "ImageSize",
     "Json",
+    "Lipschitz",
     "Map",
     "Mass",
     "Max",
@@ -36,6 +37,7 @@ __all__ = [
     "Out",
     "Radii",
     "Seed",
+    "Settings",
     "Sigma",
     "SigmaIfNoisy",
     "Skip",
@@ -73,7 +75,14 @@ SigmaIfNoisy = Annotated[
     Optional[float],
     typer.Option("--sigma", help=f"{_OF_NOISE}; needed by every method that takes samples under noise."),
 ]
-Noise = Annotated[str, typer.Option("--noise", help=f"Kind of noise: {NOISES.listed}, or python:MODULE:NOISE.")]
+Noise = Annotated[
+    Optional[str],
+    typer.Option(
+        "--noise",
+        help=f"Kind of noise: {NOISES.listed}, exact:LEVELS, or python:MODULE:NOISE. By default exact for data on a "
+        "grid, such as images of 8 bits, unless a Lipschitz constant is used.",
+    ),
+]
 Alpha = Annotated[float, typer.Option("--alpha", help="Risk that a certificate is wrong.")]
 N0 = Annotated[int, typer.Option("--n0", "--N0", help="Samples to plan on.")]
 N = Annotated[int, typer.Option("--n", "--N", help="Samples to prove on.")]
@@ -109,6 +118,16 @@ Width = Annotated[
     typer.Option("--width", help="Soft duels of this width, or chosen for each input; else duels are hard."),
 ]
 Mass = Annotated[Optional[float], typer.Option("--mass", help="Mass of the simplex.")]
+Lipschitz = Annotated[
+    Optional[float],
+    typer.Option(
+        "--lipschitz",
+        help="Lipschitz constant of the logits, for pixels in [0, 1]; else the model's own, if it has one.",
+    ),
+]
+Settings = Annotated[
+    Optional[Path], typer.Option("--settings", help="A file by lvmrs calibrate that says which classifier it is.")
+]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, …")]
 Autocast = Annotated[Optional[str], typer.Option("--autocast", help="Run the model in bfloat16 or float16.")]
 Compile = Annotated[bool, typer.Option("--compile", help="Run the model through torch.compile.")]

@@ -43,5 +43,9 @@ def known_name(names: Names, word: str | None) -> str | None:
 
 def noise(word: str) -> Noise:
     """The noise of that name."""
+    from lvmrs.noise import noise_named
+
+    if not word.startswith(OWN):
+        return noise_named(word)
     made: Noise = called(word, NOISES.find(known_name(NOISES, word), argument="noise"), error=InvalidArgumentError)
     return made

@@ -18,9 +18,16 @@ def numbers(name: str, text: str | None) -> list[float] | None:
     if text is None:
         return None
     try:
-        return [float(part) for part in text.split(",")]
+        return [_number(part) for part in text.split(",")]
     except ValueError:
         raise InvalidArgumentError(f"{name} must be numbers with commas between them, got {text!r:.80}") from None
+
+
+def _number(text: str) -> float:
+    """A number in plain digits: Python also takes 0_5, which is 5, and the digits of all scripts."""
+    if not text.isascii() or "_" in text:
+        raise ValueError(text)
+    return float(text)
 
 
 def shard(text: str | None) -> tuple[int, int]:
@@ -56,7 +63,7 @@ def width(word: str | None) -> float | str | None:
     if word in (None, "chosen"):
         return word
     try:
-        return float(str(word))
+        return _number(str(word))
     except ValueError:
         raise InvalidArgumentError(f"width must be a number or chosen, got {word!r}") from None
 

@@ -15,7 +15,7 @@ from lvmrs import _stopping
 from lvmrs.cli.console import command_line, tell
 from lvmrs.runs import Row
 
-__all__ = ["Lines", "Watcher", "duration", "stepping"]
+__all__ = ["Lines", "Watcher", "displaying", "duration", "stepping"]
 
 _FIRST, _GROWTH, _LAST = 10.0, 1.5, 60.0
 """Seconds until the first line of a log, how much longer it is to each next one, and the longest time between two."""
@@ -84,6 +84,11 @@ def _displaying(unit: str, clock: Clock) -> Iterator[_Display]:
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[words]}"))
     with Progress(*columns, console=console) as progress:
         yield _Bar(progress)
+
+
+def displaying(unit: str) -> AbstractContextManager[_Display]:
+    """Shows how many of something are done, within a ``with`` block; ``unit`` is the word for several of them."""
+    return _displaying(unit, time.monotonic)
 
 
 class Watcher:

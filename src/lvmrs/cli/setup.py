@@ -42,7 +42,7 @@ class Setup:
     mean: options.Mean = None
     std: options.Std = None
     denoiser: options.Denoiser = None
-    noise: options.Noise = "gaussian"
+    noise: options.Noise = None
     split: options.Split = "test"
     image_size: options.ImageSize = None
     class_index: options.ClassIndex = None
@@ -70,13 +70,15 @@ class Setup:
 
         from lvmrs import _checks, _torch_checks, data, models
         from lvmrs.cli.own_parts import noise
+        from lvmrs.known_constant import known_lipschitz
+        from lvmrs.noise import suited_noise
         from lvmrs.smooth import SmoothedClassifier
 
         self._refuse_without_effect(method)
         device = _torch_checks.device_to_run_on(self.device)  # refused before anything is loaded
         dataset = data.load(self.data, split=self.split, size=self.image_size, class_index=self.class_index)
         if not dataset.divided:
-            self._refuse(("split",), f"{self.data} is not divided into splits")
+            self.refuse(("split",), f"{self.data} is not divided into splits")
         loaded = models.load(
             self.model,
             weights=self.weights,
@@ -87,6 +89,8 @@ class Setup:
         )
         if isinstance(loaded.model, nn.Module):
             loaded.model.to(device)
+        samples = method is None or method.samples
+        constant = known_lipschitz(loaded.model) if lipschitz is None else lipschitz
         smoothed = SmoothedClassifier(
             loaded.model,
             self.sigma,
@@ -95,14 +99,18 @@ class Setup:
             device=device,
             autocast=_torch_checks.precision(autocast),
             compile=compiled,
-            noise=noise(self.noise),
+            noise=suited_noise(dataset.levels, constant) if self.noise is None else noise(self.noise),
         )
         tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")
         if math.isfinite(smoothed.lipschitz):
-            own = _checks.known_lipschitz(loaded.model)
+            own = known_lipschitz(loaded.model)
             told = "" if lipschitz is None else ", as given" + (f" (the model says {own:g})" if own else "")
             tell(f"lipschitz {smoothed.lipschitz:g}{told}")
         tell(f"data   {'; '.join((dataset.name, _part(dataset), *dataset.assumed))}")
+        if samples:
+            if smoothed.noise.rounds:
+                self.refuse(("lipschitz",), f"{smoothed.noise.name} noise rounds inputs, which leaves no constant")
+            tell(f"noise  {smoothed.noise.spelling}: {smoothed.noise.words(smoothed.sigma)}")
         return loaded, dataset, smoothed
 
     def _refuse_without_effect(self, method: Method | None) -> None:
@@ -111,13 +119,13 @@ class Setup:
             raise InvalidArgumentError("sigma must be given: the standard deviation of the noise")
         if not samples:
             names = _OF_SAMPLES if self.denoiser is not None else ("sigma", *_OF_SAMPLES)
-            self._refuse(names, "this method takes no samples under noise")
+            self.refuse(names, "this method takes no samples under noise")
         if method is not None and not method.uses_constant:
-            self._refuse(("lipschitz",), f"{type(method).__name__} does not use a Lipschitz constant as it is set")
+            self.refuse(("lipschitz",), f"{type(method).__name__} does not use a Lipschitz constant as it is set")
         if self.model.partition(":")[0] in MODELS.having("foreign") and self.denoiser is None:
-            self._refuse(("autocast", "compile"), f"{self.model} is not run by torch")
+            self.refuse(("autocast", "compile"), f"{self.model} is not run by torch")
 
-    def _refuse(self, names: tuple[str, ...], reason: str) -> None:
+    def refuse(self, names: tuple[str, ...], reason: str) -> None:
         """Refuse the first of these options that the user typed."""
         for name in names:
             if name in self.typed:

@@ -38,6 +38,7 @@ class Arrays(Dataset):
         classes: names of the classes, if they are known.
         facts: what was assumed about the source.
         names: a name for each input, if they have names.
+        levels: floats are multiples of 1/levels, if this is known; bytes always have 255.
 
     >>> data = Arrays("two", "test", np.zeros((2, 1, 8, 8), np.uint8), np.array([0, 1]))
     >>> data, data[1][1]
@@ -54,6 +55,7 @@ class Arrays(Dataset):
         classes: tuple[str, ...] | None = None,
         facts: DataFacts | None = None,
         names: NDArray[Any] | None = None,
+        levels: int | None = None,
     ) -> None:
         self.name, self.split, self.classes, self.facts = name, split, classes, facts or DataFacts()
         for kind, array in (("inputs", inputs), ("labels", labels)):
@@ -74,6 +76,7 @@ class Arrays(Dataset):
         if names is not None and (names.shape != labels.shape or names.dtype.kind not in "US"):
             raise DataError(f"{name}: the names of the inputs must be texts, one for each input")
         self.inputs, self.labels, self.names = inputs, labels, names
+        self.levels = 255 if inputs.dtype == np.uint8 else levels
 
     def __len__(self) -> int:
         """The number of inputs."""
@@ -140,7 +143,7 @@ def digits(name: str, rest: str, split: str) -> Dataset:
     bunch = optional("sklearn.datasets", extra="digits", error=DataError).load_digits()
     part = part_of(name, {"train": slice(0, 1437), "test": slice(1437, None)}, split)
     images = (bunch.images[part, None] / 16).astype(np.float32)
-    return Arrays(name, split, images, bunch.target[part], classes=tuple(map(str, range(10))))
+    return Arrays(name, split, images, bunch.target[part], classes=tuple(map(str, range(10))), levels=16)
 
 
 def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None) -> Dataset:

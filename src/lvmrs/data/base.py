@@ -35,6 +35,8 @@ class Dataset(ABC):
     """The names of the classes, if the source says them."""
     facts: DataFacts = DataFacts()
     """What the source says about the data, or what was assumed."""
+    levels: int | None = None
+    """All values are multiples of 1/levels, such as 255 for bytes; None if they are not known to be on a grid."""
     divided: bool = True
     """Whether the source has splits; else it gives the same data whichever split is named."""
     data_source: DataSource | None = None

@@ -43,6 +43,8 @@ class ImageFolder(Dataset):
         class_index: a file that says the class number of each folder; see ``read_class_index``.
     """
 
+    levels = 255
+
     def __init__(
         self, name: str, rest: str, split: str, size: int | None = None, class_index: Path | None = None
     ) -> None:

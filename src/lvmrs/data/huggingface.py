@@ -20,6 +20,8 @@ __all__ = ["HuggingFaceDataset"]
 class HuggingFaceDataset(Dataset):
     """A data set of the library; its first image column and its first class-label column are used."""
 
+    levels = 255
+
     def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:
         datasets = optional("datasets", extra="hf", error=DataError)
         self.name, self.split, self.size = name, split, size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lvmrs import _checks
 from lvmrs._user_code import called, imported
 from lvmrs.data.arrays import Arrays
 from lvmrs.data.base import Dataset
@@ -26,6 +27,8 @@ def python(name: str, rest: str, split: str) -> Dataset:
         made.divided = made.divided and made is not named
         if not isinstance(made.facts, DataFacts):
             raise DataError(f"{name}: its facts are {type(made.facts).__name__}; expected DataFacts")
+        if made.levels is not None:
+            made.levels = _checks.count("levels", made.levels, least=1)
         made.classes = None if made.classes is None else tuple(map(str, made.classes))
         return made
     if isinstance(made, tuple) and len(made) == 2:

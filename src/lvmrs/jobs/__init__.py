@@ -1,4 +1,4 @@
-"""Jobs on whole data sets: certify into a run directory, certify kept scores again, merge shards, predict.
+"""Jobs on whole data sets: calibrate, certify into a run directory, certify kept scores again, merge shards, predict.
 
 A job is everything that decides the rows of a run. Here two inputs are certified in two shards, which are
 merged; then the kept scores are certified again with another method, and the inputs are answered without certificates.
@@ -26,21 +26,35 @@ True [(0, 1, True), (1, 1, True)]
 [0, 1]
 """
 
+from lvmrs.jobs.again import job_of_run
+from lvmrs.jobs.attack import attack
+from lvmrs.jobs.calibrate import calibrate, calibrate_duels, calibration_record
 from lvmrs.jobs.certify import Outlook, certify
+from lvmrs.jobs.deployed import calibrated_on, check_same_classifier, recorded_method
 from lvmrs.jobs.job import Job, Sampling, check_selection
 from lvmrs.jobs.merge import merge
-from lvmrs.jobs.predict import Answer, calibrate_duels, predict
+from lvmrs.jobs.predict import Answer, predict
 from lvmrs.jobs.recertify import recertify
+from lvmrs.jobs.verify import Verification, verify
 
 __all__ = [
     "Answer",
     "Job",
     "Outlook",
     "Sampling",
+    "Verification",
+    "attack",
+    "calibrate",
     "calibrate_duels",
+    "calibrated_on",
+    "calibration_record",
     "certify",
+    "check_same_classifier",
     "check_selection",
+    "job_of_run",
     "merge",
     "predict",
     "recertify",
+    "recorded_method",
+    "verify",
 ]

@@ -7,6 +7,7 @@ pickled; another process or machine certifies the same rows with it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -15,30 +16,27 @@ from typing import Any
 
 from torch import nn
 
-from lvmrs import _checks, method_settings
+from lvmrs import _checks
 from lvmrs.data import Dataset, checked_input
-from lvmrs.errors import DataError, InvalidArgumentError, ModelError, guarded
+from lvmrs.errors import DataError, InvalidArgumentError, ModelError
 from lvmrs.jobs.packing import Packed, packed, unpacked
+from lvmrs.jobs.recorded import data_record, method_record, model_record
 from lvmrs.method import Method
 from lvmrs.method_check import relies_on_constant
-from lvmrs.models import Denoised, Loaded, Preprocessed
-from lvmrs.noise import Noise, Stream
+from lvmrs.models import Loaded
+from lvmrs.noise import Stream
 from lvmrs.origin import origin, torch_version
 from lvmrs.plan import Terms
 from lvmrs.runs import Row, Selection
 from lvmrs.runs.manifest import (
     ROWS_OF,
-    DataRecord,
-    DenoiserRecord,
     Manifest,
-    MethodRecord,
-    ModelRecord,
     TermsRecord,
 )
 from lvmrs.sampling import Watch
 from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["Job", "Sampling", "check_selection", "method_record"]
+__all__ = ["Job", "Sampling", "check_selection"]
 
 
 @dataclass(frozen=True)
@@ -117,6 +115,11 @@ class Job:
         """Read an input and its label, and check them."""
         return checked_input(self.data, index)
 
+    @functools.cached_property
+    def dimensions(self) -> int:
+        """How many numbers the first input has."""
+        return int(self.input(self.selection.indices[0])[0].numel())
+
     def row(self, index: int, watch: Watch | None = None) -> Row:
         """Certify one input.
 
@@ -125,6 +128,11 @@ class Job:
             watch: called with the stage and each batch of logits.
         """
         x, label = self.input(index)
+        if self.method.samples and self.smoothed.noise.error(self.smoothed.sigma) > 0 and x.numel() > self.dimensions:
+            raise DataError(
+                f"input {index} has {x.numel()} numbers, and the first has {self.dimensions}: with "
+                f"{self.smoothed.noise.name} noise no input may have more than the first; scale them to one size"
+            )
         start = time.perf_counter()
         with_samples = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
         certificate = _named(index, lambda: self.smoothed.certify(x, self.method, index=index, **with_samples))
@@ -142,8 +150,8 @@ class Job:
                 all shards.
         """
         smoothed = self.smoothed
-        relies = relies_on_constant(self.method, smoothed.lipschitz)
-        if not self.method.samples or math.isinf(smoothed.lipschitz) or not (relies or self.keeps_scores):
+        relies = relies_on_constant(self.method, smoothed.lipschitz_under_noise)
+        if not self.method.samples or math.isinf(smoothed.lipschitz_under_noise) or not (relies or self.keeps_scores):
             return
         if smoothed.autocast is not None:
             return
@@ -166,8 +174,8 @@ class Job:
         if self.smoothed.rounding.given is None:
             self.settle_rounding()
         return Manifest(
-            model=_model_record(self.model, self.smoothed),
-            data=_data_record(self.data),
+            model=model_record(self.model, self.smoothed),
+            data=data_record(self.data),
             method=method_record(
                 self.method, self.smoothed.noise, self.smoothed.sigma if self.method.samples else None
             ),
@@ -183,7 +191,8 @@ class Job:
     def _terms(self) -> TermsRecord:
         """The terms; alpha, n0 and n are 0 for a method that takes no samples, which has no risk."""
         smoothed, sampling = self.smoothed, self.sampling
-        constant = smoothed.lipschitz if math.isfinite(smoothed.lipschitz) else None
+        known = smoothed.lipschitz_under_noise if self.method.samples else smoothed.lipschitz
+        constant = known if math.isfinite(known) else None
         if self.method.samples and self.keeps_scores and smoothed.rounding.given is None:
             constant = None  # whoever certifies the scores again must not rely on it
         if not self.method.samples:
@@ -195,7 +204,8 @@ class Job:
             n=sampling.n,
             seed=sampling.seed,
             lipschitz=constant,
-            noise=smoothed.noise.name,
+            noise=smoothed.noise.spelling,
+            dimensions=self.dimensions,
             distance=smoothed.noise.distance,
             noise_words=smoothed.noise.words(smoothed.sigma),
             rounding=smoothed.rounding.given,
@@ -218,49 +228,6 @@ def _named(index: int, made: Callable[[], Any]) -> Any:
         return made()
     except ModelError as error:
         raise ModelError(f"input {index}: {error}") from error
-
-
-def method_record(method: Method, noise: Noise, sigma: float | None) -> MethodRecord:
-    """The record of a method: its settings, and the classifier that its certificates are about at this noise and σ.
-
-    σ is None for a method without noise.
-    """
-    name = type(method).__name__
-    with guarded(f"the settings and words of {name} and {noise.name} noise fail", error=InvalidArgumentError):
-        return MethodRecord(
-            name=name,
-            settings=method_settings.settings(method),
-            own_code=method_settings.own_code(method, noise),
-            scope=method.scope,
-            classifier=method.classifier("no noise" if sigma is None else noise.words(sigma)),
-        )
-
-
-def _model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:
-    inner = loaded.model.classifier if isinstance(loaded.model, Denoised) else loaded.model
-    known = loaded.facts.denoiser
-    return ModelRecord(
-        name=loaded.name,
-        weights_hash=loaded.fingerprint,
-        code_hash=loaded.code,
-        normalisation=inner.normalisation if isinstance(inner, Preprocessed) else None,
-        denoiser=None if known is None else DenoiserRecord(known.name, loaded.denoiser_fingerprint),
-        facts=loaded.facts,
-        compiled=smoothed.compiled,
-        device=smoothed.kind_of_device,
-        precision=None if smoothed.autocast is None else str(smoothed.autocast).removeprefix("torch."),
-    )
-
-
-def _data_record(data: Dataset) -> DataRecord:
-    return DataRecord(
-        split=data.split,
-        name=data.name,
-        hash=data.fingerprint(),
-        image_size=None if data.data_source is None else data.data_source.size,
-        facts=data.facts,
-        classes=None if data.classes is None else list(data.classes),
-    )
 
 
 def check_selection(data: Dataset, selection: Selection) -> None:

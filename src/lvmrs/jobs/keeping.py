@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from lvmrs.noise import Stage
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.scores import KeptScores, ScoresWriter, refusing
 
@@ -13,7 +12,6 @@ __all__ = ["OnNote", "copy_scores", "keeping", "opened_scores"]
 
 OnNote = Callable[[str], None]
 """Is called with a sentence that the user should read."""
-_STAGES: tuple[Stage, ...] = ("selection", "certification")
 
 
 @contextmanager
@@ -53,6 +51,6 @@ def copy_scores(run: Run, kept: KeptScores, row: Row, keeper: ScoresWriter) -> N
     """Check the kept scores of one input of a run, and copy them to the present input of the writer."""
     with refusing(run):
         kept.check(row)
-        for stage in _STAGES:
+        for stage in kept.files:
             for batch in kept.logits(row.idx, stage):
                 keeper.add(stage, batch)

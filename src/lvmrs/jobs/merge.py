@@ -35,6 +35,7 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "", on_note:
     batches = {run.manifest.batch for run in shards}
     manifest = replace(
         first,
+        terms=replace(first.terms, dimensions=_most_dimensions(shards)),
         selection=replace(first.selection, shard=1, shards=1),
         batch=first.batch if len(batches) == 1 else None,
         origin=origin(command, shards=[str(run.directory) for run in shards]),
@@ -58,6 +59,12 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "", on_note:
                 keeper.finish()
         writer.append_missing(merged)
         return writer.run
+
+
+def _most_dimensions(shards: Sequence[Run]) -> int | None:
+    """How many numbers an input has at most; None if a shard does not know it."""
+    known = [run.manifest.terms.dimensions for run in shards]
+    return None if None in known else max(each for each in known if each is not None)
 
 
 def _check_shards(shards: Sequence[Run]) -> None:

@@ -1,4 +1,4 @@
-"""Answers of a smoothed classifier to the inputs of a data set, and a width of soft duels from held-out inputs."""
+"""Answers of a smoothed classifier to the inputs of a data set, with certified radii if they are asked for."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from lvmrs import _checks
+from lvmrs.answering import N0, check_one_classifier
 from lvmrs.answers import is_correct
 from lvmrs.data import Dataset, check_labels, checked_input
 from lvmrs.jobs.job import check_selection
+from lvmrs.method import Method
 from lvmrs.planners import Duels
 from lvmrs.runs import Selection
 from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["Answer", "calibrate_duels", "predict"]
+__all__ = ["Answer", "check_inputs", "predict"]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one input."""
+    """The answer to one input; its last three fields are known if a radius was asked for."""
 
     idx: int
     """Index of the input in its data set."""
@@ -30,60 +33,74 @@ class Answer:
     """1 if the answer is the label, else 0."""
     name: str | None
     """The name of the input in its data set; None if it has none."""
+    radius: float | None = None
+    """The classifier answers with the same class at every point closer to the input than this; 0 for no answer."""
+    p_lower: float | None = None
+    """Lower bound on the mean score of the top class; see ``Certificate.p_lower``."""
+    p_upper: float | None = None
+    """Upper bound on the mean score of every other class; see ``Certificate.p_upper``."""
 
 
-def predict(smoothed: SmoothedClassifier, data: Dataset, selection: Selection, **settings: Any) -> Iterator[Answer]:
+def predict(
+    smoothed: SmoothedClassifier,
+    data: Dataset,
+    selection: Selection,
+    planner: Method | None = None,
+    *,
+    radius: bool = False,
+    **settings: Any,
+) -> Iterator[Answer]:
     """Answer the inputs of a selection, one after the other.
 
     Args:
         smoothed: the smoothed classifier.
         data: the data set.
         selection: which of its inputs.
+        planner: the method that certifies this classifier, by default hard duels. It must have one map for all inputs.
+        radius: whether to certify each answer. The certificates are those of ``SmoothedClassifier.certify`` with the
+            same n0, n, risk and seed; with n as small as here by default, their radii are small.
         settings: those of ``SmoothedClassifier.predict``.
 
     Returns:
-        The answers, as they come. A selection or labels that do not fit are refused at once. The docstring of
+        The answers, as they come. A method, selection or labels that do not fit are refused at once. The docstring of
         ``lvmrs.jobs`` has an example.
     """
-    _check(smoothed, data, selection)
-    return (_answer(smoothed, data, index, settings) for index in selection.indices)
+    _checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
+    method = smoothed.check_method(Duels() if planner is None else planner)
+    check_one_classifier(method)
+    check_inputs(smoothed, data, selection)
+    answered = _certified if radius else _answered
+    return (answered(smoothed, method, data, index, settings) for index in selection.indices)
 
 
-def _check(smoothed: SmoothedClassifier, data: Dataset, selection: Selection) -> None:
+def check_inputs(smoothed: SmoothedClassifier, data: Dataset, selection: Selection) -> None:
     """Refuse a selection that does not fit the data, and labels that are not the classes of the model."""
+    _checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
     check_selection(data, selection)
     check_labels(data, smoothed.classes(checked_input(data, selection.indices[0])[0]))
 
 
-def _answer(smoothed: SmoothedClassifier, data: Dataset, index: int, settings: dict[str, Any]) -> Answer:
+def _answered(
+    smoothed: SmoothedClassifier, method: Method, data: Dataset, index: int, settings: dict[str, Any]
+) -> Answer:
     x, label = checked_input(data, index)
-    found = smoothed.predict(x, index=index, **settings)
+    found = smoothed.predict(x, method, index=index, **settings)
     return Answer(index, label, found, int(is_correct(found, label)), data.input_name(index))
 
 
-def calibrate_duels(
-    smoothed: SmoothedClassifier, data: Dataset, selection: Selection, *, n0: int = 1_000, seed: int = 0
-) -> Duels:
-    """Find one width of soft duels for all inputs, on the inputs of a selection, which should not be certified.
-
-    Args:
-        smoothed: the smoothed classifier.
-        data: the data set.
-        selection: which of its inputs.
-        n0: samples for each input.
-        seed: the seed of the noise.
-
-    Returns:
-        Duels of that width.
-
-    >>> import numpy as np
-    >>> import torch
-    >>> from lvmrs.data import Arrays
-    >>> corners = Arrays("two corners", "train", np.eye(2), np.arange(2))
-    >>> found = calibrate_duels(SmoothedClassifier(torch.nn.Identity(), 0.5, batch=100), corners, Selection(2))
-    >>> 0.3 < float(found.width) < 0.4
-    True
-    """
-    _check(smoothed, data, selection)
-    inputs = (checked_input(data, index)[0] for index in selection.indices)
-    return smoothed.calibrate_duels(inputs, n0=n0, seed=seed)
+def _certified(
+    smoothed: SmoothedClassifier, method: Method, data: Dataset, index: int, settings: dict[str, Any]
+) -> Answer:
+    x, label = checked_input(data, index)
+    given = {"n0": N0, "n": 1_000} | {name: value for name, value in settings.items() if value is not None}
+    found = smoothed.certify(x, method, index=index, **given)
+    return Answer(
+        index,
+        label,
+        found.prediction,
+        int(is_correct(found.prediction, label)),
+        data.input_name(index),
+        found.radius,
+        found.p_lower,
+        found.p_upper,
+    )

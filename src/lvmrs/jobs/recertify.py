@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from lvmrs import _checks, method_settings
 from lvmrs._user_code import code_hash
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.jobs.certify import OnRow
-from lvmrs.jobs.job import method_record
 from lvmrs.jobs.keeping import OnNote, opened_scores
 from lvmrs.jobs.processes import spread
+from lvmrs.jobs.recorded import method_record
 from lvmrs.method import Method
-from lvmrs.noise import Noise, Stream
+from lvmrs.noise import Stream, noise_named
 from lvmrs.origin import origin
 from lvmrs.plan import Terms
 from lvmrs.planners import Planner
 from lvmrs.prove import prove
-from lvmrs.registry import NOISES
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.manifest import ROWS_OF, TermsRecord
 from lvmrs.runs.scores import KeptScores, refusing
@@ -105,8 +105,8 @@ def recertify(
 def _recertified(kept: KeptScores, planner: Planner, terms: Terms, record: TermsRecord, old: Row) -> Row:
     kept.check(old)
     seed = record.seed or 0
-    selection = kept.scores(Stream(seed, old.idx, "selection"), terms.noise, terms.sigma, record.n0 or 0)
-    certification = kept.scores(Stream(seed, old.idx, "certification"), terms.noise, terms.sigma, terms.n)
+    selection = kept.scores(Stream(seed, old.idx, "selection"), terms, record.n0 or 0)
+    certification = kept.scores(Stream(seed, old.idx, "certification"), terms, terms.n)
     start = time.perf_counter()
     certificate = prove(planner.plan(selection, terms), terms, certification)
     return Row.of(old.idx, old.label, certificate, time.perf_counter() - start, clean=old.clean, name=old.name)
@@ -132,6 +132,9 @@ def _check_code(recorded: Mapping[str, str], noise: type) -> None:
 
 
 def _terms(record: TermsRecord) -> Terms:
-    constant = {} if record.lipschitz is None else {"lipschitz": record.lipschitz, "rounding": record.rounding or 0.0}
-    noise: Noise = NOISES.find(record.noise)()
-    return Terms(record.sigma or 0.0, record.alpha or 0.0, record.n or 0, noise=noise, **constant)
+    constant: dict[str, Any] = {}
+    if record.lipschitz is not None:
+        constant = {"lipschitz": record.lipschitz, "rounding": record.rounding or 0.0}
+    noise = noise_named(record.noise)
+    sizes = {"n": record.n or 0, "dimensions": record.dimensions or 0}
+    return Terms(record.sigma or 0.0, record.alpha or 0.0, noise=noise, **sizes, **constant)

@@ -6,20 +6,22 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 __all__ = ["InParts"]
 
 
 class InParts(nn.Module):
-    """Runs a program that takes batches of one size on batches of any size, in parts; zeros fill up the last part."""
+    """Runs a program that takes batches of one size on batches of any size, in parts.
+
+    Copies of the last row fill up the last part, so that a row alone has no other company (``lvmrs.model_check``).
+    """
 
     def __init__(self, program: Callable[[Tensor], Tensor], size: int) -> None:
         super().__init__()
-        self.program, self.size = program, size
+        self.program, self.runs_in_parts_of = program, size
 
     def forward(self, x: Tensor) -> Tensor:
         """The answers to all inputs of a batch, in order."""
-        missing = -len(x) % self.size
-        padded = functional.pad(x, [0, 0] * (x.dim() - 1) + [0, missing]) if missing else x
-        return torch.cat([self.program(part) for part in torch.split(padded, self.size)])[: len(x)]
+        missing = -len(x) % self.runs_in_parts_of
+        padded = torch.cat([x, x[-1:].expand(missing, *x.shape[1:])]) if missing else x
+        return torch.cat([self.program(part) for part in torch.split(padded, self.runs_in_parts_of)])[: len(x)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from types import EllipsisType, NoneType
 from typing import Any
 
 import torch
@@ -17,8 +18,9 @@ from torch.nn import functional
 
 from lvmrs.errors import ModelError
 from lvmrs.models.layer_rules import of_layer
+from lvmrs.models.norms import product
 
-__all__ = ["of_call", "shape_of", "unknown_call"]
+__all__ = ["FUNCTIONS", "METHODS", "of_call", "shape_of", "unknown_call"]
 
 # A function that looks up the constant of a value in the network, or of several values side by side.
 _ConstantOf = Callable[[Any], float]
@@ -27,13 +29,16 @@ _Rule = Callable[[_ConstantOf, fx.Node], float]
 
 def of_call(of: _ConstantOf, node: fx.Node) -> float:
     """A bound on the constant of the result of a function or method, from those of its arguments."""
-    rules: Any = _METHODS if node.op == "call_method" else _FUNCTIONS
+    rules: Any = METHODS if node.op == "call_method" else FUNCTIONS
     if node.target not in rules:
         raise unknown_call(node)
     try:
-        return float(rules[node.target](of, node))
+        bound = float(rules[node.target](of, node))
     except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise unknown_call(node) from error
+    if math.isnan(bound):
+        raise unknown_call(node)
+    return bound
 
 
 def unknown_call(node: fx.Node) -> ModelError:
@@ -50,15 +55,24 @@ def shape_of(node: Any) -> tuple[int, ...]:
 
 
 def _settings(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments after the first, with shapes and the like as numbers; a tensor among them is refused."""
+    """The arguments after the first, with shapes and the like as numbers; what is no plain setting is refused."""
 
-    def plain(one: fx.Node) -> Any:
-        value = one.meta["value"]
-        if isinstance(value, Tensor):
-            raise TypeError("a setting that is a tensor")
-        return value
+    def value(one: fx.Node) -> Any:
+        return one.meta["value"]
 
-    return list(fx.map_arg(node.args[1:], plain)), dict(fx.map_arg(node.kwargs, plain))
+    settings, named = list(fx.map_arg(node.args[1:], value)), dict(fx.map_arg(node.kwargs, value))
+    if not all(map(_is_plain, (*settings, *named.values()))):
+        raise TypeError("a setting that is a tensor, a type of numbers or the like")
+    return settings, named
+
+
+def _is_plain(value: object) -> bool:
+    """Whether this is a setting for which the rules were written: a number, a word, a place, or several of them."""
+    if type(value) in (tuple, list, torch.Size):
+        return all(map(_is_plain, value))  # type: ignore[call-overload]
+    if type(value) is slice:
+        return all(map(_is_plain, (value.start, value.stop, value.step)))
+    return type(value) in (int, float, bool, str, NoneType, EllipsisType, torch.memory_format) and value == value
 
 
 def _scaled(constant: float) -> _Rule:
@@ -66,7 +80,7 @@ def _scaled(constant: float) -> _Rule:
 
     def rule(of: _ConstantOf, node: fx.Node) -> float:
         _settings(node)
-        return constant * of(node.args[0])
+        return product(constant, of(node.args[0]))
 
     return rule
 
@@ -77,6 +91,8 @@ def _sum(of: _ConstantOf, node: fx.Node) -> float:
         raise ValueError("other arguments than two values")
     total, size = 0.0, math.prod(shape_of(node))
     for argument in node.args:
+        if not isinstance(argument, fx.Node) and not _is_plain(argument):
+            raise TypeError("neither a value nor a number")
         constant = of(argument)
         if constant:
             total += constant * math.sqrt(size / math.prod(shape_of(argument)))
@@ -91,15 +107,15 @@ def _times(of: _ConstantOf, node: fx.Node) -> float:
         first, second = second, first
     if isinstance(second, fx.Node) and not isinstance(second.meta["value"], Tensor):
         second = second.meta["value"]
-    if not isinstance(first, fx.Node) or not isinstance(second, (int, float)) or node.kwargs:
+    if not isinstance(first, fx.Node) or not isinstance(second, (int, float)) or not _is_plain(second) or node.kwargs:
         raise TypeError("a product of values")
-    return of(first) * (1 / abs(second) if divides else abs(second))
+    return product(of(first), 1 / abs(second) if divides else abs(second))
 
 
 def _side_by_side(of: _ConstantOf, node: fx.Node) -> float:
-    values = node.args[0]
-    if not isinstance(values, (tuple, list)):
-        raise TypeError("not a list of values")
+    values, (settings, named) = node.args[0], _settings(node)
+    if not isinstance(values, (tuple, list)) or len(settings) > 1 or named.keys() - {"dim"}:
+        raise TypeError("not a list of values and a dimension")
     return of(values)
 
 
@@ -121,11 +137,11 @@ def _padded(of: _ConstantOf, node: fx.Node) -> float:
 
 
 def _mean(of: _ConstantOf, node: fx.Node) -> float:
-    _settings(node)
+    settings, named = _settings(node)
+    if len(settings) > 2 or named.keys() - {"dim", "keepdim"}:
+        raise ValueError("other arguments than dimensions")
     before, after = shape_of(node.args[0]), shape_of(node)
-    if before[:1] != after[:1]:
-        raise ValueError("a mean over the batch")
-    return of(node.args[0]) * math.sqrt(math.prod(after) / math.prod(before))
+    return product(of(node.args[0]), math.sqrt(math.prod(after) / math.prod(before)))
 
 
 def _dropped(of: _ConstantOf, node: fx.Node) -> float:
@@ -140,21 +156,21 @@ def _as_layer(layer: type[nn.Module]) -> _Rule:
 
     def rule(of: _ConstantOf, node: fx.Node) -> float:
         settings, named = _settings(node)
-        return of(node.args[0]) * of_layer(layer(*settings, **named), shape_of(node.args[0]), node.name)
+        return product(of(node.args[0]), of_layer(layer(*settings, **named), shape_of(node.args[0]), node.name))
 
     return rule
 
 
 _ONE_TO_ONE = _scaled(1.0)
 _SAME = ("flatten", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "relu", "relu_", "tanh", "clamp", "neg")
-_METHODS: dict[str, _Rule] = {
+METHODS: dict[str, _Rule] = {
     **dict.fromkeys((*_SAME, "view", "contiguous", "float", "double", "clone"), _ONE_TO_ONE),
     "sigmoid": _scaled(0.25),
     **dict.fromkeys(("add", "add_", "sub", "sub_"), _sum),
     **dict.fromkeys(("mul", "mul_", "div"), _times),
     "mean": _mean,
 }
-_FUNCTIONS: dict[Callable[..., Any], _Rule] = {
+FUNCTIONS: dict[Callable[..., Any], _Rule] = {
     **{getattr(torch, name): _ONE_TO_ONE for name in _SAME},
     **dict.fromkeys(
         (functional.relu, functional.relu_, functional.relu6, functional.hardtanh, functional.tanh, operator.neg,

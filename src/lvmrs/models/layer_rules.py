@@ -13,55 +13,62 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lvmrs.errors import ModelError
 from lvmrs.models.norms import of_convolution, of_matrix
+from lvmrs.models.stock import check_layer, kind_of, unknown_layer
 
-__all__ = ["NORMALISATIONS", "normalisation_scale", "of_layer", "of_linear", "unknown_layer"]
+__all__ = ["KINDS", "NORMALISATIONS", "SCALED", "normalisation_scale", "of_layer"]
 
+SCALED = (nn.Linear, nn.Conv2d)
+"""The layers whose outputs a normalisation may scale, with one bound for both."""
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _Layer = Callable[[Any, tuple[int, ...], str], float]
 
 
-def of_layer(layer: nn.Module, shape: tuple[int, ...], name: str) -> float:
+def of_layer(layer: nn.Module, shape: tuple[int, ...], name: str, scale: Tensor | None = None) -> float:
     """A bound on the constant of a layer that is not a normalisation.
 
     Args:
-        layer: the layer; a kind that is not known is refused.
+        layer: the layer; one that is not known to be torch's own, and of a kind that has a rule, is refused.
         shape: the shape of its inputs, with the batch.
         name: its name in the network, for errors.
+        scale: what each output of a linear or convolutional layer is multiplied by.
     """
-    for kinds, constant in _LAYERS.items():
-        if isinstance(layer, kinds):
-            return constant(layer, shape, name)
-    raise unknown_layer(name, type(layer).__name__)
+    kind = kind_of(layer)
+    rule = _LAYERS.get(kind) if scale is None or kind in SCALED else None
+    if rule is None:
+        raise unknown_layer(name, kind.__name__)
+    check_layer(layer, name)
+    try:
+        return rule(layer, shape, name) if scale is None else _linear(layer, shape, name, scale)
+    except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise unknown_layer(name, f"{kind.__name__} as it is set up") from error
 
 
 def normalisation_scale(layer: Any, name: str) -> Tensor:
     """The number by which a normalisation multiplies each channel."""
+    check_layer(layer, name)
     if layer.running_var is None:
         raise unknown_layer(name, f"{type(layer).__name__} without running statistics")
     scale = torch.rsqrt(layer.running_var.detach().double() + layer.eps)
     return scale if layer.weight is None else scale * layer.weight.detach().double()
 
 
-def unknown_layer(name: str, kind: str) -> ModelError:
-    """The error that says that no bound is known for this layer."""
-    return ModelError(f"no Lipschitz bound is known for the layer {name} ({kind}); give the constant yourself")
-
-
-def of_linear(layer: Any, shape: tuple[int, ...], name: str, scale: Tensor | None = None) -> float:
+def _linear(layer: Any, shape: tuple[int, ...], name: str, scale: Tensor | None = None) -> float:
     """A bound on the constant of a linear or convolutional layer; ``scale`` multiplies each of its outputs."""
     weight = layer.weight.detach().double()
     if scale is not None:
         weight = weight * scale.to(weight).view(-1, *[1] * (weight.dim() - 1))
-    if isinstance(layer, nn.Linear):
+    if kind_of(layer) is nn.Linear:
         return of_matrix(weight)
-    grid, padding = (shape[-2], shape[-1]), _padding(layer)
+    if len(shape) != 4:
+        raise unknown_layer(name, "a convolution of inputs that are not images")
+    grid, padding, kernel = (shape[-2], shape[-1]), _padding(layer), weight.shape[-2:]
     options = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
     if layer.padding_mode == "circular":
-        extents = [1 + step * (size - 1) for step, size in zip(layer.dilation, layer.kernel_size, strict=True)]
+        extents = [1 + step * (size - 1) for step, size in zip(layer.dilation, kernel, strict=True)]
         whole = all(side % step == 0 for side, step in zip(grid, layer.stride, strict=True))
         around = all(2 * edge == extent - 1 for edge, extent in zip(padding, extents, strict=True))
+        around = around and list(layer._reversed_padding_repeated_twice) == [*[padding[1]] * 2, *[padding[0]] * 2]
         fits = all(extent <= side for extent, side in zip(extents, grid, strict=True))
         if not (whole and around and fits):
             raise unknown_layer(name, "a circular convolution that does not wrap evenly")
@@ -72,12 +79,14 @@ def of_linear(layer: Any, shape: tuple[int, ...], name: str, scale: Tensor | Non
 
 
 def _pair(value: Any) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
+    sides = (value,) if isinstance(value, int) else tuple(value)
+    down, across = sides * 2 if len(sides) == 1 else sides
+    return down, across
 
 
 def _padding(layer: Any) -> tuple[int, int]:
     if layer.padding == "same":
-        extents = zip(layer.dilation, layer.kernel_size, strict=True)
+        extents = zip(layer.dilation, layer.weight.shape[-2:], strict=True)
         down, across = (math.ceil(step * (size - 1) / 2) for step, size in extents)
         return down, across
     return (0, 0) if layer.padding == "valid" else _pair(layer.padding)
@@ -112,13 +121,13 @@ def _largest(layer: Any, shape: tuple[int, ...], name: str) -> float:
 
 
 def _softplus(layer: Any, shape: tuple[int, ...], name: str) -> float:
-    if layer.threshold < 20 or layer.beta <= 0:  # it jumps where it becomes linear
+    if not (layer.threshold >= 20 and 0 < layer.beta < math.inf):  # it jumps where it becomes linear
         raise unknown_layer(name, "Softplus with a low threshold")
     return 1.0
 
 
 def _celu(layer: Any, shape: tuple[int, ...], name: str) -> float:
-    if layer.alpha <= 0:
+    if not layer.alpha > 0:
         raise unknown_layer(name, "CELU with a negative alpha")
     return 1.0
 
@@ -131,21 +140,23 @@ _ONE = (
     nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.ZeroPad2d, nn.PixelShuffle, nn.PixelUnshuffle,
     nn.ReLU, nn.ReLU6, nn.Hardtanh, nn.Tanh, nn.Softsign, nn.LogSigmoid, nn.Softshrink,
 )  # fmt: skip
-_LAYERS: dict[tuple[type[nn.Module], ...], _Layer] = {
-    (nn.Linear, nn.Conv2d): of_linear,
-    (nn.AvgPool2d,): _average,
-    (nn.AdaptiveAvgPool2d,): _adaptive_average,
-    (nn.MaxPool2d,): _largest,
-    _ONE: _at_most(1.0),
-    (nn.Sigmoid,): _at_most(0.25),
-    (nn.Hardsigmoid,): _at_most(1 / 6),
-    (nn.Hardswish,): _at_most(1.5),
-    (nn.SELU,): _at_most(1.7581),  # scale · alpha
-    (nn.GELU,): _at_most(1.13),  # its largest slope is 1.1289…
-    (nn.SiLU, nn.Mish): _at_most(1.1),  # 1.0998… and 1.0884…
-    (nn.LeakyReLU,): lambda layer, shape, name: max(1.0, abs(layer.negative_slope)),
-    (nn.ELU,): lambda layer, shape, name: max(1.0, abs(layer.alpha)),
-    (nn.PReLU,): lambda layer, shape, name: max(1.0, float(layer.weight.detach().abs().max())),
-    (nn.Softplus,): _softplus,
-    (nn.CELU,): _celu,
+_LAYERS: dict[type[nn.Module], _Layer] = {
+    **dict.fromkeys(SCALED, _linear),
+    nn.AvgPool2d: _average,
+    nn.AdaptiveAvgPool2d: _adaptive_average,
+    nn.MaxPool2d: _largest,
+    **dict.fromkeys(_ONE, _at_most(1.0)),
+    nn.Sigmoid: _at_most(0.25),
+    nn.Hardsigmoid: _at_most(1 / 6),
+    nn.Hardswish: _at_most(1.5),
+    nn.SELU: _at_most(1.7581),  # scale · alpha
+    nn.GELU: _at_most(1.13),  # its largest slope is 1.1289…
+    **dict.fromkeys((nn.SiLU, nn.Mish), _at_most(1.1)),  # 1.0998… and 1.0884…
+    nn.LeakyReLU: lambda layer, shape, name: max(1.0, abs(layer.negative_slope)),
+    nn.ELU: lambda layer, shape, name: max(1.0, abs(layer.alpha)),
+    nn.PReLU: lambda layer, shape, name: max(1.0, float(layer.weight.detach().abs().max())),
+    nn.Softplus: _softplus,
+    nn.CELU: _celu,
 }
+KINDS: tuple[type[nn.Module], ...] = (*_LAYERS, *NORMALISATIONS)
+"""The layers for which there is a rule."""

@@ -8,24 +8,37 @@ constants are multiplied along a chain, and added where branches are added. The 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn import functional
 
 from lvmrs import _checks
-from lvmrs.errors import ModelError, guarded
-from lvmrs.models.function_rules import of_call, shape_of, unknown_call
-from lvmrs.models.layer_rules import NORMALISATIONS, normalisation_scale, of_layer, of_linear, unknown_layer
-from lvmrs.models.norms import of_matrix
+from lvmrs.errors import ModelError
+from lvmrs.known_constant import check_itself, known_lipschitz
+from lvmrs.models.function_rules import FUNCTIONS, METHODS, of_call, shape_of
+from lvmrs.models.layer_rules import KINDS, NORMALISATIONS, normalisation_scale, of_layer
+from lvmrs.models.norms import of_matrix, product
 from lvmrs.models.preprocessing import Preprocessed
+from lvmrs.models.stock import check_functions, check_network, kind_of, unknown_layer
+from lvmrs.models.stored import memory_of
+from lvmrs.models.tracing import Trace
 from lvmrs.sampling import evaluating
 
 __all__ = ["lipschitz_bound"]
 
-# These operators change their first argument.
-_IN_PLACE = ("iadd", "isub", "imul", "itruediv")
+# Steps whose result may be in the memory of what they take, and which change nothing there.
+_VIEWING_LAYERS = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.PixelShuffle, nn.PixelUnshuffle)
+_METHOD_VIEWS = (
+    "flatten", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "view", "contiguous", "float", "double",
+)  # fmt: skip
+_VIEWS = (
+    *_METHOD_VIEWS, torch.flatten, torch.reshape, torch.squeeze, torch.unsqueeze, torch.permute, torch.transpose,
+    operator.getitem, functional.dropout, functional.pixel_shuffle, functional.pixel_unshuffle,
+)  # fmt: skip
 
 
 def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
@@ -45,64 +58,71 @@ def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
     1.0000
     """
     shape = _checks.shape(shape)
-    known = _checks.known_lipschitz(model)
+    known = known_lipschitz(model)
     if known is not None:
         return known
     _checks.instance("model", model, nn.Module, "a torch module, whose layers can be seen")
     if isinstance(model, Preprocessed):
+        check_itself(model, Preprocessed)
         if model.size is not None:
             raise ModelError("the model resizes its inputs, for which no Lipschitz bound is known")
         if not isinstance(model.model, nn.Module):
             raise ModelError("the model is not a torch module, so its layers cannot be seen")
-        return lipschitz_bound(model.model, shape) / float(model.std.min())
+        return product(lipschitz_bound(model.model, shape), model.steepness)
     with evaluating(model):
-        return _Bounds(_traced(model, shape)).of_output()
+        return _bound(model, shape)
 
 
-class _Tracer(fx.Tracer):
-    """Does not trace into modules that have a Lipschitz constant."""
-
-    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-        return _checks.known_lipschitz(module) is not None or super().is_leaf_module(module, name)
-
-
-class _Remember(fx.Interpreter):
-    """Keeps the value of each step, as an example of its shape."""
-
-    def run_node(self, n: fx.Node) -> Any:
-        n.meta["value"] = super().run_node(n)
-        return n.meta["value"]
+def _bound(model: nn.Module, shape: Sequence[int]) -> float:
+    """The bound of a module that states none, from its layers."""
+    stated, seen = _stated(model)
+    check_network(seen)
+    check_functions(KINDS, METHODS, FUNCTIONS)
+    trace = Trace(model, shape, stated)
+    bound = _Bounds(trace, stated).of_output()
+    _check_slopes(trace.inputs, trace.check(), bound)
+    check_network(seen)  # the network may have changed its own modules while it ran
+    return bound
 
 
-def _traced(model: nn.Module, shape: Sequence[int]) -> fx.GraphModule:
-    for name, module in model.named_modules():
-        if module._forward_hooks:
-            raise ModelError(f"no Lipschitz bound is known for the layer {name or 'itself'}: it has forward hooks")
-    tracer = _Tracer()
-    root = nn.Sequential(model) if tracer.is_leaf_module(model, "") else model
-    like = next(iter(model.parameters()), torch.zeros(()))
-    some = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0)).to(like)
-    with guarded(f"the network fails on inputs of shape {tuple(shape)}", error=ModelError):
-        answer = model(some.clone())
-    with guarded("the network cannot be traced, so no Lipschitz bound is known", error=ModelError):
-        traced = fx.GraphModule(root, tracer.trace(root))
-        found = _Remember(traced).run(some.clone())
-    if isinstance(answer, Tensor) and not torch.allclose(answer, found, rtol=1e-3, atol=1e-5, equal_nan=True):
-        raise ModelError("the traced network gives other answers than the network, so no Lipschitz bound is known")
-    return traced
+def _stated(model: nn.Module) -> tuple[dict[int, float], list[tuple[str, nn.Module]]]:
+    """The constants that modules state, by the id of the module; and the modules that are not inside one of these."""
+    stated: dict[int, float] = {}
+    seen: list[tuple[str, nn.Module]] = []
+    waiting = [("", model)]
+    while waiting:
+        name, module = waiting.pop()
+        constant = known_lipschitz(module)
+        if constant is not None:
+            stated[id(module)] = constant
+            continue
+        seen.append((name, module))
+        waiting += [(f"{name}.{key}".lstrip("."), child) for key, child in module.named_children()]
+    return stated, seen
+
+
+def _check_slopes(inputs: Sequence[Tensor], answers: Sequence[Tensor], bound: float) -> None:
+    """Refuse a network whose own answers show that the bound is wrong: a last check, which nothing should reach."""
+    for batch, answer in zip(inputs, answers, strict=True):
+        rows, logits = (each.double().flatten(1) for each in (batch, answer))
+        moved, answered = (rows[1:] - rows[:1]).norm(dim=1), (logits[1:] - logits[:1]).norm(dim=1)
+        rounding = 1e4 * torch.finfo(answer.dtype).eps * logits.norm(dim=1).max()
+        if bool((answered > bound * moved * (1 + 1e-6) + rounding).any()):
+            raise ModelError("the network's answers change more than its layers allow, so no Lipschitz bound is known")
 
 
 class _Bounds:
     """Bounds the constant of each value in a traced network, with respect to the input."""
 
-    def __init__(self, traced: fx.GraphModule) -> None:
-        self.traced = traced
-        self.modules = dict(traced.named_modules())
+    def __init__(self, trace: Trace, stated: Mapping[int, float]) -> None:
+        self.trace, self.stated = trace, stated
+        self.nodes = list(trace.module.graph.nodes)
+        self.modules = dict(trace.module.named_modules(remove_duplicate=False))
         self.constants: dict[fx.Node, float] = {}
 
     def of_output(self) -> float:
         """A bound on the constant of the network's output."""
-        for node in self.traced.graph.nodes:
+        for node in self.nodes:
             if node.op == "output":
                 if not isinstance(node.meta["value"], Tensor):
                     raise ModelError(f"the network answers with {type(node.meta['value']).__name__}, not a tensor")
@@ -122,56 +142,49 @@ class _Bounds:
         if node.op == "get_attr":
             return 0.0
         if not isinstance(node.meta["value"], Tensor):
-            return self._of_number(node)
+            return 0.0  # sizes and the like; the rules for batches refuse other numbers
         self._check_in_place(node)
         return self._of_module(node) if node.op == "call_module" else of_call(self.of, node)
 
-    def _of_number(self, node: fx.Node) -> float:
-        """Shapes do not depend on the input; other numbers that come from a tensor do."""
-        of_shapes = node.target in ("size", "dim", getattr)
-        if of_shapes or not any(isinstance(one.meta["value"], Tensor) for one in node.all_input_nodes):
-            return 0.0
-        raise unknown_call(node)
-
     def _check_in_place(self, node: fx.Node) -> None:
-        """Refuse a step that changes a value in place if a later step reads that value under an older name."""
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        module = self.modules.get(str(node.target)) if node.op == "call_module" else None
-        flagged = (
-            node.kwargs.get("inplace") or getattr(module, "inplace", False) or any(one is True for one in node.args)
-        )
-        if not (flagged or name in _IN_PLACE or (node.op == "call_method" and name.endswith("_"))):
+        """Refuse a step that may change a value in place if that value is stored, or read under an older name.
+
+        A step may change what it takes if its result is in the same memory, unless it is known to be a view only.
+        """
+        taken = {memory_of(one.meta["value"]) for one in node.all_input_nodes} - {None}
+        here = memory_of(node.meta["value"])
+        if not node.meta["changes"] and (here not in taken or self._is_view(node)):
             return
-        memory = _memory(node.args[0])
-        nodes = list(self.traced.graph.nodes)
-        here = nodes.index(node)
-        older = [one for one in nodes[:here] if _memory(one) == memory]
-        if any(nodes.index(user) > here for one in older for user in one.users):
+        changed = taken if node.meta["changes"] else {here}
+        if changed & self.trace.memory:
+            raise ModelError(f"no Lipschitz bound is known for {node.name}: it may change what the network stores")
+        place = self.nodes.index(node)
+        older = [one for one in self.nodes[:place] if memory_of(one.meta["value"]) in changed]
+        if any(self.nodes.index(user) > place for one in older for user in one.users):
             raise ModelError(f"no Lipschitz bound is known for {node.name}: it changes a value that is used again")
+
+    def _is_view(self, node: fx.Node) -> bool:
+        if node.op == "call_module":
+            return kind_of(self.modules[str(node.target)]) in _VIEWING_LAYERS
+        return node.target in _VIEWS
 
     def _of_module(self, node: fx.Node) -> float:
         module, name = self.modules[str(node.target)], str(node.target)
         if len(node.args) != 1 or node.kwargs or not isinstance(node.args[0], fx.Node):
             raise unknown_layer(name, f"{type(module).__name__} with several arguments")
         before = node.args[0]
-        own = _checks.known_lipschitz(module)
-        if own is not None:
-            return self.of(before) * own
-        if isinstance(module, NORMALISATIONS):
+        if id(module) in self.stated:
+            return product(self.of(before), self.stated[id(module)])
+        if kind_of(module) in NORMALISATIONS:
             return self._of_normalisation(before, normalisation_scale(module, name))
-        return self.of(before) * of_layer(module, shape_of(before), name)
+        return product(self.of(before), of_layer(module, shape_of(before), name))
 
     def _of_normalisation(self, before: fx.Node, scale: Tensor) -> float:
         """Bound the scale together with the layer before it, which is tighter, if no other step takes that layer."""
-        inner = self.modules.get(str(before.target)) if before.op == "call_module" and len(before.users) == 1 else None
-        rows = isinstance(inner, nn.Conv2d) or (isinstance(inner, nn.Linear) and len(shape_of(before)) == 2)
-        if rows:
+        alone = before.op == "call_module" and len(before.users) == 1
+        inner = self.modules[str(before.target)] if alone else None
+        kind = None if inner is None or id(inner) in self.stated else kind_of(inner)
+        if inner is not None and (kind is nn.Conv2d or (kind is nn.Linear and len(shape_of(before)) == 2)):
             taken = before.args[0]
-            return self.of(taken) * of_linear(inner, shape_of(taken), str(before.target), scale)
-        return self.of(before) * of_matrix(torch.diag(scale))
-
-
-def _memory(node: Any) -> int | None:
-    """The address of the memory that holds the value of a step."""
-    value = node.meta["value"] if isinstance(node, fx.Node) else None
-    return value.untyped_storage().data_ptr() if isinstance(value, Tensor) else None
+            return product(self.of(taken), of_layer(inner, shape_of(taken), str(before.target), scale))
+        return product(self.of(before), of_matrix(torch.diag(scale)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch.nn import functional
 from lvmrs.errors import ModelError
 from lvmrs.models.fourier import spectrum_of, whole_spectrum
 
-__all__ = ["gram", "of_convolution", "of_matrix"]
+__all__ = ["gram", "of_convolution", "of_matrix", "product"]
 
 # Squared matrices are rescaled, so that more steps cost only time. After this many steps the bound is within 1 % for
 # any rank that fits in memory: the factor is at most rank^(1/2^(steps + 1)).
@@ -20,6 +21,15 @@ _STEPS = 10
 _SMALL = 1024
 # A generous factor for the rounding errors of float64.
 _ROUNDING = 1 + 1e-9
+
+
+def product(first: float, second: float) -> float:
+    """The product of two bounds; it is 0 only if one of them is, even if it is too small for float64.
+
+    >>> product(1e-200, 1e-200) > 0, product(0.0, math.inf)
+    (True, 0.0)
+    """
+    return max(first * second, sys.float_info.min) if first and second else 0.0
 
 
 def of_matrix(matrix: Tensor) -> float:

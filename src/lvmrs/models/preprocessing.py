@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch.nn import functional
 
 from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, ModelError, shown
+from lvmrs.known_constant import known_lipschitz
 
 __all__ = ["Preprocessed"]
 
@@ -62,8 +64,14 @@ class Preprocessed(nn.Module):
 
         None if the model's is not known, or if images are resized.
         """
-        inner = _checks.known_lipschitz(self.model)
-        return None if inner is None or self.size is not None else inner / float(self.std.min())
+        inner = known_lipschitz(self.model)
+        return None if inner is None or self.size is not None else inner * self.steepness
+
+    @property
+    def steepness(self) -> float:
+        """The Lipschitz constant of the normalisation itself: 1 over the smallest std; infinite if one is 0."""
+        smallest = float(self.std.abs().min())
+        return 1 / smallest if smallest else math.inf
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits for a batch of images (batch, channels, height, width) with pixels in [0, 1]."""

@@ -4,6 +4,11 @@
 is drawn in blocks of a fixed number of samples, and each block has its own generator. So the batch size, the order of
 inputs and the number of workers do not change it. Stages are separate streams: what is chosen on the selection sample
 is independent of the certification sample.
+
+**No two blocks share noise.** The generator is Philox (Salmon et al. 2011), which encrypts a counter of 256 bits with a
+key of 128 bits. The key of a block is (seed, index), and its counter begins at (0, 0, block, stage). So different
+blocks of different streams encrypt different numbers, or encrypt with different keys. (On other devices than the CPU,
+torch's generator has a key of 64 bits, a hash of all four: two blocks share noise with a probability of 2⁻⁶⁴.)
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,18 +28,16 @@ from lvmrs.noise.base import Noise
 
 __all__ = ["Draws", "Stage", "Stream"]
 
-Stage = Literal["selection", "certification", "prediction", "calibration"]
+Stage = Literal["selection", "certification", "prediction", "calibration", "attack", "confirmation"]
 """What the noise is used for."""
 
 # Numbers in a block of noise: so many that a new generator costs little beside them, and so few that threads share the
 # work evenly.
-_BLOCK, _BLOCK_ELSEWHERE = 1 << 15, 1 << 22
+_BLOCK, _BLOCK_ELSEWHERE = 1 << 16, 1 << 22
 # Small batches are served from a store of this many numbers, which is drawn at once: then it pays to use other threads.
 _STORE = 1 << 20
 # For fewer numbers than this, handing work to other threads costs more than it saves.
 _WORTH_THREADS = 1 << 17
-# Each stage has its own blocks, this many, among the 2³² seeds that the CPU generator distinguishes.
-_BLOCKS_PER_STAGE = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,20 @@ class Stream:
             object.__setattr__(self, name, _checks.seed(name, getattr(self, name)))
         _checks.one_of("stage", self.stage, get_args(Stage))
 
-    @property
-    def first_seed(self) -> int:
-        """The seed of block 0; that of block b is larger by b, so each block and stage of an input has its own."""
-        digest = hashlib.blake2b(f"{self.seed},{self.index}".encode(), digest_size=4).digest()
-        return int.from_bytes(digest, "little") + get_args(Stage).index(self.stage) * _BLOCKS_PER_STAGE
+    def generator(self, block: int) -> np.random.Generator:
+        """The generator of a block on the CPU; no two blocks of any streams share numbers."""
+        stage = get_args(Stage).index(self.stage)
+        return np.random.Generator(np.random.Philox(key=[self.seed, self.index], counter=[0, 0, block, stage]))
+
+    def generator_on(self, device: torch.device, block: int) -> torch.Generator:
+        """The generator of a block on another device."""
+        name = f"{self.seed},{self.index},{self.stage},{block}"
+        seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+        return torch.Generator(device).manual_seed(seed)
 
 
 class Draws:
-    """Draws the noise of one stream at σ = 1, for inputs of one shape. Any samples can be drawn; in order is fastest.
+    """Draws the noise of one stream, for inputs of one shape. Any samples can be drawn; in order is fastest.
 
     Blocks do not depend on each other: they are drawn in place and, on the CPU, by as many threads as torch uses. Use
     it in a ``with`` block, which ends the threads.
@@ -73,6 +82,7 @@ class Draws:
     def __init__(
         self,
         noise: Noise,
+        sigma: float,
         stream: Stream,
         shape: torch.Size,
         samples: int,
@@ -84,13 +94,16 @@ class Draws:
 
         Args:
             noise: the kind of noise.
+            sigma: its scale.
             stream: the stream to draw from.
             shape: the shape of one sample.
             samples: about how many will be drawn; it changes the speed only, not the noise.
-            device: where the noise is drawn.
-            dtype: its precision.
+            device: where the noise is used; it is drawn there if the noise can be.
+            dtype: the precision of the inputs.
         """
-        self.noise, self.first_seed = noise, stream.first_seed
+        self.noise, self.sigma, self.stream, self.shape = noise, sigma, stream, shape
+        device = device if noise.drawn_on_device else torch.device("cpu")
+        dtype = noise.kind(sigma, dtype)
         room = (_BLOCK if device.type == "cpu" else _BLOCK_ELSEWHERE) // max(1, shape.numel())
         self.samples_per_block = 1 << max(0, room.bit_length() - 1)
         enough = -(-samples // self.samples_per_block)
@@ -109,6 +122,10 @@ class Draws:
     def __exit__(self, *_: object) -> None:
         """End the threads."""
         self.pool.shutdown()
+
+    def empty(self, samples: int) -> Tensor:
+        """Memory for the noise of so many samples, to be given to ``of`` and ``fill``."""
+        return torch.empty(samples, *self.shape, device=self.store.device, dtype=self.store.dtype)
 
     def of(self, first: int, out: Tensor) -> Tensor:
         """Give the noise of the ``len(out)`` samples from ``first`` on: in ``out``, or as a view of what is drawn."""
@@ -167,6 +184,7 @@ class Draws:
             self._draw(block, out)
 
     def _draw(self, block: int, out: Tensor) -> None:
-        # The CPU generator uses 32 bits of its seed.
-        seed = (self.first_seed + block) % (1 << 32)
-        self.noise.fill(out, torch.Generator(device=out.device).manual_seed(seed))
+        if out.device.type == "cpu":
+            self.noise.fill(out.numpy(), self.stream.generator(block), self.sigma)
+        else:
+            self.noise.fill_there(out, self.stream.generator_on(out.device, block))

@@ -58,7 +58,7 @@ class Planner(Method):
         if not isinstance(terms, Terms):
             raise InvalidArgumentError(f"terms must be Terms, got {type(terms).__name__}")
         with guarded(f"{type(self).__name__}.choose fails", error=InvalidArgumentError):
-            choice = self.choose(scores.logits(), terms)
+            choice = self.choose(scores.logits(), terms.for_planning)
         if not isinstance(choice, Choice):
             kind = type(self).__name__
             raise InvalidArgumentError(f"{kind}.choose must return a Choice, got {type(choice).__name__}")
@@ -71,7 +71,7 @@ class Planner(Method):
 
         Args:
             logits: the selection logits, in batches (samples, classes). They can be read once.
-            terms: σ, risk, number of samples of the proof and Lipschitz constant.
+            terms: σ, the risk to spend, number of samples of the proof and Lipschitz constant.
 
         Returns:
             The class, its map, bound and form of the radius, and how the risk is shared.

@@ -23,7 +23,8 @@ const className = (k) => (k === content.abstain ? "abstains" : content.classes &
 
 // The curves: the share of inputs with at least that radius, a step function given at its steps.
 const box = { width: 900, height: 380, left: 48, right: 12, top: 10, bottom: 42 };
-const widest = Math.max(...content.runs.map((run) => run.curve[run.curve.length - 1][0]));
+const curvesOf = (run) => (run.attack ? [run.curve, run.attack.curve] : [run.curve]);
+const widest = Math.max(...content.runs.flatMap(curvesOf).map((curve) => curve[curve.length - 1][0]));
 const x = (radius) => box.left + (radius / widest) * (box.width - box.left - box.right);
 const y = (share) => box.top + (1 - share) * (box.height - box.top - box.bottom);
 
@@ -32,6 +33,11 @@ function steps(curve, k) {
   let path = "", last = 0;
   for (const point of curve) { path += `${path ? "L" : "M"}${x(last)},${y(point[k])}L${x(point[0])},${y(point[k])}`; last = point[0]; }
   return path;
+}
+// What an attack did not find stays unbroken, however far the axis goes.
+function toTheEnd(curve) {
+  const last = curve[curve.length - 1];
+  return last[0] < widest ? [...curve, [widest, ...last.slice(1)]] : curve;
 }
 function niceStep(range) {
   const raw = range / 8, power = 10 ** Math.floor(Math.log10(raw));
@@ -60,11 +66,12 @@ function drawChart() {
     });
     draw(svg, "path", { class: "band", d: `${steps(run.curve, 3)}${lower}Z`, fill: colour(k), opacity: 0.13 });
     draw(svg, "path", { class: "curve", d: steps(run.curve, 1), fill: "none", stroke: colour(k), "stroke-width": 2 });
+    if (run.attack) draw(svg, "path", { class: "attacked", d: steps(toTheEnd(run.attack.curve), 1), fill: "none", stroke: colour(k), "stroke-width": 1.5, "stroke-dasharray": "6 4" });
   });
   draw(svg, "line", { id: "cursor", class: "grid", x1: 0, x2: 0, y1: box.top, y2: box.height - box.bottom, visibility: "hidden" });
 }
-function accuracyAt(run, radius) {
-  const point = run.curve.find((candidate) => candidate[0] >= radius);
+function accuracyAt(curve, radius) {
+  const point = curve.find((candidate) => candidate[0] >= radius);
   return point ? point[1] : 0;
 }
 function hover(event) {
@@ -76,7 +83,8 @@ function hover(event) {
   tip.replaceChildren(make("b", { textContent: `radius ${(Math.floor(1000 * radius) / 1000).toFixed(3)}` }));
   content.runs.forEach((run, k) => {
     if (hidden.has(k)) return;
-    const line = make("div", { textContent: `${(100 * accuracyAt(run, radius)).toFixed(1)} %  ${run.name}` });
+    const upper = run.attack ? ` to ${(100 * accuracyAt(toTheEnd(run.attack.curve), radius)).toFixed(1)}` : "";
+    const line = make("div", { textContent: `${(100 * accuracyAt(run.curve, radius)).toFixed(1)}${upper} %  ${run.name}` });
     line.style.color = colour(k);
     tip.append(line);
   });
@@ -98,10 +106,14 @@ function drawLegend() {
 function drawSummary() {
   const radii = content.runs[0].radii, measured = content.runs.some((run) => run.clean);
   const head = ["run", "inputs", ...(measured ? ["clean"] : []), ...radii.map((r) => `≥ ${r}`), "average radius", "abstains"];
-  const rows = content.runs.map((run) => make("tr", {},
+  const shown = ([value, interval]) => make("td", { textContent: value }, make("small", { textContent: interval }));
+  const attacked = (run) => make("tr", { className: "attacked" },
+    make("td", {}, `attacked: ${run.attack.broken} broken`, make("small", { textContent: run.attack.ratio ? `attacked/certified ${run.attack.ratio} on average, each at risk ${run.attack.beta}` : "" })),
+    make("td", { textContent: run.attack.inputs }), ...(measured ? [make("td")] : []), ...run.attack.accuracy.map(shown), make("td"), make("td"));
+  const rows = content.runs.flatMap((run) => [make("tr", {},
     make("td", { textContent: run.name }), make("td", { textContent: run.inputs }),
-    ...[...(measured ? [run.clean ?? ["-", ""]] : []), ...run.accuracy, run.average, run.abstains].map(([value, interval]) =>
-      make("td", { textContent: value }, make("small", { textContent: interval })))));
+    ...[...(measured ? [run.clean ?? ["-", ""]] : []), ...run.accuracy, run.average, run.abstains].map(shown)),
+    ...(run.attack ? [attacked(run)] : [])]);
   find("#summary").append(make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { textContent: text })))), make("tbody", {}, ...rows));
 }
 function drawSettings() {
@@ -119,6 +131,7 @@ const columns = [
   ["radius", (input, row) => (row ? row.radius : -2)],
   ["map", (input, row) => (row ? row.map : "")], ["temperature", (input, row) => (row && row.temperature ? Number(row.temperature) : 0)],
   ["bound", (input, row) => (row ? row.bound : "")],
+  ...(content.runs.some((run) => run.attack) ? [["attacked", (input, row) => (row && row.attacked ? Number(row.attacked) : -1)]] : []),
 ];
 const LEFT = new Set(["", "label", "prediction", "map", "bound"]);
 let order = { column: 4, down: true };
@@ -130,12 +143,13 @@ function inputRow(input, row, pictured) {
   const cell = (text, style = "") => make("td", { textContent: text, className: style });
   const image = make("td");
   if (input.picture && pictured) image.append(make("img", { src: input.picture, alt: `input ${input.idx}`, className: input.picture.startsWith("data:image/jpeg") ? "photo" : "" }));
-  if (!row) return make("tr", {}, image, inputCell(input), cell("no row", "left"), ...Array.from({ length: 5 }, () => cell("")));
+  if (!row) return make("tr", {}, image, inputCell(input), cell("no row", "left"), ...Array.from({ length: columns.length - 3 }, () => cell("")));
   return make("tr", {}, image, inputCell(input), cell(className(row.label), "left"), cell(className(row.predict), `left ${verdict(row)}`),
-    cell(row.shown), cell(row.map, "left"), cell(row.temperature ?? ""), cell(row.bound, "left"));
+    cell(row.shown), cell(row.map, "left"), cell(row.temperature ?? ""), cell(row.bound, "left"),
+    ...(columns.length > 8 ? [cell(row.attacked ?? "", row.broken ? "wrong" : "")] : []));
 }
 function words(input, row) {
-  return [input.idx, input.name || "", row ? className(row.label) : "", row ? className(row.predict) : "", row ? row.map : "", row ? row.bound : "", row ? verdict(row) : ""].join(" ").toLowerCase();
+  return [input.idx, input.name || "", row ? className(row.label) : "", row ? className(row.predict) : "", row ? row.map : "", row ? row.bound : "", row ? verdict(row) : "", row && row.broken ? "broken" : ""].join(" ").toLowerCase();
 }
 function drawInputs() {
   const run = content.runs[Number(find("#which").value)];
@@ -171,7 +185,8 @@ function setUp() {
   find("#search").addEventListener("input", drawInputs);
   find("#chart svg").addEventListener("pointermove", hover);
   find("#chart svg").addEventListener("pointerleave", () => { find("#tip").hidden = true; find("#cursor").setAttribute("visibility", "hidden"); });
-  find("footer").textContent = `Made by lvmrs ${content.version}. Radii are rounded down.`;
+  find("footer").textContent = `Made by lvmrs ${content.version}. Radii are rounded down${content.runs.some((run) => run.attack) ? ", attacked distances up" : ""}.`;
+  find("#dashed").hidden = !content.runs.some((run) => run.attack);
   drawLegend(); drawChart(); drawSummary(); drawSettings(); drawInputs();
 }
 setUp();

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from lvmrs import _checks, _disk, analysis
-from lvmrs._decimals import outward, percent, rounded_down
+from lvmrs._decimals import outward, percent, rounded_down, rounded_up
 from lvmrs._replacing import replacing
 from lvmrs.analysis import Results
+from lvmrs.analysis.attacked import with_distances
 from lvmrs.answers import ABSTAIN, is_correct
-from lvmrs.errors import RunError
 from lvmrs.registry import MAPS
 from lvmrs.report.guarantee import guarantee, kinds_of_rows
 from lvmrs.report.pictures import Picture
@@ -70,20 +70,17 @@ def write_report(
             | {"settings": settings_shown(run.manifest), "guarantee": guarantee(run.manifest, kinds_of_rows(run))}
             | {
                 "pictured": run.manifest.data.hash == manifests[0].data.hash,
-                "rows": {row.idx: _row(row) for row in part},
+                "rows": {row.idx: _row(row) | distances.get(row.idx, {}) for row in part},
             }
-            for result, run, part in zip(results, runs, rows, strict=True)
+            for result, run, part, distances in zip(results, runs, rows, map(_distances, results), strict=True)
         ],
     }
     page = _page(content).encode()
     if place is None:
         out.write(page)  # type: ignore[union-attr]
         return
-    try:
-        with replacing(place) as file:
-            file.write(page)
-    except OSError as error:
-        raise RunError(f"{place} cannot be written ({error.strerror}); choose another file") from error
+    with _disk.errors(place, "choose another file"), replacing(place) as file:
+        file.write(page)
 
 
 def _page(content: dict[str, Any]) -> str:
@@ -100,10 +97,31 @@ def _page(content: dict[str, Any]) -> str:
     return page
 
 
+def _distances(result: Results) -> dict[int, dict[str, Any]]:
+    """For each input that was attacked, the distance that was found, rounded up; null where none was found."""
+    found = result.attacked
+    if found is None:
+        return {}
+    places = np.flatnonzero(found.tried)
+    return {
+        int(result.idx[k]): {
+            "attacked": rounded_up(float(found.distance[k])) if np.isfinite(found.distance[k]) else None,
+            "broken": bool(found.distance[k] < result.radius[k]),
+        }
+        for k in places
+    }
+
+
 def _cautions(results: Sequence[Results]) -> list[str]:
+    broken = [result for result in results if result.attacked is not None and _broken(result)]
+    told = [f"{result.name}: {_broken(result)} of its certificates are broken by an attack" for result in broken]
     pairs = itertools.combinations(results, 2)
     doubts = [f"{one.name} and {other.name}: {why}" for one, other in pairs for why in analysis.differences(one, other)]
-    return analysis.unfinished(*results) + doubts
+    return told + analysis.unfinished(*results) + doubts
+
+
+def _broken(result: Results) -> int:
+    return 0 if result.attacked is None else int((result.attacked.distance < result.radius).sum())
 
 
 def _measures(result: Results, radii: Sequence[float], confidence: float) -> dict[str, Any]:
@@ -119,6 +137,19 @@ def _measures(result: Results, radii: Sequence[float], confidence: float) -> dic
         "clean": None if clean is None else _share(clean),
         "abstains": _share(summary.abstention),
         "average": [rounded_down(average.value), outward(average.low, average.high)],
+        "attack": None if summary.attack is None else _attack(result, summary.attack, confidence),
+    }
+
+
+def _attack(result: Results, attack: analysis.AttackSummary, confidence: float) -> dict[str, Any]:
+    """The upper bounds of a run that was attacked, as they are shown."""
+    return {
+        "inputs": attack.inputs,
+        "broken": attack.broken,
+        "beta": attack.beta,
+        "ratio": None if attack.ratio is None else f"{attack.ratio:.2f}",
+        "curve": _curve(with_distances(result), confidence, math.ceil),
+        "accuracy": [_share(share) for share in attack.accuracy],
     }
 
 
@@ -126,10 +157,10 @@ def _share(share: analysis.Estimate) -> list[str]:
     return [percent(share.value), outward(100 * share.low, 100 * share.high, 1)]
 
 
-def _curve(result: Results, confidence: float) -> list[list[float]]:
-    """Points of the curve: the radius rounded down, certified accuracy and its interval."""
+def _curve(result: Results, confidence: float, rounded: Callable[[float], int] = math.floor) -> list[list[float]]:
+    """Points of the curve: the radius rounded, by default down; accuracy and its interval."""
     return [
-        [math.floor(1e6 * radius) / 1e6, *(round(value, 5) for value in values)]
+        [rounded(1e6 * radius) / 1e6, *(round(value, 5) for value in values)]
         for radius, *values in zip(
             *(part.tolist() for part in analysis.curve(result, confidence=confidence)), strict=True
         )

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from lvmrs import _checks
 from lvmrs._extras import optional
 from lvmrs.errors import DataError, LvmrsError
-from lvmrs.registry import DATA
 from lvmrs.runs import Run
-from lvmrs.runs.manifest import DataRecord
+from lvmrs.runs.named import why_not_data
 
 __all__ = ["Picture", "Pictures", "picture", "pictures_of"]
 
@@ -47,7 +46,7 @@ def pictures_of(run: Run, name: str | None = None, class_index: Path | None = No
     """
     _checks.instance("run", run, Run, "a lvmrs.Run")
     made = run.manifest.data
-    if name is None and (why_not := _why_not(made)) is not None:
+    if name is None and (why_not := why_not_data(made)) is not None:
         return Pictures(why_none=why_not)
     wanted = made.name if name is None else name
     if wanted is None:
@@ -80,19 +79,6 @@ def pictures_of(run: Run, name: str | None = None, class_index: Path | None = No
         return picture(x.numpy()) if label == labels[place] else None  # else these are other data
 
     return Pictures(of)
-
-
-def _why_not(made: DataRecord) -> str | None:
-    """Why data that a run names must not be loaded without being named by the user; None if they may be, or are not."""
-    if made.name is None:
-        return None
-    if made.name.partition(":")[0] not in DATA.having("inert"):
-        return f"{made.name:.200} could run code, which a run must not decide; if you trust it, name it yourself"
-    if made.hash is None:
-        return f"the run has no hash of {made.name:.200}, by which its data could be recognised; name the data yourself"
-    if made.facts is not None and made.facts.labels == "class index file":
-        return f"the labels of {made.name:.200} are from a class index file; name the data and that file"
-    return None
 
 
 def picture(x: NDArray[np.float32]) -> str | None:

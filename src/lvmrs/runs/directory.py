@@ -18,9 +18,11 @@ from lvmrs.runs.rows import ADDED, COLUMNS, KINDS, Row, rows_of
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["MANIFEST", "ROWS", "Run"]
+__all__ = ["MANIFEST", "ROWS", "SCORES", "Run"]
 
 MANIFEST, ROWS = "manifest.json", "certificates.tsv"
+SCORES = {"selection": "scores-selection.npy", "certification": "scores-certification.npy"}
+"""The file of the kept scores of each stage."""
 
 
 class Run:
@@ -121,6 +123,11 @@ class Run:
     def count(self) -> int:
         """The number of complete rows."""
         return len(self.read("idx", "radius")["idx"])
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is a complete row. Nothing that stands after the first one is read."""
+        return bool(self.columns) and result_file.has_lines(self.file)
 
     @property
     def complete(self) -> bool:

@@ -16,8 +16,6 @@ _KNOWN = {
     *_NEEDED, "weights", "code", "model assumed", "denoiser", "normalisation", "compiled", "lipschitz", "data",
     "image size", "data assumed", "seed", "device", "autocast", "lvmrs", "torch",
 }  # fmt: skip
-# Methods whose rows are the same in version 0.1.0 and in later versions, so that their runs can be resumed.
-_SAME_SINCE_0_1 = ({"planner": "Cohen"}, {"planner": "Deterministic"})
 # The scope of each method, which version 0.1.0 did not write.
 _SCOPES: dict[str, Scope] = {
     "LVM": "this input",
@@ -33,13 +31,12 @@ _SCOPES: dict[str, Scope] = {
 _NOT_SEEN = " unknown: not a torch module"
 
 
-def migrated(stored: dict[str, Any], where: str, rows_of: str) -> dict[str, Any]:
+def migrated(stored: dict[str, Any], where: str) -> dict[str, Any]:
     """Convert a manifest to the fields of the present format, whose types ``read_record`` then checks.
 
     Args:
         stored: the JSON object of format 1.
         where: what is being read, for errors.
-        rows_of: the version that defines the rows of the present version.
     """
     settings, about = (_object(name, stored.get(name), where) for name in ("settings", "about"))
     if odd := sorted(set(settings) - _KNOWN):
@@ -51,7 +48,6 @@ def migrated(stored: dict[str, Any], where: str, rows_of: str) -> dict[str, Any]
         method = {"planner": "Deterministic"}
         settings |= {"alpha": 0.0, "n0": 0, "n": 0}
         about.setdefault("classifier", "the classifier itself")
-    same = settings.get("lvmrs") == "0.1.0" and method in _SAME_SINCE_0_1
     return {
         "model": {
             "name": settings["model"],
@@ -78,7 +74,7 @@ def migrated(stored: dict[str, Any], where: str, rows_of: str) -> dict[str, Any]
         "selection": stored.get("selection"),
         "batch": stored.get("batch"),
         "keeps_scores": stored.get("keeps_scores", False),
-        "rows_of": rows_of if same else settings.get("lvmrs"),
+        "rows_of": settings.get("lvmrs"),
         "torch": settings.get("torch"),
         "origin": {
             name: about[name]

@@ -6,28 +6,28 @@ the field is only a note for readers.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from lvmrs import _checks, _disk
+from lvmrs._paths import check_kind
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.facts import DataFacts, ModelFacts
-from lvmrs.runs import format_1
+from lvmrs.runs import format_1, format_2
+from lvmrs.runs.comparing import differences
 from lvmrs.runs.records import plain, read_record
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
 __all__ = [
     "FORMAT", "ROWS_OF", "DataRecord", "DenoiserRecord", "Manifest", "MethodRecord", "ModelRecord", "Origin",
-    "TermsRecord",
+    "TermsRecord", "each_once",
 ]  # fmt: skip
 
-FORMAT = 2
-ROWS_OF = "0.2.0"
+FORMAT = 3
+ROWS_OF = "0.4.0"
 """The last version that changed the content of rows. Whoever changes it raises this, so that no run mixes two."""
 
 # A field that is only for readers and decides no row.
@@ -126,7 +126,9 @@ class TermsRecord:
     lipschitz: float | None = None
     """The Lipschitz constant of the logits that certificates may rely on; None if there is none."""
     noise: str = "gaussian"
-    """The name of the noise in ``lvmrs.registry.NOISES``."""
+    """The noise as ``lvmrs.noise.noise_named`` takes it: its name in the registry, and its setting if it has one."""
+    dimensions: int | None = field(default=None, metadata=_NOTE)
+    """How many numbers an input has at most; by this, noise that takes a share of the risk counts it."""
     distance: str = field(default="the Euclidean distance", metadata=_NOTE)
     """The distance in which radii are measured, in words."""
     noise_words: str | None = field(default=None, metadata=_NOTE)
@@ -149,7 +151,7 @@ class TermsRecord:
             _refuse("lipschitz", "positive", self.lipschitz)
         if self.rounding is not None and not self.rounding >= 0:
             _refuse("rounding", "at least 0", self.rounding)
-        for name in ("n0", "n", "seed"):
+        for name in ("n0", "n", "seed", "dimensions"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1 << 63:
                 _refuse(name, "from 0 to 2⁶³ − 1", value)
@@ -219,6 +221,7 @@ class Manifest:
         """Read the manifest in a file; a RunError says in one sentence what is wrong with it."""
         file = _disk.place(file)
         try:
+            check_kind(file)
             text = file.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise RunError(f"{file.parent} is not a run: it has no {file.name}") from None
@@ -232,63 +235,29 @@ class Manifest:
     def parse(cls, text: str, where: str) -> Manifest:
         """The manifest in a text; ``where`` names it in the sentence that says what is wrong with it."""
         try:
-            stored = json.loads(_checks.text("text", text), object_pairs_hook=_each_once)
+            stored = json.loads(_checks.text("text", text), object_pairs_hook=each_once)
             json.dumps(stored, ensure_ascii=False).encode()  # half a character, as \\ud800 can be, cannot be written
         except (ValueError, RecursionError) as error:
             raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
         found = stored.pop("format", None) if isinstance(stored, dict) else None
         if type(found) is int and found == format_1.FORMAT:
-            return read_record(cls, format_1.migrated(stored, where, ROWS_OF), where)
+            return read_record(cls, format_1.migrated(stored, where), where)
+        if type(found) is int and found == format_2.FORMAT:
+            return read_record(cls, format_2.migrated(stored, where), where, whole=True)
         if type(found) is not int or found != FORMAT:
             raise RunError(
-                f"{where} has format {found!r:.20}, and this version of lvmrs reads formats {format_1.FORMAT} and "
+                f"{where} has format {found!r:.20}, and this version of lvmrs reads formats {format_1.FORMAT} to "
                 f"{FORMAT}; read it with the version that wrote it"
             )
-        if isinstance(terms := stored.get("terms"), dict):
-            terms.setdefault("rounding", None)  # version 0.3 did not write it
         return read_record(cls, stored, where, whole=True)
 
     def difference(self, other: Manifest) -> list[str]:
         """The fields that decide rows and that differ, in words: first the value here, then that of ``other``."""
-        return [
-            f"{name}: {_text(mine)}, now {_text(theirs)}"
-            for name, mine, theirs in _compared(self, other)
-            if mine != theirs
-        ]
+        return differences(self, other)
 
 
-def _compared(one: Any, other: Any, of: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The fields that decide rows: their names, and the values in both records."""
-    for entry in dataclasses.fields(one):
-        mine, theirs = getattr(one, entry.name), getattr(other, entry.name)
-        rule = entry.metadata.get("compared", "always")
-        if rule == "never" or (rule == "where both know it" and None in (mine, theirs)):
-            continue
-        if rule == "values":
-            mine, theirs = sorted(set(mine.values())), sorted(set(theirs.values()))
-        if rule == "to nine digits":
-            mine, theirs = _to_nine_digits(mine), _to_nine_digits(theirs)
-        if dataclasses.is_dataclass(mine) and dataclasses.is_dataclass(theirs):
-            yield from _compared(mine, theirs, "" if entry.name in ("terms", "selection") else f"{of}{entry.name} ")
-        else:
-            yield f"{of}{entry.name}".replace("_", " "), mine, theirs
-
-
-def _to_nine_digits(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, list):
-        return [_to_nine_digits(part) for part in value]
-    return {key: _to_nine_digits(part) for key, part in value.items()} if isinstance(value, dict) else value
-
-
-def _text(value: object) -> str:
-    shown = plain(value) if dataclasses.is_dataclass(value) else value
-    text = json.dumps(shown, ensure_ascii=False)
-    return text if len(text) <= 70 else f"{text[:67]}…"
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of a JSON object; one that occurs twice is refused."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

@@ -20,13 +20,14 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from lvmrs._paths import check_kind
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import RunError
 from lvmrs.runs.input_names import unescaped
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
-__all__ = ["NOT_NAMED", "SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "header", "read"]
+__all__ = ["NOT_NAMED", "SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "has_lines", "header", "read"]
 
 UNKNOWN = "-"
 """The text of a field whose value is not known."""
@@ -43,6 +44,8 @@ class Kind(Enum):
     NUMBER = "a number"
     MEASURED = "a whole number, or - where it was not measured"
     """It is read as a float, which is NaN where it was not measured."""
+    FOUND = "a number, or - where nothing was found"
+    """It is read as NaN where nothing was found."""
     TEXT = "text"
     NAME = "a name, or - where there is none"
     """It is read as it stands there; see ``lvmrs.runs.input_names``."""
@@ -72,6 +75,14 @@ def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
     if not first.strip():
         raise RunError(f"{path} is empty; expected a line with the names of the columns, then a line for each input")
     return tuple(name.strip() for name in first.rstrip("\n").split("\t"))
+
+
+def has_lines(path: Path) -> bool:
+    """Whether the file of a run has a complete line after the names of the columns. It is read no further."""
+    if not path.exists():
+        return False
+    with _reading(path), path.open(encoding="utf-8-sig") as file:
+        return file.readline().endswith("\n") and file.readline().endswith("\n")
 
 
 def read(
@@ -116,13 +127,15 @@ def read(
 
 # The types with which loadtxt reads fields. Whole numbers are read as floats, since other projects may write 3.0.
 _TYPES: dict[Kind, type] = {
-    Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.TEXT: object, Kind.NAME: object,
+    Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.FOUND: float, Kind.TEXT: object,
+    Kind.NAME: object,
 }  # fmt: skip
 # The least and the largest number that a run has in a column; if another project did not tell the map, it may be NaN.
 _LARGEST = sys.float_info.max
 _RANGES = {
     "time": (0.0, _LARGEST), "correct": (0, 1), "p_lower": (-_LARGEST, _LARGEST), "p_upper": (-_LARGEST, _LARGEST),
-    "temperature": (0.0, _LARGEST), "mass": (0.0, _LARGEST), "risk_top": (0.0, 1.0),
+    "temperature": (0.0, _LARGEST), "mass": (0.0, _LARGEST), "risk_top": (0.0, 1.0), "broken": (0, 1),
+    "samples": (0, _LARGEST), "seconds": (0.0, _LARGEST),
 }  # fmt: skip
 _CHECKSUM = re.compile("[0-9a-f]{32}")
 
@@ -141,7 +154,9 @@ def _parsed(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind], lines
                 dtype=[(name, _TYPES[kind]) for name, kind in kinds.items()],
                 delimiter="\t",
                 usecols=places,
-                converters={names.index(name): _measured for name, kind in kinds.items() if kind is Kind.MEASURED},
+                converters={
+                    names.index(name): _CONVERTERS[kind] for name, kind in kinds.items() if kind in _CONVERTERS
+                },
                 ndmin=1,
                 comments=None,
                 encoding="utf-8",
@@ -157,6 +172,7 @@ def _parsed(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind], lines
 def _reading(path: Path) -> Iterator[None]:
     """Turn the errors of reading a text file into one sentence."""
     try:
+        check_kind(path)
         yield
     except UnicodeDecodeError as error:
         raise RunError(f"{path} is not a text file: {error}") from error
@@ -182,12 +198,22 @@ def _measured(field: str) -> float:
     return math.nan if field == UNKNOWN else int(field)
 
 
+def _found(field: str) -> float:
+    number = math.nan if field == UNKNOWN else float(field)
+    if field != UNKNOWN and not math.isfinite(number):
+        raise ValueError(field)
+    return number
+
+
+_CONVERTERS: dict[Kind, Callable[[str], float]] = {Kind.MEASURED: _measured, Kind.FOUND: _found}
+
+
 def _damage(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind]) -> str | None:
     """A sentence about the first line that cannot be read; None if all lines can be read."""
     parsers: dict[Kind, Callable[[str], object]] = {
         Kind.WHOLE: float,
         Kind.NUMBER: float,
-        Kind.MEASURED: _measured,
+        **_CONVERTERS,
         Kind.TEXT: str,
         Kind.NAME: unescaped,
     }

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from lvmrs import _disk
 from lvmrs.errors import RunError
-from lvmrs.noise import Noise, Stage, Stream
-from lvmrs.runs.directory import Run
+from lvmrs.noise import Stage, Stream
+from lvmrs.plan import Terms
+from lvmrs.runs.directory import SCORES, Run
 from lvmrs.runs.result_file import UNKNOWN
 from lvmrs.runs.rows import Row
 from lvmrs.runs.scores_file import Checksum, DamagedScoresError, ScoresFile, header, scores_path
@@ -29,8 +30,6 @@ from lvmrs.runs.whole_writes import disk_errors
 from lvmrs.scores import Scores, scores_of
 
 __all__ = ["KeptScores", "ScoresWriter", "damaged_inputs", "refusal", "refusing"]
-
-_STAGES: tuple[Stage, ...] = ("selection", "certification")
 
 
 def _samples_of(run: Run) -> dict[Stage, int]:
@@ -164,7 +163,7 @@ class KeptScores:
             whole: whether to refuse files that were cut, or that something was added to.
         """
         if not run.manifest.keeps_scores:
-            raise RunError(f"{run.directory} has no {' or '.join(_names())}; its scores were not kept")
+            raise RunError(f"{run.directory} has no {' or '.join(SCORES.values())}; its scores were not kept")
         inputs = len(run.manifest.selection.indices)
         files = {
             stage: ScoresFile.open(scores_path(run.directory, stage), inputs, samples)
@@ -172,7 +171,9 @@ class KeptScores:
         }
         first, second = files.values()
         if (first.dtype, first.shape[2]) != (second.dtype, second.shape[2]):
-            raise DamagedScoresError(f"{' and '.join(_names())} do not belong together: their type or classes differ")
+            raise DamagedScoresError(
+                f"{' and '.join(SCORES.values())} do not belong together: their type or classes differ"
+            )
         for file in files.values() if whole else ():
             file.check_size()
         return cls(run.directory, files, run.manifest.selection, "scores" in run.columns)
@@ -197,7 +198,7 @@ class KeptScores:
         elif row.scores == UNKNOWN:
             raise DamagedScoresError(f"the row of input {row.idx} has no checksum of its scores")
         elif Checksum.of(self.files, position) != row.scores:
-            names = " or ".join(_names())
+            names = " or ".join(SCORES.values())
             raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not fit their checksum")
 
     def logits(self, index: int, stage: Stage, count: int | None = None) -> Iterator[Tensor]:
@@ -205,16 +206,16 @@ class KeptScores:
         for logits in self.files[stage].logits(self.selection.position(index), count):
             yield torch.from_numpy(logits)
 
-    def scores(self, stream: Stream, noise: Noise, sigma: float, count: int) -> Scores:
+    def scores(self, stream: Stream, terms: Terms, count: int) -> Scores:
         """Make Scores of an input; ``check`` its row first.
 
         Args:
             stream: the stream that the run sampled this input with.
-            noise: the noise of the run.
-            sigma: the σ of the run.
+            terms: the noise, σ and dimensions of the run.
             count: how many samples to take, from the first on.
         """
-        return scores_of(stream, noise, sigma, count, self.logits(stream.index, stream.stage, count))
+        batches = self.logits(stream.index, stream.stage, count)
+        return scores_of(stream, terms.noise, terms.sigma, terms.dimensions, count, batches)
 
 
 def damaged_inputs(run: Run) -> dict[int, str]:
@@ -258,7 +259,3 @@ def refusing(run: Run) -> Iterator[None]:
         yield
     except DamagedScoresError as error:
         raise refusal(run, damaged_inputs(run), str(error)) from error
-
-
-def _names() -> list[str]:
-    return [scores_path(Path(), stage).name for stage in _STAGES]

@@ -20,8 +20,10 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from lvmrs._paths import check_kind
 from lvmrs.errors import RunError
 from lvmrs.noise import Stage
+from lvmrs.runs.directory import SCORES
 
 __all__ = ["Checksum", "DamagedScoresError", "ScoresFile", "header", "scores_path"]
 
@@ -41,7 +43,7 @@ class DamagedScoresError(RunError):
 
 def scores_path(directory: Path, stage: Stage) -> Path:
     """The file of the scores of one stage."""
-    return directory / f"scores-{stage}.npy"
+    return directory / SCORES[stage]
 
 
 def header(dtype: np.dtype[Any], shape: tuple[int, int, int]) -> bytes:
@@ -116,6 +118,7 @@ class ScoresFile:
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     try:
+        check_kind(path)
         yield
     except FileNotFoundError:
         raise DamagedScoresError(f"{path.name} is missing") from None

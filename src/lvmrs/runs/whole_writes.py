@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from lvmrs import _disk
 from lvmrs._replacing import replacing
-from lvmrs.errors import RunError
 
-__all__ = ["append_lines", "disk_errors", "write_whole"]
+__all__ = ["append_lines", "disk_errors", "opened_lines", "write_whole"]
 
 
-@contextmanager
-def disk_errors(directory: Path) -> Iterator[None]:
-    """Turn the errors of writing to the disk into one sentence."""
+def disk_errors(directory: Path) -> AbstractContextManager[None]:
+    """Turn the errors of writing to a run that was begun into one sentence."""
+    return _disk.errors(directory, "rows already written are safe: make room and resume")
+
+
+def opened_lines(path: Path) -> int:
+    """Open a file to add lines to; a line without its end, which a crash left, is removed."""
+    file = _disk.open_file(path, os.O_APPEND)
     try:
-        yield
-    except OSError as error:
-        raise RunError(
-            f"{directory} cannot be written to ({error.strerror}); rows already written are safe: make room and resume"
-        ) from error
+        text = path.read_bytes()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            _disk.cut(file, whole)
+    except BaseException:
+        _disk.close(file)
+        raise
+    return file
 
 
 def append_lines(file: int, lines: Sequence[str]) -> None:

@@ -3,15 +3,14 @@
 A row is one write of one complete line, and is on the disk before the next input is begun. A crash can leave a line
 without its end, which is removed when the run is resumed. A lock, which ends with its process, keeps a second writer
 out. A new run that fails before its first row is removed. If its process was killed, a directory is left that has a
-manifest but no row and no scores. It holds no run yet: it is begun again, with any settings.
+manifest but no row, and maybe scores of the first input. It holds no run yet: it is begun again, with any settings.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -19,14 +18,16 @@ from lvmrs import _disk
 from lvmrs._locking import Lock
 from lvmrs._replacing import aside
 from lvmrs.errors import RunError
-from lvmrs.runs.directory import MANIFEST, ROWS, Run
+from lvmrs.runs.directory import MANIFEST, ROWS, SCORES, Run
 from lvmrs.runs.manifest import Manifest
-from lvmrs.runs.rows import Row
-from lvmrs.runs.whole_writes import append_lines, disk_errors, write_whole
+from lvmrs.runs.result_file import header
+from lvmrs.runs.rows import COLUMNS, Row
+from lvmrs.runs.whole_writes import append_lines, disk_errors, opened_lines, write_whole
 
 __all__ = ["RunWriter"]
 
 _LOCK = ".lock"
+_ELSEWHERE = "choose another directory"
 
 
 class RunWriter:
@@ -41,9 +42,9 @@ class RunWriter:
         with disk_errors(run.directory):
             for name in (MANIFEST, ROWS):  # of a process that was killed
                 _disk.remove(aside(run.directory / name))
-            self._file = self._opened()
+            self._file = opened_lines(run.file)
         try:
-            self.done = {row.idx for row in run.rows()}
+            self.done: set[int] = set(run.read(*COLUMNS)["idx"].tolist())  # all columns are checked
             if not _disk.size(self._file):
                 self._write_lines(["\t".join(self._columns)])
                 with disk_errors(run.directory):
@@ -66,7 +67,7 @@ class RunWriter:
             The writer, which holds the lock of the run.
         """
         path = _disk.place(directory)
-        with _writable(path):
+        with _disk.errors(path, _ELSEWHERE):
             _disk.make_directory(path)
             lock = Lock(path / _LOCK, f"another process is writing to {path}; wait for it, or choose another directory")
         try:
@@ -86,16 +87,16 @@ class RunWriter:
             batch: the batch size that was asked for, if any; it must be that of the run that is resumed.
 
         Returns:
-            The manifest of the run in the directory; None if there is no run yet, or one that has no row and no scores.
+            The manifest of the run in the directory; None if there is no run yet, or one that has no row.
         """
         path = _disk.place(directory)
         if path == Path():
             raise RunError("a run needs a directory of its own; name one")
-        with _writable(path):
+        with _disk.errors(path, _ELSEWHERE):
             is_file = path.is_file() or any(parent.is_file() for parent in path.parents)
             begun, rows = (path / MANIFEST).exists(), (path / ROWS).exists()
         if is_file:
-            raise RunError(f"{path} is a file, and a run needs a directory; choose another directory")
+            raise RunError(f"{path} is a file, and a run needs a directory; {_ELSEWHERE}")
         if rows and not begun:
             raise RunError(f"{path} has {ROWS} but no {MANIFEST}; it is not a run, choose another directory")
         if not begun or not _holds_results(run := Run(path)):
@@ -117,7 +118,11 @@ class RunWriter:
         if begun is None:
             text = _checked_text(manifest)
             with disk_errors(path):
-                _disk.remove(path / ROWS)  # it has no row, and may have the columns of an earlier version
+                for name in (
+                    *SCORES.values(),
+                    ROWS,
+                ):  # without a row they are worth nothing
+                    _disk.remove(path / name)
                 write_whole(path / MANIFEST, text)
             return True
         if changed := begun.difference(manifest):
@@ -188,29 +193,17 @@ class RunWriter:
         with disk_errors(self.run.directory):
             write_whole(self.run.file, "\n".join(lines))
             _disk.close(self._file)
-            self._file = self._opened()
+            self._file = opened_lines(self.run.file)
 
     def _write_lines(self, lines: Sequence[str]) -> None:
         with disk_errors(self.run.directory):
             append_lines(self._file, lines)
 
-    def _opened(self) -> int:
-        """The file of the rows, without a line that has no end."""
-        file = _disk.open_file(self.run.file, os.O_APPEND)
-        try:
-            text = self.run.file.read_bytes()
-            whole = text.rfind(b"\n") + 1
-            if whole < len(text):
-                _disk.cut(file, whole)
-        except BaseException:
-            _disk.close(file)
-            raise
-        return file
-
 
 def _holds_results(run: Run) -> bool:
-    """Whether a run has a row or kept scores."""
-    return bool(len(run.read("idx", "radius")["idx"])) or any(run.directory.glob("scores-*.npy"))
+    """Whether a run has a row. If it has scores but no file for rows, which is begun first, its rows were lost."""
+    begun = bool(header(run.file, ours=True))
+    return run.has_rows or (not begun and any((run.directory / name).exists() for name in SCORES.values()))
 
 
 def _checked_text(manifest: Manifest) -> str:
@@ -221,11 +214,3 @@ def _checked_text(manifest: Manifest) -> str:
             "the manifest of this run would be read in another way than it is meant; use plain numbers and texts"
         )
     return text
-
-
-@contextmanager
-def _writable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RunError(f"{path} cannot be written to ({error.strerror}); choose another directory") from error

@@ -26,6 +26,8 @@ from lvmrs.training.settings import Settings
 
 __all__ = ["Prepared", "StoppedTrainingError", "Trained", "TrainingJob", "run"]
 
+_ELSEWHERE = "choose another file"
+
 
 class StoppedTrainingError(RunError):
     """There is a checkpoint of a training that was stopped, and it is not to be resumed."""
@@ -165,7 +167,8 @@ def _run(
         check_fit(network.module, part, job.objective)
     on_begin(Prepared(network, data, job.settings.epochs * job.settings.steps(len(data))))
     if not job.out.parent.is_dir():
-        _make_folder(job.out)
+        with _disk.errors(job.out.parent, _ELSEWHERE):
+            _disk.make_directory(job.out.parent)
         held.enter_context(_alone(job))
     history = train(
         network.module,
@@ -183,7 +186,7 @@ def _run(
     found = {} if test is None else measured(network.module, test, job.objective, seed=job.settings.seed)
     done = Trained(job.out, network.module, network.name, tuple(history), found)
     trained.save(job.out, network.module, network.name, _record(job, data, fingerprint, done))
-    with _writable(job.checkpoint):
+    with _disk.errors(job.checkpoint, "make room and resume the training"):
         _disk.remove(job.checkpoint)
     return done
 
@@ -191,8 +194,8 @@ def _run(
 @contextmanager
 def _alone(job: TrainingJob) -> Iterator[None]:
     """Keep a second training of the same weights away."""
-    with _writable(job.out):
-        lock = Lock(job.lock, f"another process is training {job.out}; wait for it, or choose another file")
+    with _disk.errors(job.out, _ELSEWHERE):
+        lock = Lock(job.lock, f"another process is training {job.out}; wait for it, or {_ELSEWHERE}")
     try:
         yield
     finally:
@@ -202,26 +205,11 @@ def _alone(job: TrainingJob) -> Iterator[None]:
 def _check_place(job: TrainingJob, *, resume: bool) -> None:
     finished = resume and job.checkpoint.exists()  # it was stopped after its weights were written
     if job.out.exists() and not finished:
-        raise RunError(f"{job.out} exists already; choose another file")
+        raise RunError(f"{job.out} exists already; {_ELSEWHERE}")
     if job.checkpoint.exists() and not resume:
         raise StoppedTrainingError(
             f"{job.checkpoint} is a training that was stopped; resume it, or delete the file to begin again"
         )
-
-
-def _make_folder(out: Path) -> None:
-    try:
-        _disk.make_directory(out.parent)
-    except OSError as error:
-        raise RunError(f"{out}: its folder cannot be made: {error.strerror}") from error
-
-
-@contextmanager
-def _writable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RunError(f"{path} cannot be written to ({error.strerror}); make room and resume the training") from error
 
 
 def _data(job: TrainingJob, split: str) -> Dataset:

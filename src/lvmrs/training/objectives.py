@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, ModelError
+from lvmrs.known_constant import known_lipschitz
 
 __all__ = ["Denoising", "Diffusion", "Gaussian", "Margin", "Objective", "SmoothAdv"]
 
@@ -134,7 +135,7 @@ class Margin(Objective):
         self._constant(model)
 
     def _constant(self, model: object) -> float:
-        known = _checks.known_lipschitz(model)
+        known = known_lipschitz(model)
         if known is None:
             raise ModelError(
                 "margins are distances in networks of a known Lipschitz constant, and the model has none; take a "

@@ -1,0 +1,159 @@
+"""``lvmrs verify``: rows of a run, computed again and compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from lvmrs import _stopping
+from lvmrs._printable import printable
+from lvmrs.cli import again, options
+from lvmrs.cli.console import INCOMPLETE, output, tell
+from lvmrs.cli.ending import FAILED
+from lvmrs.cli.stoppable import stoppable
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.runs import Run
+
+if TYPE_CHECKING:
+    from lvmrs.jobs import Verification
+    from lvmrs.jobs.verify import Measured, RowVerdict
+
+__all__ = ["verify"]
+
+
+def verify(
+    run: Annotated[Path, typer.Argument(help="The directory of the run.")],
+    rows: Annotated[str, typer.Option("--rows", help="How many rows to draw and compute again, or all.")] = "10",
+    seed: Annotated[int, typer.Option("--seed", help="Seed of that draw.")] = 0,
+    batch: Annotated[
+        Optional[int], typer.Option("--batch", help="Samples at a time; if not given, half as many as RUN had.")
+    ] = None,
+    model: again.Model = None,
+    weights: again.Weights = None,
+    denoiser: again.Denoiser = None,
+    data: again.Data = None,
+    class_index: again.ClassIndex = None,
+    method: again.Method = None,
+    map: again.Map = None,  # noqa: A002
+    bound: again.Bound = None,
+    form: again.Form = None,
+    noise: again.Noise = None,
+    device: again.Device = None,
+    as_json: options.Json = False,
+) -> None:
+    """Compute some rows of RUN again, from its manifest, weights and data, and say whether they stand.
+
+    A row is equal, or rounding of the logits explains the difference, or it is different. All rows are checked as far
+    as that needs no network. The exit code is 1 if a row is different, or if weights, data or code are not those of
+    RUN. RUN cannot make lvmrs run code: what could is named by an option.
+
+    \b
+    Examples:
+      lvmrs verify runs/a
+      lvmrs verify runs/a --rows all --batch 7 --json
+      lvmrs verify runs/b --model python:nets.py:resnet --weights w.safetensors --data npz:elsewhere/test.npz
+    """
+    number = _number(rows)
+    opened = Run(run)
+    from lvmrs import jobs
+    from lvmrs.jobs.again import ChangedError
+    from lvmrs.jobs.verify import check_verifiable, other_batch
+
+    check_verifiable(opened)
+    seen: list[RowVerdict] = []
+    with stoppable(lambda: (f"stopped after {len(seen)} rows; nothing was written",)):
+        try:
+            job = again.job_again(
+                opened,
+                method=method,
+                parts={"map": map, "bound": bound, "form": form, "noise": noise},
+                model=model,
+                weights=weights,
+                denoiser=denoiser,
+                data=data,
+                class_index=class_index,
+                batch=other_batch(opened) if batch is None else batch,
+                device=device,
+            )
+
+            def show(row: RowVerdict) -> None:
+                seen.append(row)
+                if not as_json:
+                    _print_row(row, first=len(seen) == 1)
+                _stopping.check()
+
+            found = jobs.verify(opened, job, rows=number, seed=seed, on_row=show)
+        except ChangedError as error:
+            if not as_json:
+                raise
+            output(json.dumps({"run": str(opened.directory), "stands": False, "changed": error.changed, "rows": []}))
+            raise typer.Exit(FAILED) from error
+    if as_json:
+        output(json.dumps(_as_json(opened, found)))
+    _tell(found)
+    if not found.stands:
+        raise typer.Exit(FAILED)
+    if found.missing:
+        raise typer.Exit(INCOMPLETE)
+
+
+def _number(rows: str) -> int | None:
+    if rows == "all":
+        return None
+    if not rows.isascii() or not rows.isdigit() or not 1 <= int(rows[:20]) < 1 << 53:
+        raise InvalidArgumentError(f"rows must be a whole number of at least 1, or all, got {rows!r:.80}")
+    return int(rows)
+
+
+def _print_row(row: RowVerdict, *, first: bool) -> None:
+    if first:
+        output("\t".join(_fields(row)))
+    output("\t".join(map(_text, _fields(row).values())))
+
+
+def _fields(row: RowVerdict) -> dict[str, Any]:
+    return dataclasses.asdict(row)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return "-" if value is None else printable(str(value))
+
+
+def _as_json(run: Run, found: Verification) -> dict[str, Any]:
+    return {
+        "run": str(run.directory),
+        "stands": found.stands,
+        "changed": [],
+        "inputs": found.inputs,
+        "missing": found.missing,
+        "computed": found.computed,
+        **{verdict: found.count(verdict) for verdict in ("equal", "rounding", "different")},
+        "batch": found.batch,
+        "recorded batch": found.recorded_batch,
+        "largest difference": {name: found.largest(name) for name in ("radius", "p_lower", "p_upper", "logits")},
+        "notes": list(found.notes),
+        "rows": [_fields(row) for row in found.rows],
+    }
+
+
+def _tell(found: Verification) -> None:
+    for note in found.notes:
+        tell(f"caution: {note}")
+    batches = f"in batches of {found.batch} instead of {found.recorded_batch or 'an unknown number'}"
+    tell(f"{found.computed} of {found.inputs} rows computed again, {batches}: {found.count('equal')} equal")
+    if found.count("rounding"):
+        names: tuple[Measured, ...] = ("radius", "p_lower", "p_upper")
+        most = ", ".join(f"{found.largest(name) or 0.0:.2g} in {name}" for name in names)
+        tell(f"{found.count('rounding')} equal up to rounding of the logits: at most {most}")
+    if found.largest("logits") is not None:
+        tell(f"kept scores are those of the model up to {found.largest('logits'):.2g}")
+    if not found.stands:
+        tell(f"{found.count('different')} rows do not stand")
+    if found.missing:
+        tell(f"the run is unfinished: {found.missing} rows are missing")

@@ -1,0 +1,117 @@
+"""Attacking a run: for each certificate, a search for a point at which its class does not win."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import Tensor
+
+from lvmrs import _checks, _disk
+from lvmrs.attacks import Search
+from lvmrs.attacks import attack as attack_one
+from lvmrs.errors import DataError, ModelError, RunError
+from lvmrs.jobs.job import Job
+from lvmrs.maps import Map
+from lvmrs.origin import origin
+from lvmrs.registry import MAPS
+from lvmrs.runs import Row, Run
+from lvmrs.runs.attack_writer import AttackWriter
+from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow
+
+__all__ = ["attack", "certified_rows"]
+
+
+def certified_rows(run: Run, *, most: int | None = None, skip: int = 1) -> list[Row]:
+    """The rows of a run that have a certificate, in the order of their inputs.
+
+    Args:
+        run: the run.
+        most: take so many of them at most; None for all.
+        skip: take one of so many.
+    """
+    _checks.instance("run", run, Run, "a lvmrs.Run")
+    skip = _checks.count("skip", skip, least=1)
+    most = None if most is None else _checks.count("max", most, least=1)
+    rows = sorted((row for row in run.rows() if row.predict >= 0 and row.radius > 0), key=lambda row: row.idx)
+    return rows[::skip][:most]
+
+
+def attack(
+    job: Job,
+    run: Run,
+    search: Search | None = None,
+    *,
+    out: str | Path | None = None,
+    most: int | None = None,
+    skip: int = 1,
+    keep: bool = False,
+    command: str = "",
+    on_begin: Callable[[int, int], None] = lambda inputs, done: None,
+    on_row: Callable[[AttackRow], None] = lambda row: None,
+) -> Attack:
+    """Attack the certificates of a run that have not been attacked yet.
+
+    Args:
+        job: the job of the run; ``lvmrs.jobs.job_of_run`` makes it.
+        run: the run.
+        search: the settings; by default those of ``Search()``.
+        out: where the results are written; by default the directory of the run. If the same attack was begun there, it
+            is completed.
+        most: attack so many certificates at most; None for all.
+        skip: attack one certificate of so many.
+        keep: whether the points that were found are kept for all inputs, and not only where a certificate is broken.
+        command: what the user typed, for readers of the attack.
+        on_begin: called once, with the number of inputs to attack and of those that are done already.
+        on_row: called with each row after it is on the disk.
+
+    Returns:
+        The attack, which can be read.
+    """
+    _checks.instance("job", job, Job, "a Job")
+    search = Search() if search is None else search
+    _checks.instance("search", search, Search, "a Search")
+    rows = certified_rows(run, most=most, skip=skip)
+    if not rows:
+        raise RunError(f"{run.directory} has no certificates; there is nothing to attack")
+    maps = {row.idx: _map(row, samples=job.method.samples) for row in rows}  # refused before anything is written
+    classes = job.smoothed.prepare(job.input(rows[0].idx)[0]).classes
+    if strange := [row for row in rows if row.predict >= classes]:
+        said = f"input {strange[0].idx} is certified as class {strange[0].predict}"
+        raise RunError(f"{run.directory}: {said}, and the model has {classes} classes")
+    record = AttackRecord(
+        **{name: getattr(search, name) for name in ("steps", "restarts", "samples", "n", "seed", "farthest", "clip")},
+        beta=search.beta if job.method.samples else 0.0,
+        origin=origin(command),
+    )
+    place = run.directory if out is None else _disk.place(out)
+    with AttackWriter(run, place, record) as writer:
+        waiting = [row for row in rows if row.idx not in writer.done]
+        on_begin(len(waiting), len(rows) - len(waiting))
+        for row in waiting:
+            made, point = _attacked(job, row, maps[row.idx], search)
+            writer.append(made, None if point is None or not (keep or made.broken) else point.cpu().numpy())
+            on_row(made)
+        return writer.attack
+
+
+def _map(row: Row, *, samples: bool) -> Map | None:
+    """What the certificate of a row smooths; None if it is about the network itself."""
+    if not samples:
+        return None
+    made: Map = MAPS.find(row.map, argument="map")(row.temperature, row.mass)
+    return made
+
+
+def _attacked(job: Job, row: Row, map_: Map | None, search: Search) -> tuple[AttackRow, Tensor | None]:
+    x, label = job.input(row.idx)
+    if label != row.label:
+        raise DataError(f"input {row.idx} has label {label}, and its row says {row.label}; these are other data")
+    start = time.perf_counter()
+    try:
+        found = attack_one(job.smoothed, x, row.predict, row.radius, map_, search, index=row.idx)
+    except ModelError as error:
+        raise ModelError(f"input {row.idx}: {error}") from error
+    seconds = time.perf_counter() - start
+    return AttackRow.of(row, found.distance, found.rival, found.samples, seconds), found.point

@@ -1,0 +1,138 @@
+"""What other roundings of the logits can do to a row: the same network rounds otherwise in another batch size.
+
+A row is computed again with logits that are moved in favour of its top class, and against it, by a share of the largest
+logit of each sample. This share is far above what rounding does in sound networks. The scores are monotone in such a
+move, so what rounding does lies between the two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lvmrs.certificate import Certificate
+from lvmrs.jobs.job import Job
+from lvmrs.method import Method
+from lvmrs.plan import Choice, Plan, Terms
+from lvmrs.planners import Planner
+from lvmrs.runs import Row
+from lvmrs.sampling import Model
+from lvmrs.smooth import SmoothedClassifier
+
+__all__ = ["CHOICES", "share_of_rounding", "why_not_rounding"]
+
+CHOICES = ("top", "map", "temperature", "mass", "bound", "form", "risk_top", "groups", "risk_groups", "scope")
+"""The columns that a method chooses on the selection sample."""
+_BOUNDS = ("p_lower", "p_upper")
+# Single precision has 24 bits: sums of a deep network lose a few hundred units of the last place at most. GPUs multiply
+# with 11 bits by default (TF32), and 16-bit types have 8 or 11.
+_SHARE, _SHARE_ELSEWHERE, _SHARE_16_BITS = 2.0**-15, 2.0**-9, 2.0**-6
+
+
+def share_of_rounding(smoothed: SmoothedClassifier) -> float:
+    """How far rounding may move a logit, as a share of the largest logit of its sample."""
+    if smoothed.autocast is not None:
+        return _SHARE_16_BITS
+    return _SHARE if smoothed.kind_of_device == "cpu" else _SHARE_ELSEWHERE
+
+
+def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batch: int | None) -> str | None:
+    """Why other roundings of the logits do not explain that a row differs; None if they do.
+
+    Args:
+        job: the job that computed the row again.
+        row: the row of the run.
+        now: the row that was computed.
+        columns: the columns in which the rows differ, of those that rounding can change.
+        batch: the batch size of the run, if it is known.
+    """
+    x, _ = job.input(row.idx)
+    differing = set(columns)
+    if "clean" in differing and row.clean is not None and _pushed(job, row.clean, 1.0).answer(x) != row.clean:
+        return _change("clean", row, now)
+    if differing == {"clean"}:
+        return None
+    both = [_pushed(job, row.top, sign) for sign in (1.0, -1.0)]
+    found = [_certificate(job, smoothed, row.idx, job.method) for smoothed in both]
+    if not all(_has_choices_of(certificate, row) for certificate in found):
+        # The choice hangs by a hair. If rounding leads to that of the row, its bounds are compared for that choice.
+        tried = itertools.chain(found, _with_small_changes(job, row, batch))
+        planned = next((certificate for certificate in tried if _has_choices_of(certificate, row)), None)
+        if planned is None:
+            return _change(next((name for name in CHOICES if name in differing), "top"), row, now)
+        method = job.method if planned.plan is None else _AsPlanned(planned.plan)
+        found = [planned, *(_certificate(job, smoothed, row.idx, method) for smoothed in both)]
+    for name in _BOUNDS:
+        values = [getattr(certificate, name) for certificate in found]
+        low, high = min(values), max(values)
+        slack = high - low + 1e-9 * abs(high)  # for scores of rivals, which such moves change less than others do
+        if not low - slack <= getattr(row, name) <= high + slack:
+            return _change(name, row, now)
+    return None
+
+
+def _change(name: str, row: Row, now: Row) -> str:
+    return f"{name}: {getattr(row, name)}, now {getattr(now, name)}"
+
+
+def _with_small_changes(job: Job, row: Row, batch: int | None) -> Iterator[Certificate]:
+    """Certificates after what rounding may do: none of it, that of the run's batch size, and small moves."""
+    yield _certificate(job, job.smoothed, row.idx, job.method)
+    if batch is not None:
+        settings = {**job.smoothed.settings, "batch": batch}
+        yield _certificate(job, SmoothedClassifier(job.smoothed.model, **settings), row.idx, job.method)
+    for sign in (2.0**-6, -(2.0**-6)):
+        yield _certificate(job, _pushed(job, row.top, sign), row.idx, job.method)
+
+
+def _has_choices_of(certificate: Certificate, row: Row) -> bool:
+    made = {"top": certificate.top, **certificate.record()}
+    return all(made[name] == getattr(row, name) for name in CHOICES if getattr(row, name) != "-" or name == "groups")
+
+
+def _certificate(job: Job, smoothed: SmoothedClassifier, index: int, method: Method) -> Certificate:
+    x, _ = job.input(index)
+    settings: dict[str, Any] = vars(job.sampling) if method.samples else {}
+    return smoothed.certify(x, method, index=index, **settings)
+
+
+def _pushed(job: Job, favoured: int, sign: float) -> SmoothedClassifier:
+    """The smoothed classifier of a job, with logits moved in favour of a class, or against it."""
+    pushed = _Pushed(job.smoothed.model, favoured, sign * share_of_rounding(job.smoothed))
+    return SmoothedClassifier(pushed, **{**job.smoothed.settings, "compile": False})
+
+
+class _Pushed(nn.Module):
+    """A model whose logits are moved in favour of one class."""
+
+    def __init__(self, model: Model, favoured: int, share: float) -> None:
+        super().__init__()
+        self.inner, self.favoured, self.share = model, favoured, share
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits, each moved by a share of the largest."""
+        logits = self.inner(x)
+        wide = logits if logits.dtype == torch.float64 else logits.float()
+        signs = torch.full_like(wide[:1], -1.0)
+        if self.favoured < signs.shape[1]:  # a row that was changed may have any class
+            signs[:, self.favoured] = 1.0
+        return wide + self.share * wide.abs().amax(dim=1, keepdim=True) * signs
+
+
+@dataclass(frozen=True)
+class _AsPlanned(Planner):
+    """Chooses what was planned already."""
+
+    planned: Plan
+
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+        """The choice of the plan."""
+        for _ in logits:  # the scores are drawn, as for any planner
+            pass
+        return Choice(**{field.name: getattr(self.planned, field.name) for field in dataclasses.fields(Choice)})

@@ -1,0 +1,213 @@
+"""Verifying a run: its rows are computed again, in another batch size, and compared; and all rows are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from lvmrs import _checks
+from lvmrs.errors import RunError
+from lvmrs.jobs.again import ChangedError, differences
+from lvmrs.jobs.beside_kept import BesideKept
+from lvmrs.jobs.consistency import inconsistent_rows
+from lvmrs.jobs.job import Job
+from lvmrs.jobs.keeping import opened_scores
+from lvmrs.jobs.rounding import CHOICES, share_of_rounding, why_not_rounding
+from lvmrs.known_constant import known_lipschitz
+from lvmrs.origin import torch_version
+from lvmrs.runs import Row, Run
+from lvmrs.runs.manifest import ROWS_OF
+from lvmrs.runs.scores import KeptScores
+
+__all__ = ["Measured", "RowVerdict", "Verdict", "Verification", "check_verifiable", "other_batch", "verify"]
+
+Verdict = Literal["equal", "rounding", "different"]
+Measured = Literal["radius", "p_lower", "p_upper", "logits"]
+# What is not a claim: how long a row took, and the checksum of scores, which are compared themselves.
+_NOT_COMPARED = ("time", "scores")
+# What other roundings of logits can change.
+_ROUNDED = {"radius", "p_lower", "p_upper", "clean", *CHOICES}
+
+
+@dataclass(frozen=True)
+class RowVerdict:
+    """What came of one row."""
+
+    idx: int
+    """Index of the input in its data set."""
+    verdict: Verdict
+    """"equal" to the last bit; "rounding" if other roundings of the logits explain the differences; or "different"."""
+    why: str | None = None
+    """Why it is different."""
+    radius: float | None = None
+    """How much smaller or larger the radius is now; None if the row was not computed again."""
+    p_lower: float | None = None
+    """The same for the lower bound."""
+    p_upper: float | None = None
+    """The same for the upper bound."""
+    logits: float | None = None
+    """The largest difference between a kept logit and the one that was computed; None if logits were not kept."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of the rows that were computed again, and of those that cannot be as they are."""
+
+    rows: tuple[RowVerdict, ...]
+    """First rows that were not computed again and cannot be as they are, then those that were computed again."""
+    inputs: int
+    """How many rows the run has."""
+    missing: int
+    """How many rows it still lacks."""
+    batch: int | None
+    """Samples in a forward pass when rows were computed again."""
+    recorded_batch: int | None
+    """Samples in a forward pass when the run was made, if that is known."""
+    notes: tuple[str, ...]
+    """What a reader should know."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether no row is different."""
+        return not self.count("different")
+
+    @property
+    def computed(self) -> int:
+        """How many rows were computed again."""
+        return sum(row.radius is not None for row in self.rows)
+
+    def count(self, verdict: Verdict) -> int:
+        """How many rows have this verdict."""
+        return sum(row.verdict == verdict for row in self.rows)
+
+    def largest(self, column: Measured) -> float | None:
+        """The largest difference in a column among the rows that stand; None if there is none."""
+        values = [getattr(row, column) for row in self.rows if row.verdict != "different"]
+        return max((abs(value) for value in values if value is not None), default=None)
+
+
+def other_batch(run: Run) -> int | None:
+    """Another batch size than that of a run: half of it, or 3 if it is 1; None if it is not known."""
+    _checks.instance("run", run, Run, "a lvmrs.Run")
+    known = run.manifest.batch
+    return None if known is None else 3 if known == 1 else known // 2
+
+
+def check_verifiable(run: Run) -> None:
+    """Refuse a run whose rows cannot be computed again, before anything is loaded for it."""
+    _checks.instance("run", run, Run, "a lvmrs.Run")
+    made = run.manifest
+    if made.origin.imported is not None:
+        raise RunError(f"{run.directory} was imported from another project's file; there is nothing to verify it with")
+    if made.rows_of != ROWS_OF:
+        raise RunError(
+            f"{run.directory} has rows as version {made.rows_of!s:.40} defines them, and this version has those of "
+            f"{ROWS_OF}; rows cannot be compared: verify it with the version that made it"
+        )
+    if not run.count:
+        raise RunError(f"{run.directory} has no rows yet; there is nothing to verify")
+
+
+def verify(
+    run: Run,
+    job: Job,
+    *,
+    rows: int | None = 10,
+    seed: int = 0,
+    on_row: Callable[[RowVerdict], None] = lambda row: None,
+) -> Verification:
+    """Compute rows of a run again and say whether they stand; and check all rows as far as that needs no network.
+
+    Args:
+        run: the run.
+        job: its job, as ``job_of_run`` makes it, best with another batch size (``other_batch``).
+        rows: how many rows to draw and compute again; None for all.
+        seed: the seed of that draw; the noise has the seed of the run.
+        on_row: called with what came of each row that was computed again, or that cannot be as it is.
+
+    Returns:
+        What came of the rows. A ``ChangedError`` says so if model, data, code or settings are not those of the run.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from lvmrs import Duels, SmoothedClassifier, data, jobs, models, runs
+    >>> inputs = data.Arrays("two corners", "test", np.eye(2), np.arange(2))
+    >>> model = models.Loaded.of(lambda x: x, "larger")
+    >>> smoothed = SmoothedClassifier(model.model, 0.5, batch=100)
+    >>> job = jobs.Job(model, inputs, smoothed, Duels(), jobs.Sampling(n=1000), runs.Selection(2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = jobs.certify(job, folder)
+    ...     again = jobs.job_of_run(run, model=model, data=inputs, batch=other_batch(run))
+    ...     [(row.idx, row.verdict) for row in verify(run, again).rows]
+    [(0, 'equal'), (1, 'equal')]
+    """
+    check_verifiable(run)
+    _checks.instance("job", job, Job, "a Job")
+    rows = None if rows is None else _checks.count("rows", rows, least=1)
+    draw = np.random.default_rng(_checks.seed("seed", seed))
+    if changed := differences(run, job):
+        raise ChangedError(run, changed)
+    notes = [*_notes(run, job)]
+    kept = opened_scores(run, notes.append) if run.manifest.keeps_scores else None
+    wrong = inconsistent_rows(run, job.data)
+    there = run.read("idx", "radius")["idx"]
+    drawn = there if rows is None or rows >= len(there) else draw.choice(there, rows, replace=False)
+    found = []
+    for verdict in _verdicts(run, job, kept, wrong, set(drawn.tolist())):
+        found.append(verdict)
+        on_row(verdict)
+    return Verification(
+        tuple(found),
+        inputs=len(there),
+        missing=len(run.manifest.selection.indices) - len(there),
+        batch=job.smoothed.batch,
+        recorded_batch=run.manifest.batch,
+        notes=tuple(notes),
+    )
+
+
+def _notes(run: Run, job: Job) -> Iterator[str]:
+    made, kind = run.manifest, job.smoothed.kind_of_device
+    if made.model.device not in (None, kind) and job.method.samples:
+        raise RunError(
+            f"{run.directory} was made on {made.model.device!s:.40}, whose noise is another than that of "
+            f"{kind}; verify it on such a device"
+        )
+    if made.torch != torch_version():
+        yield f"the run was made with torch {made.torch}, and this is {torch_version()}"
+    if made.model.weights_hash is None:
+        yield "the run has no hash of the weights of its model; only the rows speak for them"
+    constant, own = made.terms.lipschitz, known_lipschitz(job.model.model)
+    if constant is not None and job.method.uses_constant and not (own is not None and own <= constant):
+        says = "" if own is None else f", and the model itself says {own:g}"
+        yield f"rows rely on the Lipschitz constant {constant:g}, which is the word of the run{says}"
+
+
+def _verdicts(
+    run: Run, job: Job, kept: KeptScores | None, wrong: dict[int, str], drawn: set[int]
+) -> Iterator[RowVerdict]:
+    for index, why in wrong.items():
+        if index not in drawn:
+            yield RowVerdict(index, "different", why)
+    for row in run.rows(drawn):
+        yield _verdict(run, job, row, kept, wrong.get(row.idx))
+
+
+def _verdict(run: Run, job: Job, row: Row, kept: KeptScores | None, wrong: str | None) -> RowVerdict:
+    beside = None if kept is None else BesideKept(kept, row, share_of_rounding(job.smoothed))
+    now = job.row(row.idx, None if beside is None else beside.add)
+    differing = [name for name in run.columns if name not in _NOT_COMPARED and getattr(now, name) != getattr(row, name)]
+    claimed = [name for name in differing if name not in _ROUNDED]
+    why = wrong
+    if why is None and claimed:
+        why = f"{claimed[0]}: {getattr(row, claimed[0])}, now {getattr(now, claimed[0])}"
+    if why is None and beside is not None:
+        why = beside.why_not
+    if why is None and differing:
+        why = why_not_rounding(job, row, now, differing, run.manifest.batch)
+    changes = {name: getattr(now, name) - getattr(row, name) for name in ("radius", "p_lower", "p_upper")}
+    verdict: Verdict = "different" if why is not None else "rounding" if differing else "equal"
+    return RowVerdict(row.idx, verdict, why, **changes, logits=None if beside is None else beside.largest)

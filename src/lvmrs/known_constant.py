@@ -1,0 +1,105 @@
+"""The Lipschitz constant that a model states in its attribute ``lipschitz``.
+
+The constant of a user's own class is the user's word, like the option ``--lipschitz``; it is not looked into. The
+constant of a class of lvmrs holds for the function that lvmrs wrote. So it is believed only if calling the object runs
+exactly that: no hooks, no replaced methods, no subclass that inherits the constant, and no other layers inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from torch import nn
+
+from lvmrs import _checks
+from lvmrs._as_written import changed_class, changed_module, changed_process
+from lvmrs.errors import InvalidArgumentError, ModelError, guarded, shown
+
+__all__ = ["check_itself", "check_still", "known_lipschitz"]
+
+_LVMRS = str(Path(__file__).parent)
+_NAME = "lipschitz"
+
+
+def known_lipschitz(model: object) -> float | None:
+    """The Lipschitz constant in the attribute ``lipschitz`` of a model; None if it has none.
+
+    A constant that a wrapper only passes on from what it wraps, by ``__getattr__``, is not one of the wrapper.
+    """
+    kind = type(model)
+    if not _is_its_own(model):
+        return None
+    with guarded(f"lipschitz of {kind.__name__} cannot be read", error=InvalidArgumentError):
+        value = getattr(model, _NAME, None)
+    if value is None:
+        return None
+    if isinstance(value, bool) or callable(value):
+        raise InvalidArgumentError(
+            f"lipschitz of {kind.__name__} must be a positive number or None, got {shown(value)}"
+        )
+    constant = _checks.positive_number(_NAME, value, infinite=True)
+    owner = next((each for each in kind.__mro__ if _NAME in vars(each)), None)
+    if isinstance(model, nn.Module) and owner is not None and _is_ours(owner):
+        _check_ours(model, owner)
+    return constant
+
+
+def check_still(model: object, constant: float | None) -> None:
+    """Refuse a model that stated this constant earlier, and states another one now or was changed; None is for none."""
+    now = None if constant is None else known_lipschitz(model)
+    if now != constant:
+        raise ModelError(f"the model stated the Lipschitz constant {constant:g} and now states {now}; make it anew")
+
+
+def _is_its_own(model: object) -> bool:
+    """Whether the attribute belongs to the object or its class, and not to something that the object wraps."""
+    tables = [vars(model)] if hasattr(model, "__dict__") else []
+    if isinstance(model, nn.Module):
+        tables += [model._parameters, model._buffers, model._modules]
+    return any(_NAME in table for table in (*tables, *map(vars, type(model).__mro__)))
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _check_ours(model: nn.Module, owner: type) -> None:
+    """Refuse an object of a class of lvmrs, ``owner``, that does not run as lvmrs wrote it, with all its layers."""
+    check_itself(model, owner)
+    for name, module in _without_stated(model):
+        kind = type(module)
+        if kind is nn.Sequential:
+            fault = changed_class(kind) or changed_module(module)
+        elif _is_ours(kind):
+            fault = changed_class(kind, _LVMRS) or changed_module(module)
+        else:
+            fault = f"{kind.__name__} is not a layer that lvmrs put there"
+        if fault is not None:
+            raise _not_believed(owner, f"the layer {name}: {fault}" if name else fault)
+
+
+def check_itself(model: nn.Module, owner: type) -> None:
+    """Refuse an object of a class of lvmrs, ``owner``, that does not run as lvmrs wrote it, whatever it holds."""
+    if type(model) is not owner:
+        raise _not_believed(
+            type(model), f"it is a subclass of {owner.__name__}; define lipschitz in {type(model).__name__}"
+        )
+    fault = changed_process() or changed_class(type(model), _LVMRS) or changed_module(model)
+    if fault is not None:
+        raise _not_believed(owner, fault)
+
+
+def _without_stated(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The module and those in it, except what states a constant of its own; that was looked at when it was read."""
+    yield name, module
+    for key, child in module.named_children():
+        if known_lipschitz(child) is None:
+            yield from _without_stated(child, f"{name}.{key}".lstrip("."))
+
+
+def _not_believed(kind: type, fault: str) -> ModelError:
+    return ModelError(
+        f"the Lipschitz constant of {kind.__name__} is not known, since it may not run as it was written: {fault}; "
+        "undo this, or give the constant yourself"
+    )

@@ -1,0 +1,119 @@
+"""Normal numbers rounded to a grid, drawn exactly from random integers.
+
+If Z is normal with standard deviation ``scale``, in steps of the grid, then round(Z) is the whole number k with the
+probability Φ((k + ½)/scale) − Φ((k − ½)/scale). A uniform 64-bit integer U gives it: k is decided by how many of the
+*thresholds* 2⁶⁴ Φ((k + ½)/scale) are at most U. The thresholds are computed with 40 digits and rounded to whole
+numbers, so each is off by less than 1. This is all that separates the numbers drawn from the numbers meant, and
+``GridNormal.error`` bounds it.
+
+Most numbers need only the first 16 bits of U, which are looked up in a table. Where a threshold has the same first 16
+bits, the table leaves the number open, and 48 more bits are drawn for it.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = ["GridNormal", "grid_normal"]
+
+_BITS, _FIRST = 64, 16
+_DIGITS = 40
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+# The time to compute the thresholds grows with the scale: about 5 seconds for this one.
+_LARGEST_SCALE = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class GridNormal:
+    """Draws whole numbers round(Z), Z normal; ``grid_normal`` makes it."""
+
+    thresholds: NDArray[np.uint64]
+    """The smallest U of each number but the first, in ascending order."""
+    table: NDArray[Any]
+    """The number for the first 16 bits of U, or the smallest number of the type where they do not decide it."""
+    largest: int
+    """The largest number that is drawn; the smallest is minus this."""
+    error: float
+    """Bound on the total variation distance between one number and round(Z)."""
+
+    def fill(self, out: NDArray[Any], generator: np.random.Generator) -> None:
+        """Overwrite an array of the table's type with independent numbers."""
+        raw, numbers = generator.bit_generator.random_raw, out.reshape(-1)
+        first = raw(-(-numbers.size * _FIRST // _BITS)).view(np.uint16)[: numbers.size]
+        np.take(self.table, first, out=numbers, mode="clip")  # no index is out of range, and "clip" needs no copy
+        undecided = np.flatnonzero(numbers == np.iinfo(self.table.dtype).min)
+        if undecided.size:
+            rest = raw(undecided.size) >> np.uint64(_FIRST)
+            whole = (first[undecided].astype(np.uint64) << np.uint64(_BITS - _FIRST)) | rest
+            numbers[undecided] = self.numbers_of(whole)
+
+    def numbers_of(self, uniform: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The numbers that uniform 64-bit integers stand for, without the table."""
+        return np.searchsorted(self.thresholds, uniform, side="right") - self.largest
+
+
+@functools.lru_cache(maxsize=16)
+def grid_normal(scale: Fraction) -> GridNormal:
+    """Prepare to draw round(Z), where Z is normal.
+
+    Args:
+        scale: standard deviation of Z, in steps of the grid; a fraction, so that it is exact.
+
+    Returns:
+        What draws the numbers.
+
+    >>> grid_normal(Fraction(255, 2)).largest
+    1158
+    """
+    if not 0 < scale <= _LARGEST_SCALE:
+        raise InvalidArgumentError(
+            f"the standard deviation of the noise is {float(scale):g} steps of the grid, and at most {_LARGEST_SCALE} "
+            "are possible; take a coarser grid"
+        )
+    tails = _tails(scale)
+    below = tails[::-1]
+    above = [(1 << _BITS) - tail for tail in tails]
+    thresholds = np.array([*below, *above], dtype=np.uint64)
+    # Each threshold is off by less than 1 in 2⁶⁴, and what lies beyond the last one on either side is as unlikely.
+    error = (len(thresholds) + 3) * 2.0**-_BITS
+    kind: type[np.signedinteger[Any]] = np.int16 if len(tails) < np.iinfo(np.int16).max else np.int32
+    starts = np.arange(1 << _FIRST, dtype=np.uint64) << np.uint64(_BITS - _FIRST)
+    found = [
+        np.searchsorted(thresholds, uniform, side="right") - len(tails)
+        for uniform in (starts, starts | np.uint64((1 << (_BITS - _FIRST)) - 1))
+    ]
+    table = np.where(found[0] == found[1], found[0], np.iinfo(kind).min).astype(kind)
+    return GridNormal(thresholds, table, len(tails), error)
+
+
+def _tails(scale: Fraction) -> list[int]:
+    """2⁶⁴ P(Z > k + ½), rounded down, for k = 0, 1, … as long as it is not 0."""
+    found: list[int] = []
+    with localcontext(prec=_DIGITS):
+        unit = Decimal(scale.denominator) / Decimal(scale.numerator)
+        while True:
+            tail = int(_upper_tail((len(found) + Decimal("0.5")) * unit) * (1 << _BITS))
+            if tail == 0:
+                return found
+            found.append(tail)
+
+
+def _upper_tail(z: Decimal) -> Decimal:
+    """P(N > z) of a standard normal N, for z ≥ 0: ½ − φ(z) Σ z^(2j+1)/(1·3·…·(2j+1)), whose terms are positive."""
+    square = z * z
+    term = total = z
+    odd = 1
+    while term > total.scaleb(-_DIGITS):
+        odd += 2
+        term = term * square / odd
+        total += term
+    return Decimal("0.5") - (-square / 2).exp() / (2 * _PI).sqrt() * total

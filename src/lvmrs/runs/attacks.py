@@ -1,0 +1,190 @@
+"""The attack on a run, on disk: ``attack.json`` says how it was made, and ``attack.tsv`` has a row for each input.
+
+They stand in the directory of the run, or in one of their own. Reading them needs no torch, and every field is checked.
+Points that were kept are beside them, as NumPy files: ``attack-7.npy`` is the point that was found for input 7.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lvmrs import _disk
+from lvmrs.errors import RunError
+from lvmrs.runs import result_file
+from lvmrs.runs.directory import Run
+from lvmrs.runs.manifest import Origin
+from lvmrs.runs.records import plain, read_record
+from lvmrs.runs.result_file import UNKNOWN, Columns, Kind
+from lvmrs.runs.rows import Row
+
+__all__ = ["COLUMNS", "RECORD", "ROWS", "Attack", "AttackRecord", "AttackRow"]
+
+RECORD, ROWS = "attack.json", "attack.tsv"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class AttackRecord:
+    """The settings of an attack; ``lvmrs.attacks.Search`` explains them."""
+
+    steps: int
+    restarts: int
+    samples: int
+    n: int
+    beta: float
+    """0 if the certificates are about the network itself, whose answers have no risk."""
+    seed: int
+    farthest: float | None
+    clip: bool
+    origin: Origin = dataclasses.field(default_factory=Origin, compare=False)
+    """When and how it was made; it decides no row."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.beta < 1:
+            raise RunError(f"beta must be from 0 to less than 1, got {self.beta}")
+
+    def to_json(self) -> str:
+        """The settings as JSON, indented for readers."""
+        return json.dumps({"format": _FORMAT, **plain(self)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def difference(self, other: AttackRecord) -> list[str]:
+        """The settings that differ, in words: first the value here, then that of ``other``."""
+        names = [field.name for field in dataclasses.fields(self) if field.compare]
+        pairs = [(name, getattr(self, name), getattr(other, name)) for name in names]
+        return [
+            f"{name}: {json.dumps(mine)}, now {json.dumps(theirs)}" for name, mine, theirs in pairs if mine != theirs
+        ]
+
+
+@dataclass(frozen=True)
+class AttackRow:
+    """What an attack found for one input."""
+
+    idx: int
+    """Index of the input in its data set."""
+    label: int
+    """Its class in the data set."""
+    predict: int
+    """The certified class."""
+    radius: float
+    """The certified radius."""
+    distance: float | None
+    """The distance of the nearest point at which it was shown that the class does not win; None if none was found."""
+    rival: int | None
+    """The class that is ahead there."""
+    broken: int
+    """1 if that point is closer than the radius, so that the certificate is false, else 0."""
+    samples: int
+    """Forward passes that this took."""
+    seconds: float
+
+    @classmethod
+    def of(cls, row: Row, distance: float | None, rival: int | None, samples: int, seconds: float) -> AttackRow:
+        """Make the row for a certificate."""
+        broken = int(distance is not None and distance < row.radius)
+        return cls(row.idx, row.label, row.predict, row.radius, distance, rival, broken, samples, round(seconds, 4))
+
+    def text(self) -> str:
+        """The line of the file, without its end."""
+        return "\t".join(UNKNOWN if value is None else str(value) for value in vars(self).values())
+
+
+_KINDS = {
+    "int": Kind.WHOLE, "float": Kind.NUMBER, "float | None": Kind.FOUND, "int | None": Kind.MEASURED,
+}  # fmt: skip
+COLUMNS = {column.name: _KINDS[str(column.type)] for column in dataclasses.fields(AttackRow)}
+"""The kind of each column."""
+
+
+class Attack:
+    """An attack on a run, for reading. ``lvmrs.jobs.attack`` makes it.
+
+    Args:
+        run: the run that was attacked.
+        directory: where the attack is; by default in the directory of the run.
+    """
+
+    def __init__(self, run: Run, directory: str | Path | None = None) -> None:
+        self.run, self.directory = run, run.directory if directory is None else _disk.place(directory)
+        self.record = _record(self.directory / RECORD)
+
+    @classmethod
+    def of(cls, run: Run) -> Attack | None:
+        """The attack in the directory of a run; None if there is none."""
+        return cls(run) if (run.directory / ROWS).exists() else None
+
+    @property
+    def file(self) -> Path:
+        """The file that holds the rows."""
+        return self.directory / ROWS
+
+    def point(self, index: int) -> Path:
+        """The file of the point that was found for an input, if it was kept."""
+        return self.directory / f"attack-{index}.npy"
+
+    def read(self) -> Columns:
+        """Read all complete rows as arrays; what was not found is NaN. They must be about the run as it is now."""
+        columns = result_file.read(self.file, COLUMNS, {}, inputs=self.run.manifest.selection)
+        _check(self.file, columns)
+        known = self.run.read("idx", "radius", "label", "predict")
+        order = np.argsort(known["idx"])
+        places = np.searchsorted(known["idx"], columns["idx"], sorter=order)
+        there = order[np.minimum(places, len(order) - 1)] if len(order) else places
+        for name in ("idx", "label", "predict", "radius"):
+            other = known[name][there] != columns[name] if len(order) else np.ones(len(places), bool)
+            if other.any():
+                raise RunError(
+                    f"{self.file}: {name} of input {columns['idx'][other][0]} is not that of the run as it is now; "
+                    f"delete {self.file.name} and {RECORD}, and attack the run again"
+                )
+        return columns
+
+    def rows(self) -> list[AttackRow]:
+        """Read all complete rows, in the order in which they were written."""
+        columns = {name: column.tolist() for name, column in self.read().items()}
+        for name, kind in COLUMNS.items():
+            if kind is Kind.FOUND:
+                columns[name] = [None if math.isnan(value) else value for value in columns[name]]
+            if kind is Kind.MEASURED:
+                columns[name] = [None if math.isnan(value) else int(value) for value in columns[name]]
+        return [AttackRow(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
+def _check(file: Path, columns: Columns) -> None:
+    """Refuse rows that contradict themselves."""
+    distance, radius, rival = columns["distance"], columns["radius"], columns["rival"]
+    found, predict = ~np.isnan(distance), columns["predict"]
+    rules: dict[str, NDArray[np.bool_]] = {
+        "predict must be a class": predict >= 0,
+        "radius must be positive": radius > 0,
+        "distance must be at least 0": ~found | (distance >= 0),
+        "rival must be another class where a distance was found, and - elsewhere": np.where(
+            found, (rival >= 0) & (rival != predict), np.isnan(rival)
+        ),
+        "broken must be 1 where the distance is below the radius, else 0": columns["broken"] == (distance < radius),
+    }
+    for rule, right in rules.items():
+        if not right.all():
+            raise RunError(f"{file} is damaged: the row of input {columns['idx'][~right][0]} is wrong: {rule}")
+
+
+def _record(file: Path) -> AttackRecord:
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(f"{file.parent} has no {file.name}; there is no attack to read") from None
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{file} is damaged ({error}); the attack cannot be read without it") from error
+    except OSError as error:
+        raise RunError(f"{file} cannot be read: {error.strerror}") from error
+    found = stored.pop("format", None) if isinstance(stored, dict) else None
+    if type(found) is not int or found != _FORMAT:
+        raise RunError(f"{file} has format {found!r:.20}, and this version of lvmrs reads format {_FORMAT}")
+    return read_record(AttackRecord, stored, str(file), whole=True)
