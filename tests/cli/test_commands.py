@@ -287,7 +287,7 @@ MISTAKES = {
     "certify DIGITS --out a --method python:lvmrs.radius:r2": (2, "the function failed (TypeError: r2() missing"),
     "certify DIGITS --out a --method lvm --map python:lvmrs.radius:r2": (2, "a map must be a class derived from Map"),
     "certify DIGITS --out a --method lvm --bound python:lvmrs:Cohen": (2, "a bound must be a class derived from Bound"),
-    "predict DIGITS --by luck": (2, "by must be one of duels, votes, got 'luck'"),
+    "predict DIGITS --method luck": (2, "method must be one of duels, lvm, votes, cohen"),
     "calibrate DIGITS --max 0": (2, "max must be a whole number of at least 1"),
     "certify DIGITS --out a --method cohen --bound betting": (2, "bound is not a setting of method cohen"),
     "certify DIGITS --out a --method fixed": (2, "method fixed needs map; give one of hardmax, softmax, sparsemax"),

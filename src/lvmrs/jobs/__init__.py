@@ -24,6 +24,17 @@ merged; then the kept scores are certified again with another method, and the in
 True [(0, 1, True), (1, 1, True)]
 >>> [answer.predict for answer in jobs.predict(smoothed, inputs, runs.Selection(2), n=1000)]
 [0, 1]
+
+A classifier that is calibrated has a record, from which it is made again and with which it is compared.
+
+>>> width = jobs.calibrate_duels(smoothed, inputs, runs.Selection(2))
+>>> job = jobs.Job(model, inputs, smoothed, width, jobs.Sampling(), runs.Selection(2))
+>>> record = runs.ClassifierRecord.parse(jobs.calibration_record(job).to_json(), "settings.json")
+>>> jobs.recorded_method(record, "settings.json") == width
+True
+>>> jobs.check_same_classifier(record, "settings.json", model, smoothed, width)
+>>> jobs.calibrated_on(record, inputs, runs.Selection(2, max=1))
+1
 """
 
 from lvmrs.jobs.again import job_of_run

@@ -113,7 +113,7 @@ def calibration_record(
         command: what the user typed, for readers of the file.
 
     Returns:
-        The record.
+        The record. The docstring of ``lvmrs.jobs`` has an example.
     """
     _checks.instance("job", job, Job, "a Job")
     check_one_classifier(job.method)

@@ -71,6 +71,8 @@ def check_same_classifier(
         loaded: the model.
         smoothed: the smoothed classifier that was made of it.
         method: the method.
+
+    The docstring of ``lvmrs.jobs`` has an example.
     """
     _checks.instance("record", record, ClassifierRecord, "a ClassifierRecord")
     _checks.instance("loaded", loaded, Loaded, "a Loaded model, as lvmrs.models.load gives it")
@@ -126,6 +128,9 @@ def calibrated_on(record: ClassifierRecord, data: Dataset, selection: Selection)
         record: the record of a classifier.
         data: the data set.
         selection: which of its inputs.
+
+    Returns:
+        The number of these inputs. The docstring of ``lvmrs.jobs`` has an example.
     """
     _checks.instance("record", record, ClassifierRecord, "a ClassifierRecord")
     _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
