@@ -6,6 +6,7 @@ of its class. Python and torch offer many ways to change that for one object or 
 
 from __future__ import annotations
 
+import os
 import types
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -17,38 +18,37 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-__all__ = ["changed_class", "changed_module", "changed_process", "changed_tensor", "own_code"]
+__all__ = ["changed_class", "changed_module", "changed_process", "changed_tensor", "hooks_on", "own_code"]
 
-_TORCH = str(Path(torch.__file__).parent)
+_TORCH = Path(torch.__file__).parent
 # What torch runs when a module is called, and where a module looks up its weights.
 _CALLED = ("__call__", "_call_impl", "_wrapped_call_impl", "_slow_forward", "__getattribute__")
 _LOOKED_UP = ("__getattr__",)
 _HOOKS = {"_forward_pre_hooks": "a pre-forward hook", "_forward_hooks": "forward hooks"}
 _GLOBAL_HOOKS = ("_global_forward_pre_hooks", "_global_forward_hooks")
-_PYTHON = (types.FunctionType, property, staticmethod, classmethod)
 _COMPILED = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
-    types.ClassMethodDescriptorType,
+    types.ClassMethodDescriptorType, types.MemberDescriptorType,
 )  # fmt: skip
 _TENSORS = (Tensor, nn.Parameter, nn.Buffer) if hasattr(nn, "Buffer") else (Tensor, nn.Parameter)
 
 
-def own_code(thing: object, folder: str = _TORCH) -> bool:
+def own_code(thing: object, folder: Path = _TORCH) -> bool:
     """Whether a function or method is compiled, or was written in a file in this folder, by default in torch's own."""
     if isinstance(thing, (staticmethod, classmethod)):
         thing = thing.__func__
     if isinstance(thing, property):
         return all(own_code(one, folder) for one in (thing.fget, thing.fset, thing.fdel) if one is not None)
     if isinstance(thing, types.FunctionType):
-        return thing.__code__.co_filename.startswith(folder)
+        return thing.__code__.co_filename.startswith(f"{folder}{os.sep}")
     return isinstance(thing, _COMPILED)
 
 
-def changed_class(kind: type[nn.Module], folder: str = _TORCH) -> str | None:
+def changed_class(kind: type[nn.Module], folder: Path = _TORCH) -> str | None:
     """Say which method of a class is not from a file in the folder; None if all are. nn.Module is left out."""
     for each in kind.__mro__[: kind.__mro__.index(nn.Module)]:
         for name, thing in vars(each).items():
-            if isinstance(thing, _PYTHON) and not own_code(thing, folder):
+            if _is_method(thing) and not isinstance(thing, type) and not own_code(thing, folder):
                 return f"{name} of its class {each.__name__} was replaced"
     return None
 
@@ -75,10 +75,9 @@ def changed_module(module: nn.Module, hooks: Collection[type] = ()) -> str | Non
         module: the module. The modules in it are not looked at.
         hooks: classes of pre-forward hooks that may be there.
     """
-    kind = type(module)
-    for attribute, words in _HOOKS.items():
-        if any(type(hook) not in hooks for hook in vars(module).get(attribute, {}).values()):
-            return f"it has {words}"
+    kind, hooked = type(module), hooks_on(module, hooks)
+    if hooked is not None:
+        return hooked
     if vars(module).get("_compiled_call_impl") is not None:
         return "it is compiled"
     for name in _CALLED:
@@ -93,6 +92,14 @@ def changed_module(module: nn.Module, hooks: Collection[type] = ()) -> str | Non
         fault = changed_tensor(tensor)
         if fault is not None:
             return f"its {name} is {fault}"
+    return None
+
+
+def hooks_on(module: nn.Module, allowed: Collection[type] = ()) -> str | None:
+    """Say which hooks a module has that run when it is called, except those of the allowed classes; None if none."""
+    for attribute, words in _HOOKS.items():
+        if any(type(hook) not in allowed for hook in vars(module).get(attribute, {}).values()):
+            return f"it has {words}"
     return None
 
 

@@ -7,7 +7,6 @@ exactly that: no hooks, no replaced methods, no subclass that inherits the const
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from torch import nn
@@ -16,9 +15,9 @@ from lvmrs import _checks
 from lvmrs._as_written import changed_class, changed_module, changed_process
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded, shown
 
-__all__ = ["check_itself", "check_still", "known_lipschitz"]
+__all__ = ["check_itself", "check_still", "known_lipschitz", "stated_inside"]
 
-_LVMRS = str(Path(__file__).parent)
+_LVMRS = Path(__file__).parent
 _NAME = "lipschitz"
 
 
@@ -67,7 +66,7 @@ def _is_ours(kind: type) -> bool:
 def _check_ours(model: nn.Module, owner: type) -> None:
     """Refuse an object of a class of lvmrs, ``owner``, that does not run as lvmrs wrote it, with all its layers."""
     check_itself(model, owner)
-    for name, module in _without_stated(model):
+    for name, module in stated_inside(model)[1]:
         kind = type(module)
         if kind is nn.Sequential:
             fault = changed_class(kind) or changed_module(module)
@@ -90,12 +89,27 @@ def check_itself(model: nn.Module, owner: type) -> None:
         raise _not_believed(owner, fault)
 
 
-def _without_stated(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The module and those in it, except what states a constant of its own; that was looked at when it was read."""
-    yield name, module
-    for key, child in module.named_children():
-        if known_lipschitz(child) is None:
-            yield from _without_stated(child, f"{name}.{key}".lstrip("."))
+def stated_inside(model: nn.Module) -> tuple[dict[int, float], list[tuple[str, nn.Module]]]:
+    """The constants that modules inside a model state, and which modules are not inside one of these.
+
+    Args:
+        model: a module; whether it states a constant itself is not asked.
+
+    Returns:
+        The constants by the id of their module, and the other modules with their names, the model first.
+    """
+    stated: dict[int, float] = {}
+    others: dict[int, tuple[str, nn.Module]] = {}
+    waiting = [("", model)]
+    while waiting:
+        name, module = waiting.pop(0)
+        constant = known_lipschitz(module) if name else None
+        if constant is not None:
+            stated[id(module)] = constant
+        elif id(module) not in others:
+            others[id(module)] = name, module
+            waiting += [(f"{name}.{key}".lstrip("."), child) for key, child in module.named_children()]
+    return stated, list(others.values())
 
 
 def _not_believed(kind: type, fault: str) -> ModelError:

@@ -9,6 +9,7 @@ refusal must say; where it is None the network has a bound, which no slope of th
 from __future__ import annotations
 
 import copy
+import functools
 import random
 import warnings
 from collections.abc import Callable
@@ -437,6 +438,18 @@ def forward_of_torchs_class(patch: pytest.MonkeyPatch) -> nn.Module:
     return plain()
 
 
+@refused("forward of its class Tanh was replaced")
+def forward_of_torchs_class_as_an_object(patch: pytest.MonkeyPatch) -> nn.Module:
+    patch.setattr(nn.Tanh, "forward", functools.partial(torch.mul, 100.0))
+    return nn.Sequential(nn.Linear(4, 3), nn.Tanh())
+
+
+@refused("linear of torch.nn.functional was replaced")
+def function_of_torch_by_another_one(patch: pytest.MonkeyPatch) -> nn.Module:
+    patch.setattr(functional, "linear", torch.addmm)
+    return plain()
+
+
 @refused("__call__ of torch.nn.Module was replaced")
 def call_of_all_modules(patch: pytest.MonkeyPatch) -> nn.Module:
     old = nn.Module.__call__
@@ -627,6 +640,27 @@ def stated_constant_of_a_layer_that_writes(patch: pytest.MonkeyPatch) -> nn.Modu
     net = Around(lambda net, x: net.writing(h := net.net(x)) + h)
     net.writing = Writing()
     return net
+
+
+@refused(r"the layer 0 \(Linear: it has forward hooks\)")
+def hook_on_a_layer_that_states_a_constant(patch: pytest.MonkeyPatch) -> nn.Module:
+    net = plain()
+    net[0].lipschitz = 5.0
+    net[0].register_forward_hook(lambda module, taken, answer: 100 * answer)
+    return net
+
+
+@bounded()
+def argument_with_a_default(patch: pytest.MonkeyPatch) -> nn.Module:
+    class Optional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = plain()
+
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+            return 9 * self.net(x)[:, 0]
+
+    return Optional()
 
 
 # ---- sandwich networks

@@ -61,6 +61,13 @@ def test_the_catalogue_is_large() -> None:
     assert sum(entry.refused is None for entry in CATALOGUE.values()) >= 15
 
 
+def test_modules_inside_each_other_are_refused_in_one_sentence() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    net[1].parent = net  # torch takes it for a module in the activation
+    with pytest.raises(ModelError, match="cannot be traced"):
+        lipschitz_bound(net, SHAPE)
+
+
 # ---- random networks
 
 

@@ -24,6 +24,7 @@ _RESHAPES = ("view", "reshape", torch.reshape)
 # Operations on numbers that give the same number each time.
 _ARITHMETIC: tuple[Callable[..., Any], ...] = (
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.neg,
+    operator.pow,
 )  # fmt: skip
 _PROPERTIES = ("dtype", "device", "ndim", "is_cuda", "layout", "requires_grad")
 
@@ -46,7 +47,7 @@ def check_batches(graph: fx.Graph) -> None:
                 _check_rows(node, values)
             if not _is(node, *_RESHAPES) and any(one in counting for one in node.all_input_nodes):
                 raise ModelError(f"no Lipschitz bound is known for {node.name}: it depends on the size of the batch")
-        elif node.op != "get_attr" and _counts(node, from_input, counting):
+        elif node.op not in ("get_attr", "placeholder") and _counts(node, from_input, counting):
             counting.add(node)
         elif len({repr(value) for value in values.values()}) > 1:
             raise unknown_call(node)

@@ -18,12 +18,12 @@ from torch.nn import functional
 
 from lvmrs import _checks
 from lvmrs.errors import ModelError
-from lvmrs.known_constant import check_itself, known_lipschitz
+from lvmrs.known_constant import check_itself, known_lipschitz, stated_inside
 from lvmrs.models.function_rules import FUNCTIONS, METHODS, of_call, shape_of
 from lvmrs.models.layer_rules import KINDS, NORMALISATIONS, normalisation_scale, of_layer
 from lvmrs.models.norms import of_matrix, product
 from lvmrs.models.preprocessing import Preprocessed
-from lvmrs.models.stock import check_functions, check_network, kind_of, unknown_layer
+from lvmrs.models.stock import check_functions, check_network, check_stated, kind_of, unknown_layer
 from lvmrs.models.stored import memory_of
 from lvmrs.models.tracing import Trace
 from lvmrs.sampling import evaluating
@@ -75,36 +75,23 @@ def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
 
 def _bound(model: nn.Module, shape: Sequence[int]) -> float:
     """The bound of a module that states none, from its layers."""
-    stated, seen = _stated(model)
+    stated, seen = stated_inside(model)
     check_network(seen)
+    check_stated(model, stated)
     check_functions(KINDS, METHODS, FUNCTIONS)
-    trace = Trace(model, shape, stated)
+    trace = Trace(model, shape, stated, seen)
     bound = _Bounds(trace, stated).of_output()
     _check_slopes(trace.inputs, trace.check(), bound)
     check_network(seen)  # the network may have changed its own modules while it ran
     return bound
 
 
-def _stated(model: nn.Module) -> tuple[dict[int, float], list[tuple[str, nn.Module]]]:
-    """The constants that modules state, by the id of the module; and the modules that are not inside one of these."""
-    stated: dict[int, float] = {}
-    seen: list[tuple[str, nn.Module]] = []
-    waiting = [("", model)]
-    while waiting:
-        name, module = waiting.pop()
-        constant = known_lipschitz(module)
-        if constant is not None:
-            stated[id(module)] = constant
-            continue
-        seen.append((name, module))
-        waiting += [(f"{name}.{key}".lstrip("."), child) for key, child in module.named_children()]
-    return stated, seen
-
-
 def _check_slopes(inputs: Sequence[Tensor], answers: Sequence[Tensor], bound: float) -> None:
     """Refuse a network whose own answers show that the bound is wrong: a last check, which nothing should reach."""
     for batch, answer in zip(inputs, answers, strict=True):
-        rows, logits = (each.double().flatten(1) for each in (batch, answer))
+        if answer.dim() == 0 or len(answer) != len(batch) or not answer.is_floating_point():
+            continue  # it does not depend on the input
+        rows, logits = (each.double().reshape(len(batch), -1) for each in (batch, answer))
         moved, answered = (rows[1:] - rows[:1]).norm(dim=1), (logits[1:] - logits[:1]).norm(dim=1)
         rounding = 1e4 * torch.finfo(answer.dtype).eps * logits.norm(dim=1).max()
         if bool((answered > bound * moved * (1 + 1e-6) + rounding).any()):
@@ -138,7 +125,7 @@ class _Bounds:
 
     def _of(self, node: fx.Node) -> float:
         if node.op == "placeholder":
-            return 1.0
+            return 1.0 if isinstance(node.meta["value"], Tensor) else 0.0
         if node.op == "get_attr":
             return 0.0
         if not isinstance(node.meta["value"], Tensor):
@@ -165,7 +152,8 @@ class _Bounds:
 
     def _is_view(self, node: fx.Node) -> bool:
         if node.op == "call_module":
-            return kind_of(self.modules[str(node.target)]) in _VIEWING_LAYERS
+            module = self.modules[str(node.target)]
+            return id(module) not in self.stated and kind_of(module) in _VIEWING_LAYERS
         return node.target in _VIEWS
 
     def _of_module(self, node: fx.Node) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -19,10 +19,12 @@ from torch.nn.utils import parametrizations, parametrize
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from lvmrs._as_written import changed_class, changed_module, changed_process, changed_tensor, own_code
+from lvmrs._as_written import changed_class, changed_module, changed_process, changed_tensor, hooks_on, own_code
 from lvmrs.errors import ModelError
 
-__all__ = ["check_functions", "check_layer", "check_network", "is_of_torch", "kind_of", "unknown_layer"]
+__all__ = [
+    "check_functions", "check_layer", "check_network", "check_stated", "is_of_torch", "kind_of", "unknown_layer",
+]  # fmt: skip
 
 # Torch's own parametrizations compute a weight from stored tensors only, in eval mode.
 _PARAMETRIZATIONS = tuple(
@@ -72,6 +74,14 @@ def check_network(named: Iterable[tuple[str, nn.Module]]) -> None:
             )
 
 
+def check_stated(model: nn.Module, stated: Collection[int]) -> None:
+    """Refuse hooks on modules that state a constant, which are given by their ids: the constant is not about those."""
+    for name, module in model.named_modules():
+        fault = hooks_on(module) if id(module) in stated else None
+        if fault is not None:
+            raise unknown_layer(name, f"{type(module).__name__}: {fault}")
+
+
 def check_layer(layer: nn.Module, name: str) -> None:
     """Refuse a layer whose kind is known but which may compute something else.
 
@@ -104,8 +114,16 @@ def check_functions(
     found += [(Tensor, name, getattr(Tensor, name, None)) for name in (*names, *_OPERATORS)]
     found += [(torch, getattr(one, "__name__", str(one)), one) for one in functions]
     for place, name, thing in found:
-        if callable(thing) and not isinstance(thing, type) and not own_code(thing):
+        if _is_of_another_name(thing, name) or (
+            callable(thing) and not isinstance(thing, type) and not own_code(thing)
+        ):
             raise ModelError(f"no Lipschitz bound is known now: {name} of {place.__name__} was replaced")
+
+
+def _is_of_another_name(thing: object, name: str) -> bool:
+    """Whether a compiled function stands under a name that is not its own; torch adds underscores to some."""
+    compiled = isinstance(thing, types.BuiltinFunctionType)
+    return compiled and thing.__name__.replace("_", "") != name.replace("_", "")  # type: ignore[attr-defined]
 
 
 def _names_in(functions: Iterable[object]) -> Iterator[str]:

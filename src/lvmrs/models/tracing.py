@@ -8,7 +8,7 @@ agree, and the network must neither look at values to decide what to do nor chan
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -42,16 +42,19 @@ class Trace:
     Args:
         model: the network, in eval mode.
         shape: the shape of an input, without a batch dimension.
-        stated: the Lipschitz constants that modules in it state, by the id of the module. These are not traced into.
+        stated: the ids of the modules that state a constant. These are not traced into.
+        others: the modules that are not inside one of these, with their names.
     """
 
-    def __init__(self, model: nn.Module, shape: Sequence[int], stated: Mapping[int, float]) -> None:
+    def __init__(
+        self, model: nn.Module, shape: Sequence[int], stated: Collection[int], others: Iterable[tuple[str, nn.Module]]
+    ) -> None:
         tracer = _Tracer(stated)
         root = nn.Sequential(model) if tracer.is_leaf_module(model, "") else model
         self.model, self.watched = model, not stated  # a module that states its constant may do as it likes
         self.inputs = _examples(model, shape)
         self.first = self._answers(self.inputs[:1])
-        self.stored = Stored(_outside(model, stated))
+        self.stored = Stored(others)
         with guarded("the network cannot be traced, so no Lipschitz bound is known", error=ModelError):
             self.module = fx.GraphModule(root, tracer.trace(root))
             self.found = [_Remember(self.module).run(self.inputs[0].clone())]
@@ -108,7 +111,7 @@ def _examples(model: nn.Module, shape: Sequence[int]) -> list[Tensor]:
 class _Tracer(fx.Tracer):
     """Does not trace into layers of torch, which are known or refused, nor into modules that state a constant."""
 
-    def __init__(self, stated: Mapping[int, float]) -> None:
+    def __init__(self, stated: Collection[int]) -> None:
         super().__init__()
         self.stated = stated
 
@@ -172,11 +175,3 @@ def _agree(first: Any, second: Any) -> bool:
     size = float(first[finite].abs().max()) if finite.any() else 0.0
     allowed = min(64 * torch.finfo(first.dtype).eps, 1e-2) * size
     return bool(((first - second).abs()[finite] <= allowed).all())
-
-
-def _outside(model: nn.Module, stated: Mapping[int, float], name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The modules of a network that are not inside one that states a constant."""
-    if id(model) not in stated:
-        yield name, model
-        for key, child in model.named_children():
-            yield from _outside(child, stated, f"{name}.{key}".lstrip("."))
