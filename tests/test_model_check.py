@@ -227,11 +227,12 @@ def test_a_model_that_changes_is_found_before_the_row_is_written(case: str, call
 
 
 def test_other_weights_need_a_new_classifier() -> None:
-    network = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    linear = nn.Linear(192, 3)
+    network = nn.Sequential(nn.Flatten(), linear)
     smoothed = SmoothedClassifier(network, SIGMA, batch=64)
     smoothed.certify(at(0.2), n0=100, n=300)
     with torch.no_grad():
-        list(network.parameters())[1].add_(torch.tensor([0.5, 0.0, 0.0]))
+        linear.bias.add_(torch.tensor([0.5, 0.0, 0.0]))
     with pytest.raises(ModelError, match="the model gives other answers than at the beginning"):
         smoothed.certify(at(0.2), n0=100, n=300)
     assert SmoothedClassifier(network, SIGMA, batch=64).certify(at(0.2), n0=100, n=300).n == 300
