@@ -169,10 +169,12 @@ def _torch_weights() -> Iterator[Damage]:
         "no tensors": {"0.weight": 5}, "numbers for names": {0: torch.zeros(1)}, "other names": {"a": torch.zeros(1)},
         "an arch that is a number": {"arch": 5, "state_dict": {}}, "an arch that is unknown": {"arch": "magic", "state_dict": {}},
         "an arch without weights": {"arch": "small_cnn"}, "a state that is a list": {"arch": "small_cnn", "state_dict": [1]},
+        "10¹² numbers of one": {"0.weight": torch.zeros(1).expand(10**6, 10**6)},
         "a model": torch.nn.Linear(1, 1), "nested": {"state_dict": {"state_dict": {}}},
     }  # fmt: skip
     for label, value in values.items():
         yield Damage("torch weights", label, saved(value))
+    yield Damage("torch weights", "compressed", _compressed)
     yield Damage("torch weights", "harm", saved({"a": Harm()}))
     texts = {
         "an empty file": b"",
@@ -182,6 +184,15 @@ def _torch_weights() -> Iterator[Damage]:
     }
     for label, text in texts.items():
         yield Damage("torch weights", label, lambda w, g, t=text: (g / "net.pt").write_bytes(t))  # type: ignore[misc]
+
+
+def _compressed(world: Path, given: Path) -> None:
+    torch.save({"0.weight": torch.zeros(1 << 22)}, given / "net.pt")
+    with zipfile.ZipFile(given / "net.pt") as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(given / "net.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
 
 
 def _zip(files: dict[str, bytes]) -> bytes:

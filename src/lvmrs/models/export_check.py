@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from lvmrs._memory import memory
 from lvmrs.errors import ModelError
+from lvmrs.models.weights import read_torch_stream
 
 __all__ = ["checked_program"]
 
@@ -72,7 +71,7 @@ def checked_program(name: str, path: Path) -> io.BytesIO:
                 empty = {held.removeprefix(f"{folder}/") for held, size in sizes.items() if not size}
                 _check_payloads(json.loads(content), empty, refuse)
             elif re.fullmatch(_PICKLES, part):
-                torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+                read_torch_stream(io.BytesIO(content))
             elif not re.fullmatch(_PLAIN, part):
                 raise refuse(f"it holds {part!r:.60}")
             again.writestr(info.filename, content)

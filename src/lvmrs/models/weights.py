@@ -6,7 +6,7 @@ import hashlib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import safetensors
 import safetensors.torch
@@ -16,7 +16,10 @@ from torch import Tensor, nn
 from lvmrs._paths import is_file
 from lvmrs.errors import ModelError, guarded
 
-__all__ = ["digest_of_file", "digest_of_module", "load_weights", "read_checkpoint", "read_torch", "read_weights"]
+__all__ = [
+    "digest_of_file", "digest_of_module", "load_weights", "read_checkpoint", "read_torch", "read_torch_stream",
+    "read_weights",
+]  # fmt: skip
 
 _COUNT = "num_batches_tracked"
 # The keys under which checkpoints keep their weights, next to "arch", "epoch" and the like.
@@ -45,11 +48,25 @@ def read_checkpoint(path: Path) -> Any:
 
 def read_torch(path: Path) -> Any:
     """Read a file that torch saved. What it holds must fit the checksums in it, which torch does not look at."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
+    with path.open("rb") as opened:
+        return read_torch_stream(opened)
+
+
+def read_torch_stream(stream: BinaryIO) -> Any:
+    """Read what torch saved from an open file.
+
+    Torch does not compress what it saves. Parts that are, or that lie on each other, could fill any memory.
+    """
+    if zipfile.is_zipfile(stream):
+        with zipfile.ZipFile(stream) as archive:
+            parts = archive.infolist()
+            compressed = any(part.compress_type != zipfile.ZIP_STORED for part in parts)
+            if compressed or sum(part.file_size for part in parts) > archive.start_dir:
+                raise ValueError("its parts are larger than the file, which is not from torch")
             if (damaged := archive.testzip()) is not None:
                 raise ValueError(f"its part {damaged} is damaged")
-    return torch.load(path, map_location="cpu", weights_only=True)
+    stream.seek(0)
+    return torch.load(stream, map_location="cpu", weights_only=True)
 
 
 def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
@@ -89,7 +106,9 @@ def load_weights(module: nn.Module, path: Path) -> bool:
         if key in given and given[key].shape != wanted[key].shape
     ]
     problems += [
-        f"{key} holds NaN" for key, value in given.items() if value.is_floating_point() and value.isnan().any()
+        f"{key} holds NaN"
+        for key, value in given.items()
+        if key in wanted and value.shape == wanted[key].shape and value.is_floating_point() and value.isnan().any()
     ]
     if problems:
         more = f", and {len(problems) - 3} more" if len(problems) > 3 else ""
