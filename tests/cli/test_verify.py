@@ -74,7 +74,8 @@ def test_an_unfinished_run_stands_as_far_as_it_goes(capsys: Captured) -> None:
 )
 def test_other_weights_and_data(capsys: Captured, options: str, sentence: str) -> None:
     named_run()
-    arrays = np.load("data.npz")
+    with np.load("data.npz") as held:
+        arrays = dict(held)
     np.savez("labels.npz", x_test=arrays["x_test"], y_test=arrays["y_test"][::-1])
     code, out, err = lvmrs(f"verify a {options}", capsys)
     assert (code, out) == (1, "")

@@ -97,7 +97,7 @@ class Counted:
 
 
 def test_the_model_is_checked_and_tuned_once(tmp_path: Path) -> None:
-    """After the first row is begun, nothing but samples and the answer without noise are run."""
+    """After the first row is begun, only samples, the answer without noise, and a few rows to be compared are run."""
     model = Counted()
     before: list[int] = []
     job = job_of(Cohen(), Selection(INPUTS, max=2), model=model, batch=None, n0=10, n=100)
@@ -105,8 +105,8 @@ def test_the_model_is_checked_and_tuned_once(tmp_path: Path) -> None:
     batch = Run(tmp_path / "a").manifest.batch
     assert batch == job.smoothed.batch
     spent = model.batches[before[0] :]
-    assert sum(spent) == 2 * (10 + 100 + 1)
-    checks = [size for size in model.batches if size == 3]  # a part of the batch of 8 that the check asks for again
+    assert 0 <= sum(spent) - 2 * (10 + 100 + 1) <= 2 * 8
+    checks = [size for size in model.batches[: before[0]] if size == 3]  # a part of the 8 copies, in another order
     assert len(checks) == 1
 
 

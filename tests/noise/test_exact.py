@@ -19,6 +19,7 @@ from lvmrs.models import Denoised, Loaded
 from lvmrs.noise import GAUSSIAN, ExactGaussian, Gaussian, Stream, noise_named, suited_noise
 from lvmrs.prove import prove
 from lvmrs.runs import Run, Selection
+from lvmrs.sampling import Sampler
 from lvmrs.testing import too_many
 from tests.tiny_models import RowByRow
 
@@ -45,9 +46,8 @@ def test_the_model_sees_points_of_the_grid_only(dtype: torch.dtype, levels: int)
     x = (torch.randint(0, levels + 1, (3, 4, 4)) / levels).to(dtype)
     x = (torch.round(x.double() * levels) / levels).to(dtype)
     model = Watching()
-    smoothed = SmoothedClassifier(model, 0.1, batch=50, noise=ExactGaussian(levels))
-    list(smoothed.scores(x, 100))
-    for batch in model.seen[-2:]:
+    list(Sampler(model, 0.1, 50, noise=ExactGaussian(levels)).scores(x, Stream(0, 0, "certification"), 100))
+    for batch in model.seen:
         steps = torch.round(batch.double() * levels)
         assert batch.dtype == dtype
         assert torch.equal(batch, (steps.to(dtype) / levels))

@@ -69,6 +69,8 @@ class Recorded:
             autocast=self.record.model.precision if autocast is None else autocast,
             compiled=compiled,
         )
+        if known.rounding is not None:
+            smoothed.rounding.given = known.rounding
         jobs.check_same_classifier(self.record, self.where, loaded, smoothed, method)
         if fitted := jobs.calibrated_on(self.record, dataset, setup.selection(dataset)):
             tell(
