@@ -156,9 +156,6 @@ ROOMS: dict[str, Public] = {
     "jobs.Job": Public(jobs.Job, lambda w: parts_of_a_job(), dict.fromkeys(PARTS_OF_A_JOB, "object")),
     "jobs.certify": Public(jobs.certify, lambda w: {"job": job(), "out": "a"}, {"job": "object", "out": "place"}),
     "jobs.merge": Public(jobs.merge, lambda w: {"shards": [lvmrs.Run(w / "shard-1"), lvmrs.Run(w / "shard-2")], "out": "a"}, {"shards": "runs", "out": "place"}),
-    "jobs.job_of_run": Public(jobs.job_of_run, lambda w: {"run": lvmrs.Run(w / "run")}, {"run": "object", "model": "model source", "weights": "weights", "denoiser": "name or None", "data": "source", "method": "object or None", "batch": "whole or None", "device": "device"}, frozenset({("model", "None"), ("data", "None"), ("device", "None"), ("device", "nothing"), ("batch", "beyond 2⁵³")})),
-    "jobs.verify": Public(jobs.verify, lambda w: {"run": lvmrs.Run(w / "run"), "job": jobs.job_of_run(lvmrs.Run(w / "run")), "rows": 1, "seed": 0}, {"run": "object", "job": "object", "rows": "whole or None", "seed": "seed"}, frozenset({("rows", "beyond 2⁵³"), ("rows", "a huge whole number")})),
-    "jobs.other_batch": Public(other_batch, lambda w: {"run": lvmrs.Run(w / "run")}, {"run": "object"}),
     "jobs.recertify": Public(jobs.recertify, lambda w: {"source": lvmrs.Run(w / "run"), "out": "a", "planner": lvmrs.Cohen(), "alpha": 0.01, "n0": 10, "n": 20, "processes": 1}, {"source": "object", "out": "place", "planner": "object or None", "alpha": "fraction or None", "n0": "whole or None", "n": "whole or None", "processes": "whole from 1"}, frozenset({("processes", "beyond 2⁵³"), ("processes", "a huge whole number")})),
     "jobs.check_selection": Public(jobs.check_selection, lambda w: {"data": arrays(), "selection": runs.Selection(6)}, {"data": "object", "selection": "object"}),
     # training
@@ -200,4 +197,8 @@ ROOMS: dict[str, Public] = {
     "testing.family": Public(testing.family, lambda w: {"rows": [(0.5, [0.0, 1.0]), (0.5, [1.0, 0.0])]}, {"rows": "rows of a family"}),
     "testing.too_many": Public(testing.too_many, lambda w: {"wrong": 1, "repeats": 10, "risk": 0.1}, {"wrong": "whole from 0", "repeats": "whole from 1", "risk": "fraction"}, frozenset({("repeats", "beyond 2⁵³")})),
     "testing.check_planner": Public(testing.check_planner, lambda w: {"planner": lvmrs.Cohen(), "alpha": 0.05, "repeats": 2, "n0": 10, "n": 20, "lipschitz": 1.0, "families": ["close pair"]}, {"alpha": "fraction", "repeats": "whole from 1", "n0": "whole from 1", "n": "whole from 2", "lipschitz": "positive or infinite", "families": "names"}, frozenset({("repeats", "beyond 2⁵³"), ("repeats", "a huge whole number")})),
+    # runs that are verified
+    "jobs.job_of_run": Public(jobs.job_of_run, lambda w: {"run": lvmrs.Run(w / "run")}, {"run": "object", "model": "model source", "weights": "weights", "denoiser": "name or None", "data": "source", "method": "object or None", "batch": "whole or None", "device": "device"}, frozenset({("model", "None"), ("data", "None"), ("device", "None"), ("batch", "beyond 2⁵³")})),
+    "jobs.verify": Public(jobs.verify, lambda w: {"run": lvmrs.Run(w / "run"), "job": jobs.job_of_run(lvmrs.Run(w / "run")), "rows": 1, "seed": 0}, {"run": "object", "job": "object", "rows": "whole or None", "seed": "seed"}, frozenset({("rows", "beyond 2⁵³"), ("rows", "a huge whole number")})),
+    "jobs.other_batch": Public(other_batch, lambda w: {"run": lvmrs.Run(w / "run")}, {"run": "object"}),
 }  # fmt: skip
