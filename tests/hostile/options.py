@@ -68,7 +68,6 @@ BASES = {
         Call("calibrate", {}, {**_SMOOTHED, "--n0": "20", "--batch": "20"}),
         Call("recertify", {"run": "{world}/run"}, {"--out": "a"}),
         Call("merge", {"shards": "{world}/shard-1", "second": "{world}/shard-2"}, {"--out": "a"}),
-        Call("verify", {"run": "{world}/run"}, {"--rows": "2", "--batch": "7"}),
         Call("import", {"file": "{world}/other.tsv"}, {"--sigma": "0.5", "--out": "a"}),
         Call("analyze", {"runs": "{world}/run"}, {}),
         Call("compare", {"first": "{world}/run", "second": "{world}/plain"}, {}),
@@ -76,6 +75,7 @@ BASES = {
         Call("report", {"runs": "{world}/run"}, {"--out": "a.html", "--data": "none"}),
         Call("lipschitz", {}, {"--model": "trained:{world}/net.safetensors", "--shape": "1,8,8"}),
         Call("radius", {"p_a": "0.9", "p_b": "0.05"}, {"--sigma": "0.5"}),
+        Call("verify", {"run": "{world}/run"}, {"--rows": "2", "--batch": "7"}),
     )
 }
 
