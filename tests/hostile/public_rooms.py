@@ -15,6 +15,7 @@ from torch import nn
 import lvmrs
 from lvmrs import (
     analysis,
+    attacks,
     data,
     jobs,
     method_settings,
@@ -39,6 +40,7 @@ from tests.hostile.public_call import Public
 __all__ = ["ROOMS"]
 
 TERMS = Terms(0.5, 0.01, 50)
+_SEARCH = attacks.Search(steps=1, samples=2, n=20)
 PARTS_OF_A_JOB = ("model", "data", "smoothed", "method", "sampling", "selection")
 
 
@@ -157,6 +159,9 @@ ROOMS: dict[str, Public] = {
     "jobs.merge": Public(jobs.merge, lambda w: {"shards": [lvmrs.Run(w / "shard-1"), lvmrs.Run(w / "shard-2")], "out": "a"}, {"shards": "runs", "out": "place"}),
     "jobs.recertify": Public(jobs.recertify, lambda w: {"source": lvmrs.Run(w / "run"), "out": "a", "planner": lvmrs.Cohen(), "alpha": 0.01, "n0": 10, "n": 20, "processes": 1}, {"source": "object", "out": "place", "planner": "object or None", "alpha": "fraction or None", "n0": "whole or None", "n": "whole or None", "processes": "whole from 1"}, frozenset({("processes", "beyond 2⁵³"), ("processes", "a huge whole number")})),
     "jobs.check_selection": Public(jobs.check_selection, lambda w: {"data": arrays(), "selection": runs.Selection(6)}, {"data": "object", "selection": "object"}),
+    "jobs.attack": Public(jobs.attack, lambda w: {"job": job(), "run": lvmrs.Run(w / "run"), "search": _SEARCH, "most": 1, "skip": 1, "out": "a"}, {"job": "object", "run": "object", "most": "whole or None", "skip": "whole from 1"}, frozenset({("skip", "beyond 2⁵³"), ("most", "beyond 2⁵³")})),
+    "attacks.Search": Public(attacks.Search, lambda w: {"steps": 1, "restarts": 1, "samples": 1, "n": 20, "beta": 0.1, "seed": 0, "farthest": 1.0}, {"steps": "whole from 1", "restarts": "whole from 1", "samples": "whole from 1", "n": "whole from 2", "beta": "fraction", "seed": "seed", "farthest": "positive or None"}),
+    "attacks.attack": Public(attacks.attack, lambda w: {"smoothed": smoothed(), "x": _X, "top": 0, "radius": 0.1, "map_": Hardmax(), "search": _SEARCH, "index": 0}, {"smoothed": "object", "x": "input", "top": "whole from 0", "radius": "positive", "map_": "object or None", "search": "object or None", "index": "seed"}),
     # training
     "training.Settings": Public(training.Settings, lambda w: {"epochs": 1, "batch": 3, "lr": 0.1, "optimizer": "adam", "weight_decay": 0.0, "schedule": "cosine", "augment": "none", "autocast": "bfloat16", "seed": 0}, {"epochs": "whole from 1", "batch": "whole from 1", "lr": "positive", "optimizer": "name", "weight_decay": "from 0", "schedule": "name", "augment": "name", "autocast": "name or None", "seed": "seed"}),
     "training.objective": Public(training.objective, lambda w: {"name": "gaussian", "sigma": 0.5}, {"name": "name", "sigma": "from 0"}),

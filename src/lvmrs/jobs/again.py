@@ -102,7 +102,7 @@ def job_of_run(
     chosen = _method(old, method)
     dataset = _data(run, data, class_index)
     loaded = _model(old, model, weights, denoiser)
-    place = _torch_checks.device_to_run_on(device or old.model.device or "auto")
+    place = _torch_checks.device_to_run_on((old.model.device or "auto") if device is None else device)
     if isinstance(loaded.model, nn.Module):
         loaded.model.to(place)
     terms = old.terms
@@ -211,7 +211,7 @@ def _noise(old: Manifest) -> Noise:
 
 def _method(old: Manifest, method: Method | type[Method] | None) -> Method:
     made = old.method
-    if isinstance(method, type):
+    if isinstance(method, type) and issubclass(method, Method):
         return method_settings.method(method, **made.settings)
     if method is not None:
         _checks.instance("method", method, Method, "a method such as Duels()")
