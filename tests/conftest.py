@@ -12,6 +12,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from lvmrs import _user_code
+from lvmrs.registry import PARTS
 from tests.processes import adopt_orphans, hear_signals, left_behind
 
 # The tests run in several processes; threads in each would only get in each other's way.
@@ -31,6 +33,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (seed := config.getoption("--shuffle")) is not None:
         random.Random(seed).shuffle(items)  # noqa: S311
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_part_of_ones_own_is_left_behind() -> Iterator[None]:
+    """What a module of tests adds to the registry, and files that it ran as a user's own, are forgotten after it."""
+    before = [dict(names._added) for names in PARTS]
+    ran = dict(_user_code._RUN)
+    yield
+    for names, added in zip(PARTS, before, strict=True):
+        names._added.clear()
+        names._added.update(added)
+    _user_code._RUN.clear()
+    _user_code._RUN.update(ran)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,6 +16,7 @@ import lvmrs
 from lvmrs import (
     analysis,
     answering,
+    attacks,
     data,
     jobs,
     method_settings,
@@ -41,6 +42,7 @@ from tests.hostile.public_call import Public
 __all__ = ["ROOMS"]
 
 TERMS = Terms(0.5, 0.01, 50)
+_SEARCH = attacks.Search(steps=1, samples=2, n=20)
 PARTS_OF_A_JOB = ("model", "data", "smoothed", "method", "sampling", "selection")
 
 
@@ -183,6 +185,9 @@ ROOMS: dict[str, Public] = {
     "ClassifierRecord.parse": Public(runs.ClassifierRecord.parse, lambda w: {"text": (w / "settings.json").read_text(), "where": "here"}, {"text": "JSON"}),
     "answering.check_one_classifier": Public(answering.check_one_classifier, lambda w: {"method": lvmrs.Duels()}, {"method": "object"}),
     "jobs.check_selection": Public(jobs.check_selection, lambda w: {"data": arrays(), "selection": runs.Selection(6)}, {"data": "object", "selection": "object"}),
+    "jobs.attack": Public(jobs.attack, lambda w: {"job": job(), "run": lvmrs.Run(w / "run"), "search": _SEARCH, "most": 1, "skip": 1, "out": "a"}, {"job": "object", "run": "object", "most": "whole or None", "skip": "whole from 1"}, frozenset({("skip", "beyond 2⁵³"), ("most", "beyond 2⁵³")})),
+    "attacks.Search": Public(attacks.Search, lambda w: {"steps": 1, "restarts": 1, "samples": 1, "n": 20, "beta": 0.1, "seed": 0, "farthest": 1.0}, {"steps": "whole from 1", "restarts": "whole from 1", "samples": "whole from 1", "n": "whole from 2", "beta": "fraction", "seed": "seed", "farthest": "positive or None"}),
+    "attacks.attack": Public(attacks.attack, lambda w: {"smoothed": smoothed(), "x": _X, "top": 0, "radius": 0.1, "map_": Hardmax(), "search": _SEARCH, "index": 0}, {"smoothed": "object", "x": "input", "top": "whole from 0", "radius": "positive", "map_": "object or None", "search": "object or None", "index": "seed"}),
     # training
     "training.Settings": Public(training.Settings, lambda w: {"epochs": 1, "batch": 3, "lr": 0.1, "optimizer": "adam", "weight_decay": 0.0, "schedule": "cosine", "augment": "none", "autocast": "bfloat16", "seed": 0}, {"epochs": "whole from 1", "batch": "whole from 1", "lr": "positive", "optimizer": "name", "weight_decay": "from 0", "schedule": "name", "augment": "name", "autocast": "name or None", "seed": "seed"}),
     "training.objective": Public(training.objective, lambda w: {"name": "gaussian", "sigma": 0.5}, {"name": "name", "sigma": "from 0"}),

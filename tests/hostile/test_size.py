@@ -13,7 +13,7 @@ from tests.hostile.options import BASES, option_cases
 
 ROOMS = (
     "simplex", "maps", "radius", "lipschitz", "moments", "noise", "prove", "scores", "data", "models", "jobs",
-    "training", "analysis", "report", "plots", "testing", "registry", "Run", "SmoothedClassifier", "Terms",
+    "training", "attacks", "analysis", "report", "plots", "testing", "registry", "Run", "SmoothedClassifier", "Terms",
     "Certificate",
 )  # fmt: skip
 

@@ -32,8 +32,9 @@ __all__ = ["Finding", "attack"]
 _WITHIN = 1 - 1e-6
 # How often the ball is made smaller, how near to each other two distances are the same, and how many looks that takes.
 _ROUNDS, _SAME, _LOOKS = 3, 0.01, 8
-# How often a finding is judged, each time further out; by how many standard errors more than a judgement needs.
-_JUDGEMENTS, _SURPLUS = 4, 2.5
+# How often a finding is judged, each time further out, where the rival seems to be further ahead than a judgement
+# needs: by so many standard errors at first, and by twice as many each time.
+_JUDGEMENTS, _SURPLUS = 5, 2.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ def attack(
             )
         opponent = Smoothed(sampler, top, map_, search, index)
         scale, levels = smoothed.sigma, getattr(smoothed.noise, "levels", None)
-    hunt = _Hunt(x, opponent, search, np.random.default_rng((search.seed, index)), levels)
+    hunt = _Hunt(x, opponent, search, np.random.default_rng((search.seed, index)), scale / 4, levels)
     far = 16 * max(radius, scale) if search.farthest is None else search.farthest
     return hunt.nearest(radius, first=max(radius, scale / 4), farthest=far)
 
@@ -116,9 +117,16 @@ class _Hunt:
     """The search for one input."""
 
     def __init__(
-        self, x: Tensor, opponent: Opponent, search: Search, random: np.random.Generator, levels: int | None
+        self,
+        x: Tensor,
+        opponent: Opponent,
+        search: Search,
+        random: np.random.Generator,
+        scale: float,
+        levels: int | None,
     ) -> None:
-        self.x, self.opponent, self.search, self.random, self.levels = x, opponent, search, random, levels
+        self.x, self.opponent, self.search, self.random = x, opponent, search, random
+        self.scale, self.levels = scale, levels
         self.rivals = opponent.start(x)
         self.judged, self.surplus = 0, _SURPLUS
         self.value_at_x = opponent.lead(x, self._next_risk(), self.surplus).value
@@ -169,10 +177,10 @@ class _Hunt:
                 return
             if self._judge(found):
                 return
-            self.surplus += _SURPLUS
+            self.surplus *= 2
             beyond = found
             while beyond.lead.value < 0 or beyond is found:
-                beyond = self._at(beyond.offset * 1.1)
+                beyond = self._at(beyond.offset * 1.2)
                 if beyond.distance > farthest:
                     return
             found = self._along(beyond)
@@ -224,10 +232,10 @@ class _Hunt:
         low, at_low = 0.0, self.value_at_x
         high, best = 1.0, found
         for _ in range(_LOOKS):
-            if high - low <= _SAME * high:
+            if (high - low) * found.distance <= _SAME * max(high * found.distance, self.scale):
                 break
             guess = high - (high - low) * best.lead.value / max(best.lead.value - at_low, 1e-300)
-            share = min(max(guess, low + 0.1 * (high - low)), high - 0.02 * (high - low))
+            share = min(max(guess, low + 0.1 * (high - low)), high - 0.1 * (high - low))
             middle = self._at(found.offset * share)
             if middle.lead.value >= 0:
                 high, best = share, middle

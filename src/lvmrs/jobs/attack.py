@@ -86,6 +86,8 @@ def attack(
         origin=origin(command),
     )
     place = run.directory if out is None else _disk.place(out)
+    if place == Path():
+        raise RunError("an attack needs a directory of its own, if not that of the run; name one")
     with AttackWriter(run, place, record) as writer:
         waiting = [row for row in rows if row.idx not in writer.done]
         on_begin(len(waiting), len(rows) - len(waiting))
