@@ -155,7 +155,7 @@ def test_a_stopped_training_goes_on(lvmrs: Command) -> None:
     with running("-m", "lvmrs", *line.split(), "cut.safetensors", OMP_NUM_THREADS=threads) as process:
         until(Path("cut.safetensors.checkpoint").exists, process, seconds=120)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     assert process.returncode == 3, err
     assert "go on with:" in err
     assert "--resume" in err
