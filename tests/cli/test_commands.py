@@ -357,7 +357,7 @@ def test_control_c_ends_cleanly_with_the_command_that_goes_on(weights: Path, tmp
 
 
 def test_a_killed_command_is_resumed(weights: Path, tmp_path: Path) -> None:
-    line = f"certify {DIGITS} --weights {weights} --n0 100 --n 3000 --max 30 --out "
+    line = f"certify {DIGITS} --weights {weights} --n0 100 --n 3000 --max 12 --out "
     rows = tmp_path / "killed" / "certificates.tsv"
     with running("-m", "lvmrs", *line.split(), str(tmp_path / "whole")) as whole:
         with running("-m", "lvmrs", *line.split(), str(tmp_path / "killed")) as killed:
