@@ -65,7 +65,9 @@ def running(*command: str, cwd: Path | None = None, **more: str) -> Iterator["su
             process.kill()
 
 
-def until(condition: Callable[[], object], process: "subprocess.Popen[str] | None" = None, seconds: float = 60) -> None:
+def until(
+    condition: Callable[[], object], process: "subprocess.Popen[str] | None" = None, seconds: float = 300
+) -> None:
     """Wait for something, as long as the process lives."""
     end = time.monotonic() + seconds
     while not condition():

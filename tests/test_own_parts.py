@@ -183,7 +183,7 @@ def test_own_parts_in_processes_of_their_own(tmp_path: Path) -> None:
         "from tests.jobs.helpers import fill\n"
         "from pathlib import Path\n"
         "if __name__ == '__main__':\n"
-        "    own = {'map': 'python:mine.py:Squares', 'bound': 'python:mine.py:Careful'}\n"
+        "    own = {'map': 'python:mine.py:Squares', 'bound': 'python:mine.py:Careful', 'temperature': 1.0}\n"
         "    run = fill(Path('a'), keep=True)\n"
         "    made = jobs.recertify(run, 'b', chosen_method('lvm', **own), processes=2)\n"
         "    print({(row.map, row.bound) for row in made.rows()})\n"
@@ -192,7 +192,7 @@ def test_own_parts_in_processes_of_their_own(tmp_path: Path) -> None:
     )
     (tmp_path / "main.py").write_text(code)
     root = str(Path(__file__).parent.parent)
-    environment = {**os.environ, "PYTHONPATH": root}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(
         [sys.executable, "main.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )

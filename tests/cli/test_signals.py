@@ -49,7 +49,7 @@ def stopped_at_start(line: str, place: Path, number: signal.Signals, delay: floa
         until(lambda: answers(process), process)
         time.sleep(delay)
         process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     return process.returncode, err
 
 
@@ -78,7 +78,7 @@ def test_an_interruption_within_exec_has_our_exit_code(tmp_path: Path) -> None:
     (tmp_path / "late.py").write_text('def net():\n    exec("raise KeyboardInterrupt")\n')
     line = "certify --model python:late.py:net --data digits --sigma 0.5 --out a"
     with running("-m", "lvmrs", *line.split(), cwd=tmp_path) as process:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     assert process.returncode == 3, err
     assert "stopped" in err
 
@@ -104,7 +104,7 @@ def test_a_signal_at_any_moment(tmp_path: Path, seed: int) -> None:
         assert {path.name for path in tmp_path.iterdir()} <= {"nets.py", "__pycache__"}
     elif code == 3 and line.startswith("certify"):
         with lvmrs(f"{line} --resume", tmp_path) as process:
-            process.communicate(timeout=60)
+            process.communicate(timeout=300)
         assert process.returncode == 0
         assert len(Run(tmp_path / "a").rows()) == 20
 
@@ -115,7 +115,7 @@ def test_a_signal_during_a_run_tells_how_to_go_on(tmp_path: Path, number: signal
     with lvmrs(f"{CERTIFY} --n 20000", tmp_path) as process:
         until(lambda: rows.exists() and rows.read_text().count("\n") > 2, process)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (3, "")
     assert re.search(r"\nstopped after \d+ of 360 inputs; go on with:\nlvmrs certify .* --resume\n$", err), err
     assert rows.read_text().endswith("\n")
@@ -130,7 +130,7 @@ def test_a_signal_that_was_ignored_from_the_start_stays_so(tmp_path: Path) -> No
         try:
             until(rows.exists, process)
             process.send_signal(signal.SIGHUP)
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=300)
         finally:
             process.kill()
     assert process.returncode == 0, err
@@ -154,7 +154,7 @@ def test_code_that_swallows_everything_is_stopped_too(tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(stubborn)
     line = CERTIFY.replace("nets.py", "stubborn.py") + " --n 1000"
     with running("-m", "lvmrs", *line.split(), cwd=tmp_path) as process:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     assert process.returncode == 3, err
     assert "stopped after 1 of 360 inputs; go on with:" in err
 
@@ -221,7 +221,7 @@ def goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 def test_stopping_a_parallel_recertification_stops_its_processes(tmp_path: Path, number: signal.Signals) -> None:
     with recertifying(tmp_path) as (process, workers):
         process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
         assert process.returncode == 3, err
         assert err.endswith(f"stopped; what is done is safe; go on with:\nlvmrs {RECERTIFY}\n")
         assert "Traceback" not in err
@@ -233,7 +233,7 @@ def test_control_c_in_a_terminal_reaches_all_processes(tmp_path: Path) -> None:
     with recertifying(tmp_path) as (process, workers):
         for number in [*workers, process.pid]:
             os.kill(number, signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
         assert process.returncode == 3, err
         assert "Traceback" not in err
         until(lambda: ended(workers), seconds=10)
@@ -243,7 +243,7 @@ def test_control_c_in_a_terminal_reaches_all_processes(tmp_path: Path) -> None:
 def test_killing_a_parallel_recertification_ends_its_processes(tmp_path: Path) -> None:
     with recertifying(tmp_path) as (process, workers):
         process.kill()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
         until(lambda: ended(workers), seconds=10)
     assert "leaked" not in err
     assert "Traceback" not in err
@@ -253,7 +253,7 @@ def test_killing_a_parallel_recertification_ends_its_processes(tmp_path: Path) -
 def test_a_killed_worker_gets_one_sentence(tmp_path: Path) -> None:
     with recertifying(tmp_path) as (process, workers):
         os.kill(workers[0], signal.SIGKILL)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
         assert process.returncode == 1, err
         assert "lvmrs: a process that was to compute rows was killed" in err
         assert "Traceback" not in err

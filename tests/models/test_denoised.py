@@ -198,7 +198,9 @@ def test_a_schedule_that_predicts_velocity_is_read(tmp_path: Path) -> None:
     assert denoiser.prediction == "v_prediction"
 
 
-def test_a_denoiser_before_a_classifier_of_transformers(tmp_path: Path, folder: Path) -> None:
+def test_a_denoiser_before_a_classifier_of_transformers(tmp_path: Path) -> None:
+    folder = tmp_path / "pipeline"
+    diffusers.DDPMPipeline(tiny_unet(), SCHEDULE).save_pretrained(folder)
     config = transformers.ViTConfig(
         image_size=16, patch_size=8, num_channels=1, hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
         intermediate_size=8, num_labels=10,
