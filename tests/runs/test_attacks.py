@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from lvmrs.report import write_report
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.attack_writer import AttackWriter
 from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow
+from tests.faults import FAULTS, CrashError, Disk, faulty_disk
 from tests.manifests import manifest
 
 RECORD = AttackRecord(steps=10, restarts=2, samples=32, n=1000, beta=0.001, seed=0, farthest=None, clip=False)
@@ -155,3 +158,44 @@ def test_a_damaged_record_is_refused(run: Run, attack: Attack) -> None:
     file.unlink()
     with pytest.raises(RunError, match=r"has no attack\.json; there is no attack to read"):
         analysis.results_of(run)
+
+
+def written(run: Run) -> None:
+    """Write two rows and a point, or those of them that are missing."""
+    rows = {row.idx: row for row in run.rows()}
+    with AttackWriter(run, run.directory, RECORD) as writer:
+        for idx, distance in ((0, 0.3), (1, 0.24)):
+            if idx not in writer.done:
+                writer.append(AttackRow.of(rows[idx], distance, 2, 5000, 1.5), np.full(3, idx))
+
+
+def survives(run: Run, faults: Callable[[int], Sequence[str]]) -> None:
+    """Let calls go wrong; then the attack is completed, and its files must be those of one that went well."""
+
+    def files() -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in run.directory.iterdir()}
+
+    before = files()
+    disk = Disk()
+    with faulty_disk(disk):
+        written(run)
+    whole = files()
+    assert {"open", "write", "fsync", "replace", "flock", "unlink"} <= set(disk.calls)
+    assert set(whole) - set(before) == {"attack.json", "attack.tsv", "attack-0.npy", "attack-1.npy"}
+    for number, call in enumerate(disk.calls):
+        for fault in faults(number):
+            for name in set(files()) - set(before):
+                (run.directory / name).unlink()
+            with faulty_disk(Disk(number, fault)), suppress(CrashError, RunError):
+                written(run)
+            written(run)
+            assert files() == whole, (number, call, fault)
+
+
+def test_a_fault_at_each_call_of_the_file_system_loses_nothing(run: Run) -> None:
+    survives(run, lambda number: [FAULTS[number % len(FAULTS)]])
+
+
+@pytest.mark.slow
+def test_each_fault_at_each_call_of_the_file_system_loses_nothing(run: Run) -> None:
+    survives(run, lambda number: FAULTS)
