@@ -107,12 +107,17 @@ def truth(steps: float, sigma: float, levels: int) -> float:
 METHODS = [Cohen(), Votes(), Duels(), Duels(0.05), LVM(), Paper(), Fixed("softmax", 0.1), Fixed("sparsemax", 0.1)]
 
 
+QUICK = (Cohen(), Duels(), Fixed("softmax", 0.1))
+
+
 @pytest.mark.statistical
-@pytest.mark.parametrize("method", METHODS, ids=str)
-@pytest.mark.parametrize("levels", [2, 16, 255])
+@pytest.mark.parametrize(
+    "method", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in METHODS], ids=str
+)
+@pytest.mark.parametrize("levels", [2, pytest.param(16, marks=pytest.mark.slow), 255])
 def test_false_certificates_are_no_more_frequent_than_alpha(method: Method, levels: int) -> None:
     """On a linear classifier of inputs on a grid, one step from the boundary, where rounding matters most."""
-    alpha, sigma, repeats = 0.05, 0.3, 300
+    alpha, sigma, repeats = 0.05, 0.3, 200
     x = torch.tensor([1 / levels, 0.0])
 
     def model(points: Tensor) -> Tensor:
