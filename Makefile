@@ -63,6 +63,7 @@ bench: $(VENV)/.installed-bench  ## speed, side by side with other software
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/betting_speed.py
 	$(BIN)/python benchmarks/certify.py
+	$(BIN)/python benchmarks/noise.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/model_check.py
 	$(BIN)/python benchmarks/analyze.py
 	$(BIN)/python benchmarks/report.py
