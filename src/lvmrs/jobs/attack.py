@@ -68,6 +68,19 @@ def attack(
 
     Returns:
         The attack, which can be read.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import torch
+    >>> from lvmrs import Duels, SmoothedClassifier, data, jobs, models, runs
+    >>> inputs = data.Arrays("two corners", "test", np.eye(2), np.arange(2))
+    >>> model = models.Loaded.of(torch.nn.Identity(), "larger")
+    >>> smoothed = SmoothedClassifier(model.model, 0.5, batch=100)
+    >>> job = jobs.Job(model, inputs, smoothed, Duels(), jobs.Sampling(n=1000), runs.Selection(2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = attack(job, jobs.certify(job, folder), Search(steps=3, n=1000)).rows()
+    >>> [row.radius < 0.71 < row.distance < 0.9 for row in found]  # the decision boundary is 1/√2 away
+    [True, True]
     """
     _checks.instance("job", job, Job, "a Job")
     search = Search() if search is None else search
