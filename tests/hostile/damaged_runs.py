@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lvmrs.runs.manifest import FORMAT
 from tests.hostile.damage import Damage, of_bytes, rewritten
 
 __all__ = ["damaged_runs"]
@@ -31,7 +32,7 @@ def _manifests() -> Iterator[Damage]:
     yield from of_bytes("manifest", name)
     texts = {
         "a list": "[]", "a number": "3", "null": "null", "a text": '"x"', "no fields": "{}", "NaN": "NaN", "not JSON": "x",
-        "format alone": '{"format": 2}', "nested": "[" * 100_000, "nested objects": '{"format":' * 5_000, "a comma": "{,}",
+        "format alone": f'{{"format": {FORMAT}}}', "nested": "[" * 100_000, "nested objects": '{"format":' * 5_000, "a comma": "{,}",
     }  # fmt: skip
     for label, text in texts.items():
         yield Damage("manifest", label, lambda w, g, t=text: rewritten(w, g, name, lambda _: t.encode()))  # type: ignore[misc]
@@ -53,7 +54,9 @@ def _manifests() -> Iterator[Damage]:
 
 
 def _twice(whole: bytes) -> bytes:
-    return whole.replace(b'"format": 2,', b'"format": 2, "batch": 1,')
+    stated = f'"format": {FORMAT},'.encode()
+    assert stated in whole
+    return whole.replace(stated, stated + b' "batch": 1,')
 
 
 def _without(world: Path, given: Path, file: str) -> None:

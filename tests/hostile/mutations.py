@@ -8,6 +8,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from lvmrs.runs.manifest import FORMAT
+
 __all__ = ["of_bytes", "of_json", "of_table"]
 
 _TEXTS = (
@@ -74,7 +76,7 @@ def of_json(random: Random, whole: bytes) -> bytes:
     text = json.dumps(stored)
     if random.random() < 0.1:  # a field twice
         at = text.find("{") + 1
-        text = text[:at] + '"format": 2, "sigma": 3, ' + text[at:]
+        text = text[:at] + f'"format": {FORMAT}, "sigma": 3, ' + text[at:]
     if random.random() < 0.05:
         text = text.replace(
             '"sigma": 0.5', f'"sigma": {random.choice(("1e999", "-1e999", "5e-1", "0.50", "05", ".5"))}'
