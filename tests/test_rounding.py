@@ -240,3 +240,30 @@ def test_a_deterministic_certificate_by_hand() -> None:
 def test_models_that_hurt_are_what_they_should_be() -> None:
     model = Shifted(0.0, torch.float32)
     assert distance_as_it_runs(model, torch.tensor([1.0, 0.0]), most=2.0) == pytest.approx(1 / math.sqrt(2), abs=1e-3)
+
+
+def test_what_was_settled_on_one_input_is_not_believed_for_another() -> None:
+    """Rounding grows with the logits: a dark first input says little about a bright one."""
+    network = torch.nn.Linear(2, 2, bias=False)
+    with torch.no_grad():
+        network.weight.copy_(torch.eye(2))
+    network = network.bfloat16()
+
+    class Coarse(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            answer: torch.Tensor = self.inner(x.to(self.inner.weight.dtype)).to(x.dtype)
+            return answer
+
+    x = torch.tensor([100.26, 99.74]) / 128
+    settled = SmoothedClassifier(Coarse(), 1e-4, 1.0, batch=50)
+    fresh = settled.rounding.of_samples(x, 1e-4)
+    settled.rounding.settle(torch.tensor([0.001, 0.0]), 1e-4)
+    assert settled.rounding.given is not None
+    assert settled.rounding.given < fresh / 10
+    assert settled.rounding.of_samples(x, 1e-4) == fresh
+    again = SmoothedClassifier(Coarse(), 1e-4, 1.0, batch=50)
+    assert settled.certify(x, Deterministic()).radius <= again.certify(x, Deterministic()).radius

@@ -144,13 +144,20 @@ class Rounding:
     def of_samples(self, x: Tensor, sigma: float) -> float:
         """How far rounding moves the logits of noisy copies of x, in the Euclidean norm.
 
-        It is what was given, or twice what is measured on noisy copies, and enough for the rounding of the copies.
+        It is twice what is measured on noisy copies of this input, with enough for the rounding of the copies, and at
+        least what was given. Where nothing can be measured, what was given is believed.
         """
         if math.isinf(self._lipschitz):
             return 0.0
         x = self._prepared(x)
         inputs = self._of_inputs(x, float(torch.linalg.vector_norm(x.flatten())), sigma)
-        return self._of_logits(x, sigma) + inputs if self.given is None else max(self.given, inputs)
+        if self.given is None:
+            return self._of_logits(x, sigma) + inputs
+        try:
+            measured = self._of_logits(x, sigma)
+        except ModelError:
+            measured = 0.0
+        return max(self.given, measured + inputs)
 
     def settle(self, x: Tensor, sigma: float, known: float | None = None) -> None:
         """Settle what is given from now on: what is known, or what is measured on this input.
@@ -186,7 +193,7 @@ class Rounding:
         the logits as the model runs.
         """
         x = self._prepared(x)
-        if self.given is not None:
+        if self.given is not None and not self._measurable(x):
             logits = self._samplers.of(x).forward(x[None])
             check_logits(logits, 1, 0)
             return logits[0], self.given
@@ -195,6 +202,13 @@ class Rounding:
         points = points_around(x, (first - second) / (math.sqrt(2) * self._lipschitz))
         measured = float(self._apart(x, torch.cat([x[None], points])).abs().max())
         return logits, max(_SAFETY * measured, self._unit(x) * float(logits.abs().max()))
+
+    def _measurable(self, x: Tensor) -> bool:
+        try:
+            self._exact(x[None])
+        except ModelError:
+            return False
+        return True
 
     def _unit(self, x: Tensor) -> float:
         held = [*self._model.parameters(), *self._model.buffers()] if isinstance(self._model, nn.Module) else []

@@ -131,7 +131,7 @@ def test_other_roundings_of_the_logits_are_told_apart_from_changes(tmp_path: Pat
     assert verdicts <= {"equal", "rounding"}
     if method == Duels(0.5):
         assert verdicts == {"rounding"}
-        assert 0 < (found.largest("p_lower") or 0) < 1e-6
+        assert 0 < (found.largest("p_lower") or 0) < 1e-5  # also the allowance for rounding is measured in each batch
         assert 0 < (found.largest("radius") or 0) < 1e-5
         # A change that is a thousand times as large does not stand, though the row is consistent after it.
         p, slopes = run.rows()[1].p_lower + 0.001, SoftDuel(0.5).slopes(3.0)

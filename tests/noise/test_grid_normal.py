@@ -126,3 +126,12 @@ def test_a_wrong_table_is_found() -> None:
 def test_other_scales_are_refused(scale: Fraction) -> None:
     with pytest.raises(InvalidArgumentError, match="steps of the grid, and at most 10000 are possible"):
         grid_normal(scale)
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 10**6), Fraction(1e-300)])
+def test_noise_far_below_a_step_is_none(scale: Fraction) -> None:
+    numbers = grid_normal(scale)
+    out = np.ones(100, numbers.table.dtype)
+    numbers.fill(out, Stream(0, 0, "selection").generator(0))
+    assert numbers.largest == 0
+    assert not out.any()

@@ -136,5 +136,10 @@ def _terms(record: TermsRecord) -> Terms:
     if record.lipschitz is not None:
         constant = {"lipschitz": record.lipschitz, "rounding": record.rounding or 0.0}
     noise = noise_named(record.noise)
+    if not record.dimensions and noise.error(record.sigma or 0.0) > 0:
+        raise RunError(
+            f"the run does not say how many numbers its inputs have, by which {noise.name} noise counts its risk; "
+            "certify the inputs again"
+        )
     sizes = {"n": record.n or 0, "dimensions": record.dimensions or 0}
     return Terms(record.sigma or 0.0, record.alpha or 0.0, noise=noise, **sizes, **constant)

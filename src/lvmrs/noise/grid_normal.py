@@ -28,6 +28,8 @@ __all__ = ["GridNormal", "grid_normal"]
 _BITS, _FIRST = 64, 16
 _DIGITS = 40
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+# Beyond this the tail is less than 2⁻⁶⁴.
+_BEYOND = 10
 # The time to compute the thresholds grows with the scale: about 5 seconds for this one.
 _LARGEST_SCALE = 10_000
 
@@ -109,6 +111,8 @@ def _tails(scale: Fraction) -> list[int]:
 
 def _upper_tail(z: Decimal) -> Decimal:
     """P(N > z) of a standard normal N, for z ≥ 0: ½ − φ(z) Σ z^(2j+1)/(1·3·…·(2j+1)), whose terms are positive."""
+    if z > _BEYOND:
+        return Decimal(0)
     square = z * z
     term = total = z
     odd = 1
