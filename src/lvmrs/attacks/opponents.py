@@ -21,8 +21,8 @@ from lvmrs.sampling import Sampler, check_logits
 
 __all__ = ["Lead", "Network", "Opponent", "Smoothed"]
 
-# The search looks at one of so many of the samples that a finding is judged on.
-_LOOKED_AT = 10
+# The search looks at a tenth of the samples that a finding is judged on, but not at fewer than this if there are more.
+_LEAST_LOOKED_AT = 500
 # The network itself is asked for the gradients of so many rivals first.
 _NEAREST = 10
 
@@ -77,7 +77,7 @@ class Smoothed(Opponent):
         super().__init__(sampler, top)
         self._map, self._search = map_, search
         self._looking, self._judging = (Stream(search.seed, index, stage) for stage in ("attack", "confirmation"))
-        self._looked_at = max(2, search.n // _LOOKED_AT)
+        self._looked_at = max(search.n // 10, min(search.n, _LEAST_LOOKED_AT))
         self._next_pull, self._next_judged = self._looked_at, 0
         self._temperature = 1.0
 
