@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 TYPE_CHECKING = False  # importing typing takes a while, in which a signal would not be answered
 if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
     from types import FrameType
     from typing import NoReturn
 
@@ -35,6 +37,7 @@ class _State:
 def listen() -> None:
     """Take the signals, except those that are ignored from the start: nohup and background jobs want that."""
     _State.process = os.getpid()
+    sys.unraisablehook = _swallowed
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
@@ -67,6 +70,15 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
         _leave()
     _State.asked = True
     raise KeyboardInterrupt
+
+
+def _swallowed(lost: UnraisableHookArgs) -> None:
+    """Say what Python says of an exception that it must swallow, in the callback of a weak reference for example.
+
+    Of an interruption nothing is said: it is not lost, since ``check`` interrupts again.
+    """
+    if not (_State.asked and issubclass(lost.exc_type, KeyboardInterrupt)):
+        sys.__unraisablehook__(lost)
 
 
 def _leave() -> NoReturn:

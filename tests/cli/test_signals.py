@@ -121,6 +121,33 @@ def test_a_signal_during_a_run_tells_how_to_go_on(tmp_path: Path, number: signal
     assert rows.read_text().endswith("\n")
 
 
+SWALLOWED = """
+import os, signal, weakref
+from lvmrs import _stopping
+_stopping.listen()
+_stopping.work_begins()
+class Thing: pass
+thing = Thing()
+seen = weakref.ref(thing, lambda _: {callback})
+del thing
+try:
+    _stopping.check()
+except KeyboardInterrupt:
+    print("interrupted again")
+"""
+
+
+def test_an_interruption_that_python_swallows_is_not_lost_and_needs_no_traceback(tmp_path: Path) -> None:
+    script = SWALLOWED.format(callback="os.kill(os.getpid(), signal.SIGTERM)")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.stdout, done.stderr) == ("interrupted again\n", "")
+    other = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", SWALLOWED.format(callback="1 / 0")], capture_output=True, text=True, check=False
+    )
+    assert other.stdout == ""
+    assert "ZeroDivisionError" in other.stderr
+
+
 def test_a_signal_that_was_ignored_from_the_start_stays_so(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(MODEL)
     rows = tmp_path / "a" / "certificates.tsv"
