@@ -4,7 +4,9 @@ Property tests draw the same examples each time, on any machine: a failure is a 
 in any order (``--shuffle SEED``), and leave no process behind.
 """
 
+import os
 import random
+import tempfile
 import time
 from collections.abc import Iterator
 
@@ -24,6 +26,10 @@ settings.load_profile("fixed")
 
 hear_signals()
 adopt_orphans()
+
+# Choices that tests make are not remembered for the user.
+_CACHE = tempfile.TemporaryDirectory(prefix="lvmrs-cache-")
+os.environ["XDG_CACHE_HOME"] = _CACHE.name
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

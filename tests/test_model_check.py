@@ -16,9 +16,9 @@ from lvmrs.errors import ModelError
 from lvmrs.model_check import allowance
 from lvmrs.models import Denoised, ResNet
 from lvmrs.models.dncnn import DnCNN
-from lvmrs.models.fixed_batch import InParts
 from lvmrs.noise import Stream
 from lvmrs.prove import prove
+from lvmrs.running.fixed_batch import InParts
 from lvmrs.runs import Selection
 from lvmrs.sampling import Sampler
 from tests.jobs.helpers import INPUTS, job_of

@@ -1,5 +1,4 @@
 import itertools
-import time
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from scipy import stats
 
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.noise import Draws, Gaussian, Stage, Stream
-from lvmrs.sampling import Sampler, evaluating, tuned_batch
+from lvmrs.sampling import Sampler, evaluating
 from lvmrs.scores import in_portions
 from tests.tiny_models import RowByRow, WithDropout
 
@@ -18,9 +17,9 @@ CPU = torch.device("cpu")
 
 
 def noise(stream: Stream, n: int, portion: int, shape: torch.Size = SHAPE, first: int = 0) -> torch.Tensor:
-    source = Draws(Gaussian(), 1.0, stream, shape, n, device=CPU, dtype=torch.float32)
-    parts = [source.fill(torch.empty(min(portion, n - start), *shape), first + start) for start in range(0, n, portion)]
-    return torch.cat(parts)
+    threads = torch.get_num_threads()
+    with Draws(Gaussian(), 1.0, stream, shape, device=CPU, dtype=torch.float32, threads=threads) as source:
+        return torch.cat([source.of(first + start, min(portion, n - start)) for start in range(0, n, portion)])
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 5), (), (2,), (3, 64, 64), (1, 300, 300)])
@@ -30,9 +29,7 @@ def test_noise_is_the_same_bit_for_bit_in_any_portions(shape: tuple[int, ...]) -
     whole = noise(Stream(1, 2, "selection"), n, n, size)
     for portion in (1, 7, 128, 1000):
         assert torch.equal(noise(Stream(1, 2, "selection"), n, portion, size), whole)
-    viewing = Draws(Gaussian(), 1.0, Stream(1, 2, "selection"), size, n, device=CPU, dtype=torch.float32)
-    seen = [viewing.of(start, torch.empty(min(11, n - start), *size)).clone() for start in range(0, n, 11)]
-    assert torch.equal(torch.cat(seen), whole)
+    assert torch.equal(noise(Stream(1, 2, "selection"), n, 11, size), whole)
     for first in (1, 13, n // 2):
         assert torch.equal(noise(Stream(1, 2, "selection"), n - first, 9, size, first), whole[first:])
 
@@ -155,20 +152,3 @@ def test_portions_are_of_one_size_whatever_comes(sizes: list[int]) -> None:
     portions = list(in_portions(torch.split(rows, sizes), 4))
     assert [len(portion) for portion in portions] == [4, 4, 2]
     assert torch.equal(torch.cat(portions), rows)
-
-
-def test_tuning_measures_batches_and_keeps_one() -> None:
-    model = RowByRow()
-    best = tuned_batch(lambda size: Sampler(model, 0.1, size), torch.rand(12), most=64, seconds=0.01)
-    assert best.batch in (1, 2, 4, 8, 16, 32, 64)
-    assert best.batch > 1  # one row at a time cannot be fastest
-    assert len(set(model.sizes)) > 3
-
-
-def test_a_hiccup_at_small_batches_does_not_end_the_search() -> None:
-    def model(x: torch.Tensor) -> torch.Tensor:
-        time.sleep(0.004 if 1 < len(x) <= 16 else 0.0002)  # as when another process takes a core for a while
-        return torch.zeros(len(x), 2)
-
-    best = tuned_batch(lambda size: Sampler(model, 0.1, size), torch.rand(3), most=256, seconds=0.04)
-    assert best.batch >= 64

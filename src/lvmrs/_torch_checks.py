@@ -8,7 +8,7 @@ import torch
 from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, first_line, shown
 
-__all__ = ["device", "device_to_run_on", "finite_tensor", "floating", "precision", "warn_of_bytes"]
+__all__ = ["all_finite", "device", "device_to_run_on", "finite_tensor", "floating", "precision", "warn_of_bytes"]
 
 
 def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
@@ -31,6 +31,17 @@ def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
     if not np.isfinite(low) or not np.isfinite(high):
         raise InvalidArgumentError(f"{name} must be finite, got {low if not np.isfinite(low) else high}")
     return value
+
+
+def all_finite(values: torch.Tensor) -> bool:
+    """Whether a tensor has no NaN and no infinity.
+
+    >>> all_finite(torch.tensor([1.0, 2.0])), all_finite(torch.tensor([float("inf"), -float("inf")]))
+    (True, False)
+    """
+    # One pass without a temporary. In float64 the sum of shorter numbers is finite if they are.
+    total = values.sum(dtype=torch.float64) if values.device.type == "cpu" else values.sum()
+    return bool(torch.isfinite(total)) or bool(torch.isfinite(values).all())
 
 
 def floating(name: str, value: torch.dtype) -> torch.dtype:

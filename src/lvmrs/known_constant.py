@@ -15,7 +15,7 @@ from lvmrs import _checks
 from lvmrs._as_written import changed_class, changed_module, changed_process
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded, shown
 
-__all__ = ["check_itself", "check_still", "known_lipschitz", "stated_inside"]
+__all__ = ["check_itself", "check_still", "known_lipschitz", "runs_as_lvmrs_wrote", "stated_inside"]
 
 _LVMRS = Path(__file__).parent
 _NAME = "lipschitz"
@@ -49,6 +49,15 @@ def check_still(model: object, constant: float | None) -> None:
     now = None if constant is None else known_lipschitz(model)
     if now != constant:
         raise ModelError(f"the model stated the Lipschitz constant {constant:g} and now states {now}; make it anew")
+
+
+def runs_as_lvmrs_wrote(model: nn.Module) -> bool:
+    """Whether a module states a constant, consists of lvmrs's own layers alone, and runs as lvmrs wrote it."""
+    kinds = {type(module) for module in model.modules()} - {nn.Sequential}
+    try:
+        return all(map(_is_ours, kinds)) and known_lipschitz(model) is not None
+    except ModelError:
+        return False
 
 
 def _is_its_own(model: object) -> bool:

@@ -24,7 +24,7 @@ from lvmrs import _checks
 from lvmrs.errors import ModelError, guarded
 from lvmrs.moments import statistics_device
 from lvmrs.samplers import Samplers
-from lvmrs.sampling import Model, check_logits, evaluating
+from lvmrs.sampling import Model, Sampler, check_logits, evaluating
 
 __all__ = ["InFloat64", "Rounding", "points_around"]
 
@@ -173,7 +173,7 @@ class Rounding:
 
     def _of_logits(self, x: Tensor, sigma: float) -> float:
         noise = torch.randn(_COPIES, *x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        apart = self._apart(x, x + (sigma * noise).to(x))
+        apart = self._apart(self._samplers.of(x), x + (sigma * noise).to(x))
         return _SAFETY * float(torch.linalg.vector_norm(apart, dim=1).max())
 
     def _of_inputs(self, x: Tensor, size: float, sigma: float) -> float:
@@ -194,13 +194,12 @@ class Rounding:
         """
         x = self._prepared(x)
         if self.given is not None and not self._measurable(x):
-            logits = self._samplers.of(x).forward(x[None])
-            check_logits(logits, 1, 0)
-            return logits[0], self.given
+            return self._samplers.plain(x).answers(x[None].clone(), 0)[0], self.given
         logits = self._exact(x[None])[0]
         first, second = logits.topk(2).values.tolist()
         points = points_around(x, (first - second) / (math.sqrt(2) * self._lipschitz))
-        measured = float(self._apart(x, torch.cat([x[None], points])).abs().max())
+        plain = self._samplers.plain(x)
+        measured = float(self._apart(plain, torch.cat([x[None], points])).abs().max())
         return logits, max(_SAFETY * measured, self._unit(x) * float(logits.abs().max()))
 
     def _measurable(self, x: Tensor) -> bool:
@@ -214,16 +213,13 @@ class Rounding:
         held = [*self._model.parameters(), *self._model.buffers()] if isinstance(self._model, nn.Module) else []
         return max(torch.finfo(tensor.dtype).eps for tensor in (x, *held) if tensor.is_floating_point())
 
-    def _apart(self, x: Tensor, points: Tensor) -> Tensor:
-        """How far the logits of points like x, as the model runs, are from those in float64 (points, classes)."""
-        sampler = self._samplers.of(x)
+    def _apart(self, sampler: Sampler, points: Tensor) -> Tensor:
+        """How far the logits of points, as the sampler runs the model, are from those in float64 (points, classes)."""
         found = []
         for part in torch.split(points, sampler.batch):
-            logits = sampler.forward(part.clone())  # a model may change its input
+            logits = sampler.answers_as_run(part.clone())  # a model may change its input
             check_logits(logits, len(part), 0)
-            # A model may answer with the same memory again.
-            own = logits.to(statistics_device(logits.device), torch.float64, copy=True)
-            found.append(own - self._exact(part))
+            found.append(logits.to(statistics_device(logits.device), torch.float64) - self._exact(part))
         return torch.cat(found)
 
 

@@ -1,80 +1,206 @@
-"""Samplers of one model: for each kind of input, the model is checked once and its batch size is found once."""
+"""Samplers of one model: for each kind of input, the model is checked once, and how to run it is chosen once."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.model_check import check_model
-from lvmrs.noise import Stream
-from lvmrs.sampling import Sampler, tuned_batch
+from lvmrs.running import compiling
+from lvmrs.running.choosing import chosen_batch, chosen_way
+from lvmrs.running.crew import Crew, cores, one_thread_each
+from lvmrs.running.fast import Fast, fast_version, state_of
+from lvmrs.running.remembered import key_of, recall, remember
+from lvmrs.running.way import Way
+from lvmrs.sampling import Sampler, evaluating
 
 __all__ = ["Pace", "Samplers"]
 
-_LARGEST_BATCH = 4096
+# Noisy copies of an input on which a fast version of the model is compared with the model.
+_ROWS = 16
+# Samples in a forward pass where that does not matter.
+_PLAIN_BATCH = 64
 
 
 @dataclass(frozen=True)
 class Pace:
     """How inputs of one kind are run."""
 
-    batch: int
-    """Samples in a forward pass."""
+    way: Way
+    """How the model is run."""
+    workers: int
+    """How many threads run a batch each."""
     rate: float
-    """Samples per second, as measured."""
+    """Samples per second, as measured when nothing else runs on the machine."""
     classes: int
     """How many classes the model has."""
 
+    @property
+    def batch(self) -> int:
+        """Samples in a forward pass."""
+        return self.way.batch
+
+    @property
+    def words(self) -> str:
+        """It in words."""
+        return f"{self.way.words}{f', {self.workers} at a time' if self.workers > 1 else ''}"
+
 
 class Samplers:
-    """One sampler for each kind of input (shape, precision, device)."""
+    """One sampler for each kind of input (shape, precision, device).
 
-    def __init__(self, pattern: Sampler, batch: int | None) -> None:
-        """Make samplers like ``pattern``; the best batch size is measured if ``batch`` is None."""
-        self.pattern, self.batch = pattern, batch
+    Args:
+        pattern: what all samplers have in common.
+        batch: samples in a forward pass; None to choose it by trials.
+        way: how the model is run; None to choose it.
+        fast: whether a fast version of the model may be run.
+        compiled: whether the model runs through torch.compile; None for runs that are long enough.
+    """
+
+    def __init__(
+        self, pattern: Sampler, batch: int | None, *, way: Way | None = None, fast: bool = True, compiled: bool | None
+    ) -> None:
+        if way is not None and batch not in (None, way.batch):
+            raise InvalidArgumentError(f"batch must be {way.batch} here, got {batch}; leave it out")
+        self.pattern, self.given, self.way, self.fast, self.compiled = pattern, batch, way, fast, compiled
         self._samplers: dict[tuple[Any, ...], Sampler] = {}
-        self._rates: dict[tuple[Any, ...], float] = {}
-        self._classes: dict[tuple[Any, ...], int] = {}
+        self._checked: dict[tuple[Any, ...], tuple[Sampler, int]] = {}
+        self._paces: dict[tuple[Any, ...], Pace] = {}
+        self._state: object = None
+        self._cores = cores()
+
+    @property
+    def batch(self) -> int | None:
+        """Samples in a forward pass; None if it was not given and is not chosen yet."""
+        return self.given if self.way is None else self.way.batch
+
+    def fix(self, way: Way) -> None:
+        """Run all inputs in this way; it is refused if another batch size was given or chosen."""
+        if self.batch not in (None, way.batch):
+            raise InvalidArgumentError(f"batch must be {way.batch} here, got {self.batch}; leave it out")
+        self.way = way
+
+    def crew(self) -> Crew:
+        """Threads for the samplers."""
+        return Crew(self._cores)
+
+    def plain(self, x: Tensor) -> Sampler:
+        """A sampler that runs the model as it is, for inputs like this one; how to run it need not be chosen."""
+        return self._plain(x)[0]
 
     def of(self, x: Tensor) -> Sampler:
         """The sampler for inputs like this one."""
-        kind = _kind(x)
+        return self._of(x, samples=0)
+
+    def prepare(self, x: Tensor, samples: int = 0) -> Pace:
+        """Choose how inputs like this one are run; from now on, inputs of every kind are run in this way.
+
+        Args:
+            x: an input, as the model gets it.
+            samples: how many samples are to come, if this is known.
+        """
+        self._of(x, samples)
+        pace = self._paces[_kind(x)]
+        self.way = pace.way
+        return pace
+
+    def _of(self, x: Tensor, samples: int) -> Sampler:
+        model, kind = self.pattern.model, _kind(x)
+        if isinstance(model, nn.Module) and self.fast:
+            state = state_of(model)
+            if state != self._state:  # a fast version has the weights of the moment at which it was made
+                self._samplers.clear()
+                self._checked.clear()
+            self._state = state
         if kind not in self._samplers:
-            plain = replace(self.pattern, memory_format=_layout(x))
-            check = check_model(plain, x, batch=self.batch)
-            self._classes[kind] = check.classes
-            checked = replace(plain, recheck=check.recheck)
-            if self.batch is None:
-                self._samplers[kind] = tuned_batch(lambda size: replace(checked, batch=size), x, most=_LARGEST_BATCH)
-            else:
-                self._samplers[kind] = replace(checked, batch=self.batch)
+            with one_thread_each():  # small batches: several threads would wait for each other
+                self._samplers[kind] = self._made(x, samples)
         return self._samplers[kind]
 
-    def prepare(self, x: Tensor) -> Pace:
-        """Measure how inputs like this one are run; from now on, inputs of every kind run in this batch size."""
-        sampler, kind = self.of(x), _kind(x)
-        self.batch = sampler.batch
-        if kind not in self._rates:
-            self._rates[kind] = _rate(sampler, x)
-        return Pace(sampler.batch, self._rates[kind], self._classes[kind])
+    def _plain(self, x: Tensor) -> tuple[Sampler, int]:
+        """The model as it is, checked once for each kind of input, and how many classes it has."""
+        kind = _kind(x)
+        if kind not in self._checked:
+            plain = replace(self.pattern, memory_format=_layout(x), batch=self.batch or _PLAIN_BATCH)
+            with one_thread_each():
+                check = check_model(plain, x, batch=self.batch)
+            self._checked[kind] = replace(plain, recheck=check.recheck), check.classes
+        return self._checked[kind]
+
+    def _made(self, x: Tensor, samples: int) -> Sampler:
+        plain, classes = self._plain(x)
+        fast = self._fast_version(x)
+        way, cost = self._chosen(plain, fast, x)
+        made = replace(plain, batch=way.batch)
+        threads = self._cores
+        rate = 1 / cost if x.device.type != "cpu" else threads / cost
+        if fast is not None and way.folded == fast.folded:
+            if self.compiled is not False and not way.compiled and self.way is None:
+                way = compiling.if_worth_it(fast, way, x, samples, rate, asked=bool(self.compiled))
+            made = replace(made, runner=fast.runner(way, threads), workers=threads)
+        elif way.folded:
+            raise ModelError(
+                "the run was begun with the normalisation of the model folded, and this cannot be done here; begin "
+                "the run again"
+            )
+        elif way.compiled or self.compiled:
+            way = replace(way, compiled=True)
+            made = replace(made, runner=_in_eval_mode(self.pattern.model))
+        self._paces[_kind(x)] = Pace(way, made.workers, rate, classes)
+        return made
+
+    def _fast_version(self, x: Tensor) -> Fast | None:
+        model = self.pattern.model
+        if not self.fast or self.pattern.autocast is not None:
+            return None
+        noise = torch.randn(_ROWS, *x.shape, generator=torch.Generator().manual_seed(1)).to(x)
+        with evaluating(model):
+            return fast_version(model, x + self.pattern.sigma * noise)
+
+    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor) -> tuple[Way, float]:
+        """How to run the model, and the time that a sample costs: as given, as remembered, or by trials."""
+        threads, given = self._cores, self.way
+        if given is not None and fast is not None and given.folded != fast.folded:
+            fast = None
+        key = key_of(plain.model, x, self.batch, threads, fast is not None, plain.autocast)
+        known = None if key is None else recall(key)
+        if known is not None and _fits(known[0], given, self.batch, fast):
+            return known
+        if fast is not None:
+            way, cost = chosen_way(fast, x, self.batch)
+        else:
+            batch, cost = chosen_batch(plain.forward, x, threads)
+            way = Way(self.batch or batch)
+        if key is not None and given is None:
+            remember(key, way, cost)
+        return given or way, cost
+
+
+def _fits(way: Way, given: Way | None, batch: int | None, fast: Fast | None) -> bool:
+    """Whether a remembered way is possible, and is what was given."""
+    folded, images = (False, False) if fast is None else (fast.folded, fast.convolves)
+    possible = way.folded == folded and images >= way.channels_last
+    return possible and way.batch == (batch or way.batch) and way == (given or way)
+
+
+def _in_eval_mode(model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    compiled = torch.compile(model)
+
+    def run(inputs: Tensor) -> Tensor:
+        with evaluating(model):
+            answer: Tensor = compiled(inputs)
+        return answer
+
+    return run
 
 
 def _layout(x: Tensor) -> torch.memory_format:
     return torch.channels_last if x.dim() == 3 and x.device.type == "cuda" else torch.contiguous_format
-
-
-def _rate(sampler: Sampler, x: Tensor, seconds: float = 0.3) -> float:
-    """Samples per second, with all that a certificate needs: noise, forward passes and the checks of logits."""
-    stream, done, start = Stream(0, 0, "calibration"), 0, time.perf_counter()  # a stage that is not checked again
-    while True:
-        for logits in sampler.logits(x, stream, sampler.batch):
-            done += len(logits)
-        if (elapsed := time.perf_counter() - start) > seconds:
-            return done / elapsed
 
 
 def _kind(x: Tensor) -> tuple[Any, ...]:

@@ -1,37 +1,47 @@
-"""Sampling: the logits that a model gives for noisy copies of an input."""
+"""Sampling: the logits that a model gives for noisy copies of an input.
+
+Samples are computed in *pieces*: consecutive samples, whose noise is drawn at once and which run in one or more
+batches. Where a fast version of the model may run in several threads (``lvmrs.running``), pieces are computed ahead by
+a crew of threads, also those of the next input. Pieces never mix inputs, so that logits do not depend on who computes
+them.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from lvmrs import _checks
+from lvmrs._torch_checks import all_finite
 from lvmrs.errors import ModelError, ProofError, guarded
 from lvmrs.noise import GAUSSIAN, Draws, Noise, Stage, Stream
+from lvmrs.running.crew import Crew, Line, Work
 from lvmrs.scores import Scores, scores_of
 
 __all__ = [
-    "LOGITS", "Compare", "Model", "Recheck", "Sampler", "Watch", "check_logits", "evaluating", "tuned_batch",
+    "LOGITS", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "check_logits", "evaluating", "sampled",
     "uncompared",
 ]  # fmt: skip
 
 Model = Callable[[Tensor], Tensor]
 """From a batch of inputs to logits (batch, classes)."""
 Watch = Callable[[Stage, Tensor], None]
-"""Called with the stage and each batch of logits."""
+"""Called with the stage and the logits of each piece."""
 Compare = Callable[[Tensor], None]
-"""Takes the logits of a batch, and refuses them if they are not those of its rows in other company."""
+"""Takes the logits of a piece, and refuses them if they are not those of its rows in other company."""
 Recheck = Callable[[Stream, int, bool, Tensor], Compare]
-"""Is given the stream, the number of a batch, whether it is the last, and its rows, before the model is."""
+"""Is given the stream, the number of a piece, whether it is the last, and its rows, before the model is."""
 
 LOGITS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-# The smallest batch size at which the search for the best one may end.
-_LARGE = 256
+# A piece has as many samples as this if they run in smaller batches, and if there are enough pieces for all threads.
+_PIECE = 256
+_PIECES_EACH = 16
 
 
 def uncompared(logits: Tensor) -> None:
@@ -57,11 +67,19 @@ def evaluating(model: Model, *, gradients: bool = False) -> Iterator[None]:
             module.training = True
 
 
+class Answered(NamedTuple):
+    """The logits of a piece, and what compares some of them with those of the same rows in other company."""
+
+    logits: Tensor
+    compare: Compare
+
+
 @dataclass(frozen=True)
 class Sampler:
-    """Computes the logits of noisy copies of an input, batch by batch."""
+    """Computes the logits of noisy copies of an input."""
 
     model: Model
+    """The user's model."""
     sigma: float
     batch: int
     """Samples in a forward pass."""
@@ -70,7 +88,11 @@ class Sampler:
     """The precision that the model runs in; None for that of its inputs and weights."""
     noise: Noise = GAUSSIAN
     recheck: Recheck = _unchecked
-    """Chooses batches whose logits are compared with those of their rows in other company; by default none."""
+    """Chooses pieces whose logits are compared with those of their rows in other company; by default none."""
+    runner: Model | None = None
+    """A fast version of the model, which ``workers`` threads may call at once; None for the model itself."""
+    workers: int = 1
+    """How many threads may compute pieces at once."""
 
     def scores(self, x: Tensor, stream: Stream, n: int, watch: Watch | None = None) -> Scores:
         """Make the scores of the first n samples of a stream.
@@ -79,44 +101,72 @@ class Sampler:
             x: the input, without a batch dimension.
             stream: which noise to draw.
             n: how many samples.
-            watch: called with each batch of logits.
+            watch: called with the logits of each piece.
 
         Returns:
             The scores; they are computed when they are read.
         """
-        batches = self.logits(x, stream, n)
-        shown = batches if watch is None else _watched(batches, stream.stage, watch)
-        return scores_of(stream, self.noise, self.sigma, x.numel(), n, shown)
+        return Request(self, x, stream, n).scores(self.logits(x, stream, n), watch)
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
-        """Give the logits of n samples from number ``first`` on, batch by batch; they are checked to be finite."""
-        classes = 0
-        for number, inputs in enumerate(self.copies(x, stream, n, first=first)):
-            last = (number + 1) * self.batch >= n
-            compare = self.recheck(stream, number, last, inputs)
-            logits = self.answers(inputs, classes)
-            compare(logits)
-            classes = logits.shape[1]
-            yield logits
+        """Give the logits of n samples from number ``first`` on, piece by piece; they are checked to be finite."""
+        with Crew(self.workers) as crew:
+            for logits in sampled([Request(self, x, stream, n, first)], crew):
+                yield from logits
 
     def copies(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
-        """Give n noisy copies of an input, from sample ``first`` on; each batch overwrites the one before."""
-        base, room = self.noise.base(x), min(self.batch, n)
-        with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
-            draws = Draws(self.noise, self.sigma, stream, x.shape, n, device=x.device, dtype=x.dtype)
-            drawn = draws.empty(room)
-            copies = torch.empty(room, *x.shape, device=x.device, dtype=x.dtype)
-            copies = torch.empty_like(copies, memory_format=self.memory_format)
-        with draws:
-            for start in range(first, first + n, self.batch):
-                count = min(self.batch, first + n - start)
-                with guarded(f"the noise {self.noise.name} fails", error=ProofError):
-                    noise = draws.of(start, drawn[:count]).to(x.device)
-                    inputs = self.noise.combine(base, noise, self.sigma, copies[:count])
-                yield inputs
+        """Give n noisy copies of an input, from sample ``first`` on, in pieces."""
+        base, size = self.noise.base(x), self._piece(x, n)
+        threads = torch.get_num_threads() if self.workers == 1 else 1
+        with Draws(self.noise, self.sigma, stream, x.shape, device=x.device, dtype=x.dtype, threads=threads) as draws:
+            for start in range(first, first + n, size):
+                yield self._noisy(x, base, draws, start, min(size, first + n - start))
+
+    def pieces(self, request: Request, owner: int) -> Iterator[Work[Answered]]:
+        """The work of a request, to be done in this order."""
+        x, stream, n = request.x, request.stream, request.n
+        base, size, end = self.noise.base(x), self._piece(x, n), request.first + n
+        threads = torch.get_num_threads() if self.workers == 1 else 1
+        queued = 1 if x.device.type == "cpu" else 2  # elsewhere the next piece is prepared while the device works
+        with Draws(self.noise, self.sigma, stream, x.shape, device=x.device, dtype=x.dtype, threads=threads) as draws:
+            for number, start in enumerate(range(request.first, end, size)):
+                made = partial(self._noisy, x, base, draws, start, min(size, end - start))
+                check = partial(self.recheck, stream, number, start + size >= end)
+                yield Work(owner, partial(self._answered, made, check), self.workers > 1, queued)
+
+    def _piece(self, x: Tensor, n: int) -> int:
+        """How many samples a piece has: some batches, and about as many as noise is drawn for at once."""
+        wanted = max(self.batch, min(_PIECE, n // (_PIECES_EACH * self.workers)))
+        return -(-wanted // self.batch) * self.batch
+
+    def _noisy(self, x: Tensor, base: Tensor, draws: Draws, start: int, count: int) -> Tensor:
+        copies = torch.empty(count, *x.shape, device=x.device, dtype=x.dtype)
+        if self.memory_format != torch.contiguous_format:
+            copies = copies.to(memory_format=self.memory_format)
+        with guarded(f"the noise {self.noise.name} fails", error=ProofError):
+            return self.noise.combine(base, draws.of(start, count).to(x.device), self.sigma, copies)
+
+    def _answered(self, made: Callable[[], Tensor], check: Callable[[Tensor], Compare]) -> Answered:
+        inputs = made()
+        compare = check(inputs)
+        answers = [self.answers_as_run(part) for part in torch.split(inputs, self.batch)]
+        return Answered(torch.cat(answers) if len({part.shape[1:] for part in answers}) == 1 else answers[-1], compare)
+
+    def answers_as_run(self, inputs: Tensor) -> Tensor:
+        """The logits of a batch as certificates are computed from them, of the fast version of the model if it has one.
+
+        They are checked as by ``answers``, but may be NaN or infinite.
+        """
+        if self.runner is None:
+            return self.answers(inputs, 0, finite=False)
+        failing = f"the model fails on a batch of shape {tuple(inputs.shape)}, {inputs.dtype}"
+        with guarded(failing, error=ModelError), torch.inference_mode():
+            logits = self.runner(inputs)
+        check_logits(logits, len(inputs), 0, finite=False)
+        return logits.clone()
 
     def answers(self, inputs: Tensor, classes: int, *, finite: bool = True) -> Tensor:
-        """The checked logits of a batch, in memory of their own.
+        """The checked logits of a batch by the model itself, in memory of their own.
 
         A model may return a view of its input, or of memory that its next answer is written to.
 
@@ -130,7 +180,7 @@ class Sampler:
         return logits.clone()
 
     def forward(self, inputs: Tensor, *, gradients: bool = False) -> Tensor:
-        """Run the model on a batch in eval mode; its failure is one sentence of a ``ModelError``."""
+        """Run the model itself on a batch in eval mode; its failure is one sentence of a ``ModelError``."""
         failing = f"the model fails on a batch of shape {tuple(inputs.shape)}, {inputs.dtype}"
         running = evaluating(self.model, gradients=gradients)
         with guarded(failing, error=ModelError), running, self._autocast(inputs.device):
@@ -138,6 +188,59 @@ class Sampler:
 
     def _autocast(self, device: torch.device) -> AbstractContextManager[object]:
         return torch.autocast(device.type, dtype=self.autocast) if self.autocast is not None else nullcontext()
+
+
+@dataclass(frozen=True)
+class Request:
+    """Asks a sampler for samples of an input."""
+
+    sampler: Sampler
+    x: Tensor
+    """The input, without a batch dimension."""
+    stream: Stream
+    """Which noise to draw."""
+    n: int
+    """How many samples."""
+    first: int = 0
+    """The number of the first of them in the stream."""
+
+    def scores(self, logits: Iterator[Tensor], watch: Watch | None = None) -> Scores:
+        """The scores of these samples, from the logits that ``sampled`` gives for this request."""
+        shown = logits if watch is None else _watched(logits, self.stream.stage, watch)
+        sampler = self.sampler
+        return scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), self.n, shown)
+
+
+def sampled(requests: Iterable[Request], crew: Crew) -> Iterator[Iterator[Tensor]]:
+    """Answer requests in order: for each, give an iterator over the logits of its samples, piece by piece.
+
+    While one is read, the next are computed ahead. What is not read of one is left out when the next is asked for.
+    An error of a request, or of what makes the requests, is raised when its turn comes.
+    """
+    line = crew.line(_pieces(requests))
+    try:
+        for number in itertools.count():
+            if not line.goes_on():
+                return
+            yield _logits(line, number)
+            line.leave(number)
+    finally:
+        line.close()
+
+
+def _pieces(requests: Iterable[Request]) -> Iterator[Work[Answered]]:
+    for number, request in enumerate(requests):
+        yield from request.sampler.pieces(request, number)
+
+
+def _logits(line: Line[Answered], number: int) -> Iterator[Tensor]:
+    classes = 0
+    while line.is_of(number):
+        logits, compare = line.take()
+        check_logits(logits, len(logits), classes)
+        compare(logits)
+        classes = logits.shape[1]
+        yield logits
 
 
 def _watched(batches: Iterator[Tensor], stage: Stage, watch: Watch) -> Iterator[Tensor]:
@@ -168,57 +271,8 @@ def check_logits(logits: object, count: int, classes: int, *, finite: bool = Tru
     if logits.dtype not in LOGITS or logits.is_meta:
         kind = "a tensor without values (device meta)" if logits.is_meta else str(logits.dtype)
         raise ModelError(f"the model returned {kind}; expected floating-point logits")
-    if finite and not torch.isfinite(logits).all():
+    if finite and not all_finite(logits):
         bad = int((~torch.isfinite(logits)).any(dim=1).sum())
         raise ModelError(
             f"the model returned NaN or infinity for {bad} of {count} noisy inputs; it cannot be certified"
         )
-
-
-def tuned_batch(sampler: Callable[[int], Sampler], x: Tensor, *, most: int, seconds: float = 0.3) -> Sampler:
-    """Find the batch size at which a model is fastest on this machine.
-
-    The size is doubled while that may help. On a busy machine small batches can be slow for a while, so larger ones are
-    measured too before the search ends.
-
-    Args:
-        sampler: makes a sampler of a given batch size.
-        x: an input to measure with.
-        most: the largest batch size to try.
-        seconds: about how long to measure each size.
-
-    Returns:
-        The fastest sampler.
-    """
-    _checks.whole("most", most, least=1)
-    best, best_rate, size = sampler(1), 0.0, 1
-    while size <= most:
-        candidate = sampler(size)
-        rate = _rate(candidate, x, seconds)
-        if rate > best_rate:
-            best, best_rate = candidate, rate
-        elif size >= max(4 * best.batch, _LARGE):
-            break
-        if size / rate > 4 * seconds:  # one batch already takes long: larger ones would not be measured in time
-            break
-        size *= 2
-    return best
-
-
-def _rate(sampler: Sampler, x: Tensor, seconds: float = 0.3) -> float:
-    """Measure samples per second, after one batch to warm up; on a device that queues work, the queue is waited for."""
-    inputs = x.expand(sampler.batch, *x.shape).contiguous(memory_format=sampler.memory_format)
-    sampler.forward(inputs)
-    return max(_rate_once(sampler, inputs, seconds / 8) for _ in range(2))
-
-
-def _rate_once(sampler: Sampler, inputs: Tensor, seconds: float) -> float:
-    done, start = 0, time.perf_counter()
-    while True:
-        logits = sampler.forward(inputs)
-        if logits.device.type != "cpu":
-            logits.sum().item()
-        done += sampler.batch
-        elapsed = time.perf_counter() - start
-        if elapsed > seconds:
-            return done / elapsed

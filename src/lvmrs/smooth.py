@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -25,8 +26,9 @@ from lvmrs.planners.base import Planner
 from lvmrs.planners.duels import Duels
 from lvmrs.prove import prove
 from lvmrs.rounding import Rounding
+from lvmrs.running.way import Way
 from lvmrs.samplers import Pace, Samplers
-from lvmrs.sampling import Model, Sampler, Watch
+from lvmrs.sampling import Model, Request, Sampler, Watch, sampled
 from lvmrs.scores import Scores
 
 __all__ = ["SmoothedClassifier"]
@@ -40,13 +42,16 @@ class SmoothedClassifier(Calibrating):
         sigma: scale of the noise, in units of the input as it is given here: normalisation belongs to the model. None
             is for methods without noise alone, such as ``Deterministic``.
         lipschitz: a constant of the logits in the Euclidean norm; by default the model's attribute, if it has one.
-        batch: samples in a forward pass; by default the fastest size is measured on the first input.
+        batch: samples in a forward pass; by default the fastest size is found by trials on the first input.
         device: by default that of the model's parameters, or of the input if it has none.
         autocast: precision to run the model in; certificates cannot rely on a Lipschitz constant with it.
-        compile: whether to run the model through torch.compile.
+        compile: whether to run the model through torch.compile; None for runs that are long enough to repay it.
         noise: the kind of noise, or its name, such as "exact" for images of 8 bits; see ``lvmrs.noise``.
         rounding: how far rounding moves the logits at most, in the Euclidean norm, for certificates that rely on a
             Lipschitz constant; by default it is measured against float64 (``lvmrs.rounding``).
+        fast: whether a fast version of the model may be run, if it is shown to be the same up to rounding
+            (``lvmrs.running``). The model itself is run now and then to compare.
+        way: how the model is run, as an earlier run has chosen it; by default it is chosen.
 
     >>> smoothed = SmoothedClassifier(nn.Identity(), sigma=0.5, batch=100)  # two logits: the input itself
     >>> certificate = smoothed.certify(torch.tensor([1.0, 0.0]), n0=100, n=1000)
@@ -63,9 +68,11 @@ class SmoothedClassifier(Calibrating):
         batch: int | None = None,
         device: str | torch.device = "auto",
         autocast: torch.dtype | None = None,
-        compile: bool = False,  # noqa: A002
+        compile: bool | None = None,  # noqa: A002
         noise: Noise | str = GAUSSIAN,
         rounding: float | None = None,
+        fast: bool = True,
+        way: Way | None = None,
     ) -> None:
         _checks.model(model)
         self.model = model
@@ -79,10 +86,13 @@ class SmoothedClassifier(Calibrating):
         noise = noise_named(noise) if isinstance(noise, str) else noise
         check_noise(noise)
         self.noise = noise
-        self.compiled = bool(compile)
-        run: Model = torch.compile(model) if compile else model
+        if way is not None:
+            _checks.instance("way", way, Way, "a Way, as an earlier run has chosen it")
+        self.compiled = None if compile is None else bool(compile)
+        self.fast = bool(fast)
         scale = 1.0 if self._sigma is None else self._sigma  # without σ, only the check of the model draws noise
-        samplers = Samplers(Sampler(run, scale, 1, autocast=autocast, noise=noise), given)
+        pattern = Sampler(model, scale, 1, autocast=autocast, noise=noise)
+        samplers = Samplers(pattern, given, way=way, fast=self.fast, compiled=self.compiled)
         self.rounding = Rounding(model, self.lipschitz, samplers, self._input, rounding)
         self._samplers = samplers
 
@@ -131,17 +141,63 @@ class SmoothedClassifier(Calibrating):
         Returns:
             The certificate; its ``guarantee`` says what holds.
         """
+        (certificate,) = self.certificates([(index, x)], planner, n0=n0, n=n, alpha=alpha, seed=seed, watch=watch)
+        return certificate
+
+    def certificates(
+        self,
+        inputs: Iterable[tuple[int, Tensor]],
+        planner: Method | None = None,
+        *,
+        n0: int = 1_000,
+        n: int = 100_000,
+        alpha: float = 0.001,
+        seed: int = 0,
+        watch: Watch | None = None,
+    ) -> Iterator[Certificate]:
+        """Certify inputs one after the other; while one is planned and proved, the next is sampled.
+
+        Args:
+            inputs: the index of each input, and the input. They are asked for some time before their turn.
+            planner: as in ``certify``.
+            n0: as in ``certify``.
+            n: as in ``certify``.
+            alpha: as in ``certify``.
+            seed: as in ``certify``.
+            watch: called with the stage and the logits of each piece of the input whose turn it is.
+
+        Returns:
+            The certificates, in order. What is wrong with an input is raised when its turn comes.
+        """
         check_still(self.model, self._stated)
-        x = self._input(x)
         method = self.check_method(self.default_method if planner is None else planner)
         if isinstance(method, Deterministic):
-            return self._certain(method, x)
-        sampler = self._samplers.of(x)
-        terms = self.terms(alpha, n, x, method=method)
-        n0 = _checks.count("n0", n0, least=1)
-        selection = sampler.scores(x, Stream(seed, index, "selection"), n0, watch)
-        certification = sampler.scores(x, Stream(seed, index, "certification"), terms.n, watch)
-        return prove(method.plan(selection, terms), terms, certification)
+            yield from (self._certain(method, self._input(x)) for _, x in inputs)
+            return
+        n0, n = _checks.count("n0", n0, least=1), self.terms(alpha, n).n
+        coming: deque[Request] = deque()
+        with self._samplers.crew() as crew:
+            answers = sampled(self._requests(inputs, seed, n0, n, coming), crew)
+            for selected in answers:
+                check_still(self.model, self._stated)
+                selection = coming.popleft()
+                terms = self.terms(alpha, n, selection.x, method=method)
+                plan = method.plan(selection.scores(selected, watch), terms)
+                proving = next(answers)
+                yield prove(plan, terms, coming.popleft().scores(proving, watch))
+
+    def _requests(
+        self, inputs: Iterable[tuple[int, Tensor]], seed: int, n0: int, n: int, coming: deque[Request]
+    ) -> Iterator[Request]:
+        """Ask for the samples of each input; ``coming`` gets what is asked for."""
+        for index, x in inputs:
+            x = self._input(x)
+            sampler = self._samplers.of(x)
+            streams = Stream(seed, index, "selection"), Stream(seed, index, "certification")
+            for stream, count in zip(streams, (n0, n), strict=True):
+                request = Request(sampler, x, stream, count)
+                coming.append(request)
+                yield request
 
     def _certain(self, method: Deterministic, x: Tensor) -> Certificate:
         logits, rounding = self.rounding.of_margin(x)
@@ -153,7 +209,7 @@ class SmoothedClassifier(Calibrating):
         plain = {name: getattr(self, name) for name in ("lipschitz", "batch", "autocast", "noise")}
         device = "auto" if self.device is None else self.device
         more = {"sigma": self._sigma, "device": device, "compile": self.compiled, "rounding": self.rounding.given}
-        return {**plain, **more}
+        return {**plain, **more, "fast": self.fast, "way": self._samplers.way}
 
     @property
     def default_method(self) -> Duels:
@@ -172,18 +228,21 @@ class SmoothedClassifier(Calibrating):
 
     @property
     def batch(self) -> int | None:
-        """Samples in a forward pass; None if it was not given and is not measured yet."""
+        """Samples in a forward pass; None if it was not given and is not chosen yet."""
         return self._samplers.batch
 
-    def fix_batch(self, batch: int) -> None:
-        """Run all inputs in batches of this size; it is refused if another size was given or measured."""
-        if self.batch not in (None, batch):
-            raise InvalidArgumentError(f"batch must be {batch} here, got {self.batch}; leave it out")
-        self._samplers.batch = batch
+    def fix_way(self, way: Way) -> None:
+        """Run all inputs in this way; it is refused if another batch size was given or chosen."""
+        self._samplers.fix(way)
 
-    def prepare(self, x: Tensor) -> Pace:
-        """Check the model on an input, find the fastest batch size if none was given and keep it, measure its speed."""
-        return self._samplers.prepare(self._input(x))
+    def prepare(self, x: Tensor, samples: int = 0) -> Pace:
+        """Check the model on an input, choose how to run it by trials unless that is known, and keep the choice.
+
+        Args:
+            x: an input, without a batch dimension.
+            samples: how many samples are to come in all, if this is known: compiling pays for many.
+        """
+        return self._samplers.prepare(self._input(x), samples)
 
     def sampler(self, x: Tensor) -> tuple[Sampler, Tensor]:
         """The sampler that ``certify`` takes for an input, and the input as the sampler takes it."""
@@ -199,7 +258,7 @@ class SmoothedClassifier(Calibrating):
         return int(self._logits(self._input(x)).argmax())
 
     def _logits(self, x: Tensor) -> Tensor:
-        return self._samplers.of(x).answers(x[None].clone(), 0)[0]
+        return self._samplers.plain(x).answers(x[None].clone(), 0)[0]
 
     def certify_batch(
         self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any
@@ -207,7 +266,7 @@ class SmoothedClassifier(Calibrating):
         """Certify several inputs, whose indices are ``first`` and those after it; the rest is as in ``certify``."""
         if "index" in settings:
             raise InvalidArgumentError("index is counted from first= on for several inputs; give that instead")
-        return [self.certify(x, planner, index=index, **settings) for index, x in enumerate(inputs, start=first)]
+        return list(self.certificates(enumerate(inputs, start=first), planner, **settings))
 
     def predict(
         self,

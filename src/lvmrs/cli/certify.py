@@ -51,7 +51,7 @@ def certify(
         bool, typer.Option("--keep-scores", help="Keep all scores, so that lvmrs recertify can use them.")
     ] = False,
     autocast: options.Autocast = None,
-    compile: options.Compile = False,  # noqa: A002
+    compile: options.Compile = None,  # noqa: A002
     as_json: options.Json = False,
 ) -> None:
     """Certify the inputs of a data set: one row each in OUT/certificates.tsv.
@@ -104,12 +104,13 @@ def certify(
 
 
 def _tell_cost(outlook: Outlook, watcher: Watcher) -> None:
-    watcher.begin(outlook.inputs, outlook.samples_each, done=outlook.done)
+    watcher.begin(outlook.inputs, outlook.samples_each, done=outlook.done, rate=outlook.rate)
     if not outlook.inputs:
         return
     tell(
         f"cost   {outlook.inputs} inputs × {outlook.samples_each} samples at {outlook.rate:,.0f} samples/s: "
         f"about {duration(outlook.seconds)}"
     )
+    tell(f"runs   {outlook.running}")
     if outlook.scores_bytes:
         tell(f"scores {outlook.scores_bytes / 1e9:.3g} GB on disk, for all inputs")

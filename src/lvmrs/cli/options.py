@@ -21,6 +21,7 @@ __all__ = [
     "Data",
     "Denoiser",
     "Device",
+    "Fast",
     "Form",
     "Format",
     "ImageSize",
@@ -130,7 +131,16 @@ Settings = Annotated[
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, …")]
 Autocast = Annotated[Optional[str], typer.Option("--autocast", help="Run the model in bfloat16 or float16.")]
-Compile = Annotated[bool, typer.Option("--compile", help="Run the model through torch.compile.")]
+Compile = Annotated[
+    Optional[bool],
+    typer.Option(
+        "--compile/--no-compile", help="Run the model through torch.compile; by default if the run is long enough."
+    ),
+]
+Fast = Annotated[
+    bool,
+    typer.Option("--fast/--no-fast", help="Run a faster version of the model, where it is shown to be the same."),
+]
 Out = Annotated[Path, typer.Option("--out", help="Directory of the run that is made.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 

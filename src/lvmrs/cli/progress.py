@@ -19,6 +19,8 @@ __all__ = ["Lines", "Watcher", "displaying", "duration", "stepping"]
 
 _FIRST, _GROWTH, _LAST = 10.0, 1.5, 60.0
 """Seconds until the first line of a log, how much longer it is to each next one, and the longest time between two."""
+_SURE, _SLOW = 20.0, 0.4
+"""After so many seconds it is said that a run is slow, if its rate is less than this share of what was measured."""
 
 Clock = Callable[[], float]
 
@@ -99,6 +101,7 @@ class Watcher:
         """Inputs of the run, with and without a row."""
         self._displaying: AbstractContextManager[_Display] = _displaying("inputs", clock)
         self._samples_each = self._right = self._seen = self._before = 0
+        self._clock, self._begun, self._expected = clock, clock(), 0.0
 
     def __enter__(self) -> Watcher:
         """Begin to show them."""
@@ -116,16 +119,34 @@ class Watcher:
         """Inputs that have a row."""
         return self._before + self._seen
 
-    def begin(self, inputs: int, samples_each: int, *, done: int = 0) -> None:
-        """So many inputs are to come, each with so many samples; ``done`` inputs have a row already."""
-        self._samples_each, self._before = samples_each, done
+    def begin(self, inputs: int, samples_each: int, *, done: int = 0, rate: float = 0.0) -> None:
+        """So many inputs are to come, each with so many samples; ``done`` inputs have a row already.
+
+        ``rate`` is how many samples a second are expected, if that is known.
+        """
+        self._samples_each, self._before, self._expected = samples_each, done, rate
         self._display.begin(inputs)
+        self._begun = self._clock()
 
     def row(self, row: Row) -> None:
         """Show inputs done, samples a second, time left and the certified accuracy so far."""
         self._right, self._seen = self._right + row.correct, self._seen + 1
         self._display.show(self._seen, self._words)
+        self._tell_if_slow()
         _stopping.check()
+
+    def _tell_if_slow(self) -> None:
+        """Say once that it goes much slower than expected, and what to do."""
+        elapsed = self._clock() - self._begun
+        if not self._expected or elapsed < _SURE:
+            return
+        rate = self._seen * self._samples_each / elapsed
+        if rate < _SLOW * self._expected:
+            tell(
+                f"slow   {rate:,.0f} samples/s, where {self._expected:,.0f} were measured: other programs seem to use "
+                "the cores; end them, or stop and go on later with --resume"
+            )
+            self._expected = 0.0
 
     def _words(self, rate: float) -> str:
         samples = [f"{rate * self._samples_each:,.0f} samples/s"] if rate and self._samples_each else []

@@ -48,7 +48,13 @@ class Recorded:
         return recorded_method(self.record, self.where) if typed is None else typed
 
     def load(
-        self, setup: Setup, method: Method, *, lipschitz: float | None, autocast: str | None, compiled: bool = False
+        self,
+        setup: Setup,
+        method: Method,
+        *,
+        lipschitz: float | None,
+        autocast: str | None,
+        compiled: bool | None = None,
     ) -> tuple[Loaded, Dataset, SmoothedClassifier]:
         """Load what was typed, with what the record says where nothing was; refuse what is another classifier."""
         from lvmrs import jobs

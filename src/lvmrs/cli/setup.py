@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Setup", "with_setup"]
 
 # Options that have an effect on samples under noise only.
-_OF_SAMPLES = ("noise", "alpha", "n0", "n", "seed", "batch")
+_OF_SAMPLES = ("noise", "alpha", "n0", "n", "seed", "batch", "fast")
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Setup:
     image_size: options.ImageSize = None
     class_index: options.ClassIndex = None
     batch: options.Batch = None
+    fast: options.Fast = True
     skip: options.Skip = 1
     max: options.Max = None
     seed: options.Seed = 0
@@ -60,7 +61,7 @@ class Setup:
         *,
         lipschitz: float | None = None,
         autocast: str | None = None,
-        compiled: bool = False,
+        compiled: bool | None = None,
     ) -> tuple[Loaded, Dataset, SmoothedClassifier]:
         """The model, the data and the smoothed classifier; what was assumed about them is told.
 
@@ -99,6 +100,7 @@ class Setup:
             device=device,
             autocast=_torch_checks.precision(autocast),
             compile=compiled,
+            fast=self.fast,
             noise=suited_noise(dataset.levels, constant) if self.noise is None else noise(self.noise),
         )
         tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")
@@ -123,7 +125,7 @@ class Setup:
         if method is not None and not method.uses_constant:
             self.refuse(("lipschitz",), f"{type(method).__name__} does not use a Lipschitz constant as it is set")
         if self.model.partition(":")[0] in MODELS.having("foreign") and self.denoiser is None:
-            self.refuse(("autocast", "compile"), f"{self.model} is not run by torch")
+            self.refuse(("autocast", "compile", "fast"), f"{self.model} is not run by torch")
 
     def refuse(self, names: tuple[str, ...], reason: str) -> None:
         """Refuse the first of these options that the user typed."""

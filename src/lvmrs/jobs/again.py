@@ -23,6 +23,7 @@ from lvmrs.method import Method
 from lvmrs.models import Loaded
 from lvmrs.noise import Noise, noise_named
 from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES
+from lvmrs.running import Way
 from lvmrs.runs import Manifest, Run
 from lvmrs.runs.manifest import ModelRecord
 from lvmrs.runs.named import why_not_data, why_not_denoiser, why_not_model
@@ -110,10 +111,11 @@ def job_of_run(
         loaded.model,
         terms.sigma,
         math.inf if terms.lipschitz is None else terms.lipschitz,
-        batch=old.batch if batch is None else batch,
         device=place,
         autocast=_torch_checks.precision(old.model.precision),
-        compile=bool(old.model.compiled),
+        compile=old.model.compiled or None,
+        way=old.running if old.running is None or batch is None else replace(old.running, batch=batch),
+        batch=batch,
         noise=noise,
         rounding=terms.rounding,
     )
@@ -137,7 +139,7 @@ def differences(run: Run, job: Job) -> list[str]:
         job: a job that should have made it.
     """
     old = run.manifest
-    now = job.manifest(old.batch or 1)
+    now = job.manifest(old.running or Way(1))
     same = {name: getattr(old, name) for name in ("keeps_scores", "rows_of", "torch")}
     return old.difference(replace(now, **same, model=_as_named(now.model, old.model)))
 

@@ -14,6 +14,7 @@ from lvmrs.data import Dataset, checked_input
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.predict import check_inputs
 from lvmrs.planners import Duels, Fixed
+from lvmrs.running import Way
 from lvmrs.runs import Selection
 from lvmrs.runs.classifier import CalibrationRecord, ClassifierRecord
 from lvmrs.smooth import SmoothedClassifier
@@ -117,7 +118,7 @@ def calibration_record(
     """
     _checks.instance("job", job, Job, "a Job")
     check_one_classifier(job.method)
-    made = job.manifest(job.smoothed.batch or 1, command)
+    made = job.manifest(Way(job.smoothed.batch or 1), command)
     terms = made.terms if objective is not None else replace(made.terms, alpha=None, n=None)
     found_on = CalibrationRecord(made.data, made.selection, objective, epsilon if objective == "accuracy" else None)
     return ClassifierRecord(made.model, made.method, terms, found_on, made.origin)

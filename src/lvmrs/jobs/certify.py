@@ -37,6 +37,8 @@ class Outlook:
     """Number of classes."""
     scores_bytes: int
     """Disk space for all kept scores, in bytes; 0 if none are kept."""
+    running: str
+    """How the model is run, in words."""
 
     @property
     def seconds(self) -> float:
@@ -76,27 +78,28 @@ def certify(
     if resample and not (resume and job.keeps_scores):
         raise InvalidArgumentError("resample is for a run that is resumed and that keeps scores; leave it out")
     begun = RunWriter.begun(out, resume=resume, batch=job.smoothed.batch)
-    if begun is not None and begun.batch is not None:  # the last digits of logits may depend on it
-        job.smoothed.fix_batch(begun.batch)
+    if begun is not None and begun.running is not None:  # the last digits of logits may depend on it
+        job.smoothed.fix_way(begun.running)
     first, label = job.input(job.selection.indices[0])
-    pace = job.smoothed.prepare(first)
+    pace = job.smoothed.prepare(first, samples=job.samples_each * len(job.selection.indices))
     check_labels(job.data, pace.classes, label)
     job.settle_rounding(None if begun is None else begun.terms.rounding)
-    with RunWriter.begin(out, job.manifest(pace.batch, command), resume=resume) as writer:
+    with RunWriter.begin(out, job.manifest(pace.way, command), resume=resume) as writer:
         inputs = len(job.selection.indices)
         kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0
         damaged = _damaged(writer, resample=resample, on_note=on_note) if job.keeps_scores else []
         pending = [*damaged, *writer.pending]
-        on_begin(Outlook(len(pending), inputs - len(pending), job.samples_each, pace.rate, pace.classes, kept))
+        done = inputs - len(pending)
+        on_begin(Outlook(len(pending), done, job.samples_each, pace.rate, pace.classes, kept, pace.words))
         with keeping(writer, anew=len(damaged) == len(writer.done)) as keeper:
             if keeper is not None and resample:
                 keeper.mend_ends()
+            rows = job.rows(pending, None if keeper is None else keeper.add)
             for index in pending:
-                if keeper is None:
-                    row = job.row(index)
-                else:
+                if keeper is not None:
                     keeper.begin(writer.position(index))
-                    row = job.row(index, keeper.add)
+                row = next(rows)
+                if keeper is not None:
                     row = replace(row, scores=keeper.finish())
                 (writer.replace if index in writer.done else writer.append)(row)
                 on_row(row)

@@ -10,8 +10,10 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -27,6 +29,7 @@ from lvmrs.models import Loaded
 from lvmrs.noise import Stream
 from lvmrs.origin import origin, torch_version
 from lvmrs.plan import Terms
+from lvmrs.running import Way
 from lvmrs.runs import Row, Selection
 from lvmrs.runs.manifest import (
     ROWS_OF,
@@ -125,22 +128,45 @@ class Job:
 
         Args:
             index: index of the input in the data set.
-            watch: called with the stage and each batch of logits.
+            watch: called with the stage and the logits of each piece.
         """
-        x, label = self.input(index)
-        if self.method.samples and self.smoothed.noise.error(self.smoothed.sigma) > 0 and x.numel() > self.dimensions:
-            raise DataError(
-                f"input {index} has {x.numel()} numbers, and the first has {self.dimensions}: with "
-                f"{self.smoothed.noise.name} noise no input may have more than the first; scale them to one size"
-            )
-        start = time.perf_counter()
-        with_samples = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
-        certificate = _named(index, lambda: self.smoothed.certify(x, self.method, index=index, **with_samples))
-        clean = _named(index, lambda: self.smoothed.answer(x)) if self.method.samples else certificate.top
-        if not 0 <= label < certificate.classes:
-            raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
-        seconds = time.perf_counter() - start
-        return Row.of(index, label, certificate, seconds, clean=clean, name=self.data.input_name(index))
+        return next(self.rows([index], watch))
+
+    def rows(self, indices: Iterable[int], watch: Watch | None = None) -> Iterator[Row]:
+        """Certify inputs one after the other; while one is proved and its row is used, the next is sampled.
+
+        Args:
+            indices: indices of the inputs in the data set.
+            watch: called with the stage and the logits of each piece of the input whose row is asked for.
+
+        Returns:
+            The rows, in order. What is wrong with an input is raised when its row is asked for.
+        """
+        coming: deque[tuple[int, Any, int]] = deque()
+        sampling = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
+        found = self.smoothed.certificates(self._inputs(indices, coming), self.method, **sampling)
+        for index in indices:
+            start = time.perf_counter()
+            certificate = _named(index, lambda: next(found))
+            _, x, label = coming.popleft()
+            clean = _named(index, partial(self.smoothed.answer, x)) if self.method.samples else certificate.top
+            if not 0 <= label < certificate.classes:
+                raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
+            seconds = time.perf_counter() - start
+            yield Row.of(index, label, certificate, seconds, clean=clean, name=self.data.input_name(index))
+
+    def _inputs(self, indices: Iterable[int], coming: deque[tuple[int, Any, int]]) -> Iterator[tuple[int, Any]]:
+        """Read inputs; ``coming`` gets each with its index and label."""
+        counts = self.method.samples and self.smoothed.noise.error(self.smoothed.sigma) > 0
+        for index in indices:
+            x, label = self.input(index)
+            if counts and x.numel() > self.dimensions:
+                raise DataError(
+                    f"input {index} has {x.numel()} numbers, and the first has {self.dimensions}: with "
+                    f"{self.smoothed.noise.name} noise no input may have more than the first; scale them to one size"
+                )
+            coming.append((index, x, label))
+            yield index, x
 
     def settle_rounding(self, known: float | None = None) -> None:
         """Settle how much rounding all rows allow for, if they or kept scores may rely on a Lipschitz constant.
@@ -163,11 +189,11 @@ class Job:
                 raise
             # The run does without the constant, and records none, so that nothing can rely on it later.
 
-    def manifest(self, batch: int, command: str = "") -> Manifest:
+    def manifest(self, way: Way, command: str = "") -> Manifest:
         """The record of the run that this job makes.
 
         Args:
-            batch: samples in a forward pass.
+            way: how the model is run.
             command: what the user typed, for readers of the run.
         """
         self.model.check_unchanged()
@@ -181,7 +207,7 @@ class Job:
             ),
             terms=self._terms(),
             selection=self.selection,
-            batch=batch,
+            running=way,
             keeps_scores=self.keeps_scores,
             rows_of=ROWS_OF,
             torch=torch_version(),

@@ -32,12 +32,12 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "", on_note:
     shards = _checks.instances("shards", shards, Run, "objects of lvmrs.Run")
     first = shards[0].manifest
     _check_shards(shards)
-    batches = {run.manifest.batch for run in shards}
+    ways = {run.manifest.running for run in shards}
     manifest = replace(
         first,
         terms=replace(first.terms, dimensions=_most_dimensions(shards)),
         selection=replace(first.selection, shard=1, shards=1),
-        batch=first.batch if len(batches) == 1 else None,
+        running=first.running if len(ways) == 1 else None,
         origin=origin(command, shards=[str(run.directory) for run in shards]),
     )
     kept = [opened_scores(run, on_note) if manifest.keeps_scores else None for run in shards]

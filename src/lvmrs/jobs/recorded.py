@@ -41,7 +41,7 @@ def model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:
         normalisation=inner.normalisation if isinstance(inner, Preprocessed) else None,
         denoiser=None if known is None else DenoiserRecord(known.name, loaded.denoiser_fingerprint),
         facts=loaded.facts,
-        compiled=smoothed.compiled,
+        compiled=bool(smoothed.compiled),
         device=smoothed.kind_of_device,
         precision=None if smoothed.autocast is None else str(smoothed.autocast).removeprefix("torch."),
     )

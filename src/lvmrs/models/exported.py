@@ -11,7 +11,7 @@ from torch import nn
 from lvmrs.errors import ModelError, guarded
 from lvmrs.facts import ModelFacts
 from lvmrs.models.export_check import checked_program
-from lvmrs.models.fixed_batch import InParts
+from lvmrs.running.fixed_batch import InParts
 
 __all__ = ["exported"]
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from lvmrs._extras import optional
 from lvmrs.errors import ModelError, guarded
 from lvmrs.facts import ModelFacts
-from lvmrs.models.fixed_batch import InParts
 from lvmrs.models.onnx_check import outside_files
+from lvmrs.running.fixed_batch import InParts
 
 __all__ = ["onnx"]
 

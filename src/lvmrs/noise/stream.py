@@ -26,7 +26,7 @@ from torch import Tensor
 from lvmrs import _checks
 from lvmrs.noise.base import Noise
 
-__all__ = ["Draws", "Stage", "Stream"]
+__all__ = ["Draws", "Stage", "Stream", "samples_per_block"]
 
 Stage = Literal["selection", "certification", "prediction", "calibration", "attack", "confirmation"]
 """What the noise is used for."""
@@ -34,8 +34,6 @@ Stage = Literal["selection", "certification", "prediction", "calibration", "atta
 # Numbers in a block of noise: so many that a new generator costs little beside them, and so few that threads share the
 # work evenly.
 _BLOCK, _BLOCK_ELSEWHERE = 1 << 16, 1 << 22
-# Small batches are served from a store of this many numbers, which is drawn at once: then it pays to use other threads.
-_STORE = 1 << 20
 # For fewer numbers than this, handing work to other threads costs more than it saves.
 _WORTH_THREADS = 1 << 17
 
@@ -73,10 +71,10 @@ class Stream:
 
 
 class Draws:
-    """Draws the noise of one stream, for inputs of one shape. Any samples can be drawn; in order is fastest.
+    """Draws the noise of one stream, for inputs of one shape.
 
-    Blocks do not depend on each other: they are drawn in place and, on the CPU, by as many threads as torch uses. Use
-    it in a ``with`` block, which ends the threads.
+    Blocks do not depend on each other: they are drawn in place and, on the CPU, by several threads. Use it in a
+    ``with`` block, which ends the threads. With one thread, several threads may use it at once.
     """
 
     def __init__(
@@ -85,10 +83,10 @@ class Draws:
         sigma: float,
         stream: Stream,
         shape: torch.Size,
-        samples: int,
         *,
         device: torch.device,
         dtype: torch.dtype,
+        threads: int = 1,
     ) -> None:
         """Prepare to draw.
 
@@ -97,22 +95,15 @@ class Draws:
             sigma: its scale.
             stream: the stream to draw from.
             shape: the shape of one sample.
-            samples: about how many will be drawn; it changes the speed only, not the noise.
             device: where the noise is used; it is drawn there if the noise can be.
             dtype: the precision of the inputs.
+            threads: how many threads draw on the CPU.
         """
         self.noise, self.sigma, self.stream, self.shape = noise, sigma, stream, shape
-        device = device if noise.drawn_on_device else torch.device("cpu")
-        dtype = noise.kind(sigma, dtype)
-        room = (_BLOCK if device.type == "cpu" else _BLOCK_ELSEWHERE) // max(1, shape.numel())
-        self.samples_per_block = 1 << max(0, room.bit_length() - 1)
-        enough = -(-samples // self.samples_per_block)
-        most = _STORE // (self.samples_per_block * max(1, shape.numel()))
-        self.blocks_in_store = max(1, min(enough, 1 << max(0, most.bit_length() - 1)))
-        self.samples_in_store = self.samples_per_block * self.blocks_in_store
-        self.store = torch.empty(self.samples_in_store, *shape, device=device, dtype=dtype)
-        self.stored = -1  # number of the storeful that is in the store
-        self.threads = torch.get_num_threads() if device.type == "cpu" else 1
+        self.device = device if noise.drawn_on_device else torch.device("cpu")
+        self.dtype = noise.kind(sigma, dtype)
+        self.samples_per_block = samples_per_block(shape, self.device)
+        self.threads = threads if self.device.type == "cpu" else 1
         self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # it starts threads when there is work for them
 
     def __enter__(self) -> Draws:
@@ -123,68 +114,48 @@ class Draws:
         """End the threads."""
         self.pool.shutdown()
 
-    def empty(self, samples: int) -> Tensor:
-        """Memory for the noise of so many samples, to be given to ``of`` and ``fill``."""
-        return torch.empty(samples, *self.shape, device=self.store.device, dtype=self.store.dtype)
-
-    def of(self, first: int, out: Tensor) -> Tensor:
-        """Give the noise of the ``len(out)`` samples from ``first`` on: in ``out``, or as a view of what is drawn."""
-        storeful, within = divmod(first, self.samples_in_store)
-        if within + len(out) <= self.samples_in_store:
-            self._draw_all(self._storeful(storeful))
-            return self.store[within : within + len(out)]
-        return self.fill(out, first)
-
-    def fill(self, out: Tensor, first: int) -> Tensor:
-        """Overwrite ``out`` with the noise of the ``len(out)`` samples from ``first`` on."""
-        room = self.samples_in_store
-        head = min(-first % room, len(out))  # the rest of a storeful that was begun
-        if head:
-            self._draw_all(self._storeful(first // room))
-            self._copy(self.store[first % room : first % room + head], out[:head])
-        tail = (len(out) - head) % room
-        body = out[head : len(out) - tail]
-        self._draw_all(
-            self._blocks((first + head) // self.samples_per_block, body)
-            + (self._storeful((first + len(out)) // room) if tail else [])
-        )
-        if tail:
-            self._copy(self.store[:tail], out[len(out) - tail :])
+    def of(self, first: int, count: int) -> Tensor:
+        """Draw the noise of ``count`` samples from ``first`` on."""
+        out = torch.empty(count, *self.shape, device=self.device, dtype=self.dtype)
+        self._draw_all(list(self._parts(first, out)))
         return out
 
-    def _copy(self, source: Tensor, out: Tensor) -> None:
-        # The parts are too small for torch to use its own threads, which would keep spinning and slow down ours.
-        for part, into in zip(
-            torch.split(source, self.samples_per_block), torch.split(out, self.samples_per_block), strict=True
-        ):
-            into.copy_(part)
+    def _parts(self, first: int, out: Tensor) -> Iterator[tuple[int, int, Tensor]]:
+        """The blocks that make up ``out``: the number of each, where in the block to begin, and where to put it."""
+        done = 0
+        while done < len(out):
+            block, within = divmod(first + done, self.samples_per_block)
+            count = min(self.samples_per_block - within, len(out) - done)
+            yield block, within, out[done : done + count]
+            done += count
 
-    def _blocks(self, first: int, out: Tensor) -> list[tuple[int, Tensor]]:
-        return list(enumerate(torch.split(out, self.samples_per_block), first)) if len(out) else []
-
-    def _storeful(self, wanted: int) -> list[tuple[int, Tensor]]:
-        """The blocks that must be drawn for the store to hold the storeful of this number."""
-        if self.stored == wanted:
-            return []
-        self.stored = wanted
-        return self._blocks(wanted * self.blocks_in_store, self.store)
-
-    def _draw_all(self, blocks: list[tuple[int, Tensor]]) -> None:
+    def _draw_all(self, parts: list[tuple[int, int, Tensor]]) -> None:
         """Draw blocks; each thread takes the next one when it is free. A thread that never began is not waited for."""
-        helpers = self.threads - 1 if sum(out.numel() for _, out in blocks) >= _WORTH_THREADS else 0
-        left = iter(blocks)
+        helpers = self.threads - 1 if sum(out.numel() for *_, out in parts) >= _WORTH_THREADS else 0
+        left = iter(parts)
         others = [self.pool.submit(self._draw_from, left) for _ in range(helpers)]
         self._draw_from(left)
         for other in others:
             if not other.cancel():
                 other.result()
 
-    def _draw_from(self, blocks: Iterator[tuple[int, Tensor]]) -> None:
-        for block, out in blocks:
-            self._draw(block, out)
+    def _draw_from(self, parts: Iterator[tuple[int, int, Tensor]]) -> None:
+        for block, within, out in parts:
+            if len(out) == self.samples_per_block:
+                self._draw(block, out)
+            else:
+                whole = torch.empty(self.samples_per_block, *self.shape, device=out.device, dtype=out.dtype)
+                self._draw(block, whole)
+                out.copy_(whole[within : within + len(out)])
 
     def _draw(self, block: int, out: Tensor) -> None:
         if out.device.type == "cpu":
             self.noise.fill(out.numpy(), self.stream.generator(block), self.sigma)
         else:
             self.noise.fill_there(out, self.stream.generator_on(out.device, block))
+
+
+def samples_per_block(shape: torch.Size, device: torch.device) -> int:
+    """How many samples are drawn by one generator; a power of two."""
+    room = (_BLOCK if device.type == "cpu" else _BLOCK_ELSEWHERE) // max(1, shape.numel())
+    return 1 << max(0, room.bit_length() - 1)

@@ -35,7 +35,7 @@ def settings_shown(manifest: Manifest) -> dict[str, str]:
         "own code": {name: known[:_SHOWN_DIGITS] for name, known in manifest.method.own_code.items()},
         **({**noise, "seed": terms.seed} if terms.samples else {}),
         "lipschitz": terms.lipschitz,
-        "batch": manifest.batch,
+        "running": None if manifest.running is None else manifest.running.words,
         "device": model.device,
         "precision": model.precision,
         "compiled": model.compiled,

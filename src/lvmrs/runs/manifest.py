@@ -15,7 +15,8 @@ from lvmrs import _checks, _disk
 from lvmrs._paths import check_kind
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.facts import DataFacts, ModelFacts
-from lvmrs.runs import format_1, format_2
+from lvmrs.running import Way
+from lvmrs.runs import format_1, format_2, format_3
 from lvmrs.runs.comparing import differences
 from lvmrs.runs.records import plain, read_record
 from lvmrs.runs.selection import Selection
@@ -26,7 +27,7 @@ __all__ = [
     "TermsRecord", "each_once",
 ]  # fmt: skip
 
-FORMAT = 3
+FORMAT = 4
 ROWS_OF = "0.4.0"
 """The last version that changed the content of rows. Whoever changes it raises this, so that no run mixes two."""
 
@@ -63,7 +64,7 @@ class ModelRecord:
     facts: ModelFacts | None = field(default=None, metadata=_NEW)
     """What its source states, or what was assumed."""
     compiled: bool | None = None
-    """Whether it runs through torch.compile."""
+    """Whether it was asked to run through torch.compile."""
     device: str | None = None
     """The kind of device, such as cpu: noise is the same on devices of one kind."""
     precision: str | None = None
@@ -193,8 +194,8 @@ class Manifest:
     method: MethodRecord
     terms: TermsRecord
     selection: Selection
-    batch: int | None = field(default=None, metadata=_NOTE)
-    """Samples in a forward pass. The last digits of logits may depend on it, so a resumed run keeps it."""
+    running: Way | None = field(default=None, metadata=_NOTE)
+    """How the model is run. The last digits of logits may depend on it, so a resumed run keeps it."""
     keeps_scores: bool = False
     """Whether the logits of all samples are kept on disk."""
     rows_of: str | None = None
@@ -204,13 +205,16 @@ class Manifest:
     origin: Origin = field(default_factory=Origin, metadata=_NOTE)
 
     def __post_init__(self) -> None:
-        if self.batch is not None and self.batch < 1:
-            _refuse("batch", "at least 1", self.batch)
         terms = self.terms
         if self.origin.imported is None and None in (terms.alpha, terms.n0, terms.n, terms.seed):
             raise InvalidArgumentError("alpha, n0, n and seed may be unknown only for imported results")
         if terms.n == 0 and terms.lipschitz is None:
             raise InvalidArgumentError("a run without samples needs a Lipschitz constant")
+
+    @property
+    def batch(self) -> int | None:
+        """Samples in a forward pass, if they are known."""
+        return None if self.running is None else self.running.batch
 
     def to_json(self) -> str:
         """The manifest as JSON, indented for readers."""
@@ -241,9 +245,11 @@ class Manifest:
             raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
         found = stored.pop("format", None) if isinstance(stored, dict) else None
         if type(found) is int and found == format_1.FORMAT:
-            return read_record(cls, format_1.migrated(stored, where), where)
+            return read_record(cls, format_3.migrated(format_1.migrated(stored, where)), where)
         if type(found) is int and found == format_2.FORMAT:
-            return read_record(cls, format_2.migrated(stored, where), where, whole=True)
+            return read_record(cls, format_3.migrated(format_2.migrated(stored, where)), where, whole=True)
+        if type(found) is int and found == format_3.FORMAT:
+            return read_record(cls, format_3.migrated(stored), where, whole=True)
         if type(found) is not int or found != FORMAT:
             raise RunError(
                 f"{where} has format {found!r:.20}, and this version of lvmrs reads formats {format_1.FORMAT} to "

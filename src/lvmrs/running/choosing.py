@@ -1,0 +1,173 @@
+"""Choosing how to run a model by short trials that a busy moment cannot spoil.
+
+- Trials take turns, and the best of several rounds counts.
+- On a CPU, a trial runs in one thread and its cost is the *processor time* of that thread: time that other programs
+  take is not counted.
+- Among ways that are about as good, the smallest batch is taken: it needs the least memory.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from lvmrs.running.crew import one_thread_each
+from lvmrs.running.fast import Fast, Model
+from lvmrs.running.way import Way
+
+__all__ = ["chosen_batch", "chosen_way", "costs", "trial"]
+
+Key = TypeVar("Key")
+Clock = Callable[[], float]
+
+_SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_LARGEST_ELSEWHERE = 4096
+# Seconds that one trial may take, and all together.
+_ONE, _ALL = 0.1, 1.0
+_ROUNDS = 4
+# Layouts are compared at about this batch size.
+_MIDDLE = 32
+# What costs this much more than the best after a round is not tried again; what is within the second factor is as good.
+_HOPELESS, _AS_GOOD = 1.25, 1.03
+
+
+def costs(
+    trials: dict[Key, tuple[Callable[[], object], int]],
+    *,
+    clock: Clock = time.thread_time,
+    seconds: float = _ALL,
+) -> dict[Key, float]:
+    """Measure what one sample costs in each trial; the best of several rounds counts.
+
+    Args:
+        trials: what to run, and how many samples that is.
+        clock: what is measured.
+        seconds: about how long all rounds may take, after one to warm up.
+
+    Returns:
+        Seconds for a sample, of the trials that were not dropped.
+    """
+    found = dict.fromkeys(trials, math.inf)
+    for run, _ in trials.values():
+        run()
+    begun = clock()
+    for _ in range(_ROUNDS):
+        for key in found:
+            run, samples = trials[key]
+            found[key] = min(found[key], _once(run, clock) / samples)
+        least = min(found.values())
+        found = {key: cost for key, cost in found.items() if cost <= _HOPELESS * least}
+        if clock() - begun > seconds:
+            break
+    return found
+
+
+def _once(run: Callable[[], object], clock: Clock) -> float:
+    start = clock()
+    run()
+    return max(clock() - start, 1e-9)
+
+
+def best(found: dict[Way, float]) -> Way:
+    """The way with the smallest batch among those that are as good as the best."""
+    least = min(found.values())
+    return min(
+        (way for way, cost in found.items() if cost <= _AS_GOOD * least), key=lambda way: (way.batch, found[way])
+    )
+
+
+def chosen_way(fast: Fast, x: Tensor, batch: int | None) -> tuple[Way, float]:
+    """Choose batch size and layout for a fast version of a model.
+
+    Args:
+        fast: the fast version.
+        x: an input, without a batch dimension.
+        batch: the batch size, if it is given.
+
+    Returns:
+        The way, and the processor time that a sample costs in it, in seconds.
+    """
+    with one_thread_each(), torch.inference_mode():
+        layouts = (False, True) if fast.convolves and x.dim() == 3 else (False,)
+        runners = {last: fast.runner(fast.way(1, channels_last=last), 1) for last in layouts}
+        sizes = [batch] if batch is not None else _affordable(runners[False], x)
+        middle = min(sizes, key=lambda size: abs(size - _MIDDLE))
+        last = min(found := _costs_of(fast, runners, x, [middle]), key=found.__getitem__).channels_last
+        found = _costs_of(fast, {last: runners[last]}, x, sizes)
+    way = best(found)
+    return way, found[way]
+
+
+def _costs_of(fast: Fast, runners: dict[bool, Model], x: Tensor, sizes: list[int]) -> dict[Way, float]:
+    """What a sample costs in each layout and batch size."""
+    return costs(
+        {
+            fast.way(size, channels_last=last): (trial(run, x, size), size)
+            for last, run in runners.items()
+            for size in sizes
+        }
+    )
+
+
+def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[int]:
+    """The batch sizes that can be tried in the time that one trial may take; at least the smallest."""
+    small = trial(run, x, sizes[0])
+    small()
+    each = _once(small, time.thread_time) / sizes[0]
+    return [size for size in sizes if size * each <= _ONE or size == sizes[0]]
+
+
+def trial(run: Model, x: Tensor, size: int) -> Callable[[], object]:
+    """Run a batch of this size; the model may change it."""
+    inputs = x.expand(size, *x.shape).contiguous()
+    return lambda: run(inputs.clone())
+
+
+def chosen_batch(run: Model, x: Tensor, threads: int) -> tuple[int, float]:
+    """Choose the batch size of a model that runs as it is.
+
+    On a CPU, sizes are tried in one thread, and the best is multiplied by the number of threads. Elsewhere the size is
+    doubled while that pays.
+
+    Args:
+        run: runs the model on a batch.
+        x: an input, without a batch dimension.
+        threads: how many threads a pass uses.
+
+    Returns:
+        The size, and the time that a sample costs, in seconds: of one thread on a CPU, as the clock shows elsewhere.
+    """
+    if x.device.type != "cpu":
+        return _doubled(run, x)
+    with one_thread_each():
+        found = costs({Way(size): (trial(run, x, size), size) for size in _affordable(run, x)})
+    way = best(found)
+    return way.batch * threads, found[way]
+
+
+def _doubled(run: Model, x: Tensor) -> tuple[int, float]:
+    size, cost = 0, float("inf")
+    trying = 32
+    while trying <= _LARGEST_ELSEWHERE:
+        waited = _waiting(trial(run, x, trying))
+        waited()
+        now = min(_once(waited, time.perf_counter) for _ in range(3)) / trying
+        if now > cost / _AS_GOOD:
+            break
+        size, cost, trying = trying, now, 2 * trying
+    return size, cost
+
+
+def _waiting(trial: Callable[[], object]) -> Callable[[], object]:
+    """A trial on a device that queues work: the queue is waited for."""
+
+    def waited() -> object:
+        answer = trial()
+        return answer.sum().item() if isinstance(answer, Tensor) else answer
+
+    return waited

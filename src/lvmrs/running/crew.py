@@ -1,0 +1,153 @@
+"""Threads that work ahead, and results that come in order.
+
+On a CPU, several threads that each run whole batches are faster than one pass that uses all cores: no core waits for
+another. And where other programs use the cores too, they stay so: threads that share a pass wait for the slowest in
+every layer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+
+__all__ = ["Crew", "Line", "Work", "cores", "one_thread_each"]
+
+Result = TypeVar("Result")
+# Pieces of work that wait or run ahead for each thread: enough to be busy while a plan is made.
+_AHEAD = 8
+
+
+@dataclass(frozen=True)
+class Work(Generic[Result]):
+    """A piece of work."""
+
+    owner: int
+    """Who asked for it; these numbers grow."""
+    do: Callable[[], Result]
+    elsewhere: bool
+    """Whether it may be done in another thread."""
+    ahead: int = 1
+    """How many of this kind may be begun before the first is taken; for work that is only queued, as on a GPU."""
+
+
+class Crew:
+    """Some threads; use it in a ``with`` block. In the block, torch uses one thread in each of them, and in this one.
+
+    Args:
+        workers: how many threads; with 1 the work is done here, in the calling thread, by all of torch's threads.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Crew:
+        """Begin; the threads start when there is work for them."""
+        if self.workers > 1:
+            self._before = torch.get_num_threads()
+            self._pool = ThreadPoolExecutor(self.workers, "lvmrs", torch.set_num_threads, (1,))
+            torch.set_num_threads(1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the threads, when what they do now is done."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+            torch.set_num_threads(self._before)
+
+    def line(self, works: Iterable[Work[Result]]) -> Line[Result]:
+        """Do all work in order, some of it ahead of time."""
+        return Line(works, self._pool, _AHEAD * self.workers)
+
+
+class Line(Generic[Result]):
+    """Work that is done, being done and to be done, in order; ``Crew.line`` makes it.
+
+    Args:
+        works: the pieces of work; they are asked for when there is room for them.
+        pool: does what may be done elsewhere; None if all is done here.
+        ahead: how many pieces may be begun elsewhere before the first is taken.
+    """
+
+    def __init__(self, works: Iterable[Work[Result]], pool: ThreadPoolExecutor | None, ahead: int) -> None:
+        self._coming: Iterator[Work[Result]] | None = iter(works)
+        self._pool, self._ahead = pool, ahead
+        self._begun: deque[tuple[int, Future[Result]]] = deque()
+        self._room = 1
+        self._failure: Exception | None = None
+
+    def goes_on(self) -> bool:
+        """Whether there is more; an exception of what makes the pieces is raised here, after all before it."""
+        self._begin_more()
+        if not self._begun and self._failure is not None:
+            raise self._failure
+        return bool(self._begun)
+
+    def is_of(self, owner: int) -> bool:
+        """Whether the next piece is there, and is of this owner."""
+        self._begin_more()
+        return bool(self._begun) and self._begun[0][0] == owner
+
+    def take(self) -> Result:
+        """The result of the next piece, when it is done; if it failed, its exception is raised."""
+        return self._begun.popleft()[1].result()
+
+    def leave(self, owner: int) -> None:
+        """Leave out the next pieces that are of this owner."""
+        while self.is_of(owner):
+            self._begun.popleft()[1].cancel()
+
+    def close(self) -> None:
+        """Leave out all that is not begun."""
+        for _, future in self._begun:
+            future.cancel()
+        self._begun.clear()
+        self._coming = None
+
+    def _begin_more(self) -> None:
+        while self._coming is not None and len(self._begun) < self._room:
+            try:
+                work = next(self._coming)
+            except StopIteration:
+                self._coming = None
+            except Exception as error:  # goes_on raises it
+                self._failure, self._coming = error, None
+            else:
+                elsewhere = self._pool is not None and work.elsewhere
+                self._room = self._ahead if elsewhere else work.ahead
+                self._begun.append((work.owner, self._begin(work)))
+
+    def _begin(self, work: Work[Result]) -> Future[Result]:
+        if self._pool is not None and work.elsewhere:
+            return self._pool.submit(work.do)
+        done: Future[Result] = Future()
+        try:
+            done.set_result(work.do())
+        except Exception as error:  # take raises it
+            done.set_exception(error)
+        return done
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Within the block, torch uses one thread: so time that is measured as that of this thread is all of it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def cores() -> int:
+    """How many cores this process may use, and torch is told to use."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(allowed, torch.get_num_threads()))

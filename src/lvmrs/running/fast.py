@@ -1,0 +1,117 @@
+"""A fast version of a model: the same function up to rounding, which several threads may run at once."""
+
+from __future__ import annotations
+
+import copy
+import queue
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lvmrs.known_constant import runs_as_lvmrs_wrote
+from lvmrs.running.fixed_batch import InParts
+from lvmrs.running.folding import fold_normalisation
+from lvmrs.running.straight import NotStraightError, straightened
+from lvmrs.running.way import Way
+
+__all__ = ["Fast", "fast_version", "same", "state_of"]
+
+Model = Callable[[Tensor], Tensor]
+# How far the logits may be from those of the model, as a share of the largest.
+_APART = 1e-5
+_IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
+
+
+@dataclass(frozen=True, eq=False)
+class Fast:
+    """A fast version of a model, as it was when it was made."""
+
+    network: nn.Module
+    folded: bool
+    """Whether it is a list of steps, which any number of threads may run; otherwise each thread needs a copy."""
+    state: object
+    """The state of the weights, to see whether they have changed since."""
+
+    @property
+    def convolves(self) -> bool:
+        """Whether the layout of images in memory matters."""
+        return any(isinstance(layer, _IMAGES) for layer in self.network.modules())
+
+    def way(self, batch: int, *, channels_last: bool = False, compiled: bool = False) -> Way:
+        """A way to run it."""
+        return Way(batch, self.folded, channels_last and self.convolves, compiled)
+
+    def runner(self, way: Way, workers: int) -> Model:
+        """A function that so many threads may call at once, each with a batch of inputs."""
+        network = self.network
+        if way.channels_last:
+            network = copy.deepcopy(network).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if way.compiled:
+            network = InParts(torch.compile(network, dynamic=False, options={"freezing": True}), way.batch)
+        return network if self.folded else _Copies([copy.deepcopy(network) for _ in range(workers)])
+
+
+class _Copies:
+    """Copies of a network; each call takes one that is free."""
+
+    def __init__(self, copies: list[nn.Module]) -> None:
+        self._free: queue.SimpleQueue[nn.Module] = queue.SimpleQueue()
+        for each in copies:
+            self._free.put(each)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        network = self._free.get()
+        try:
+            answer: Tensor = network(inputs)
+        finally:
+            self._free.put(network)
+        return answer
+
+
+def state_of(model: nn.Module) -> object | None:
+    """What changes when the weights of a model change; None if torch does not count these changes."""
+    held = [*model.parameters(), *model.buffers()]
+    if any(tensor.is_inference() for tensor in held):
+        return None
+    return [(t.data_ptr(), t._version, t.dtype, t.device) for t in held]
+
+
+def fast_version(model: object, inputs: Tensor) -> Fast | None:
+    """Make a fast version of a model; None if it cannot be shown to be the same function.
+
+    Args:
+        model: a module in eval mode; other callables have no fast version.
+        inputs: a batch of noisy inputs, on which both are compared: in the batch, one by one and in threes.
+    """
+    if not isinstance(model, nn.Module) or inputs.device.type != "cpu":
+        return None
+    kinds = {tensor.dtype for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()}
+    state = state_of(model)
+    if state is None or kinds - {torch.float32, torch.float64}:
+        return None
+    with torch.inference_mode(False), torch.no_grad():
+        if runs_as_lvmrs_wrote(model):
+            made = Fast(copy.deepcopy(model), folded=False, state=state)
+        else:
+            try:
+                steps = copy.deepcopy(straightened(model, inputs[:2].clone()))
+            except NotStraightError:
+                return None
+            fold_normalisation(steps)
+            made = Fast(steps.requires_grad_(False), folded=True, state=state)
+    return made if same(model, made.network, inputs) else None
+
+
+def same(model: Model, fast: Model, inputs: Tensor) -> bool:
+    """Whether two versions of a model give the same logits, up to a small share of the usual largest logit."""
+    with torch.inference_mode():
+        for batch in (inputs, inputs[:3], inputs[-1:]):
+            expected, found = model(batch.clone()), fast(batch.clone())
+            if expected.shape != found.shape or expected.dtype != found.dtype:
+                return False
+            allowed = _APART * expected.abs().amax(dim=1).median()
+            if not bool(((found - expected).abs() <= allowed).all()):  # also where something is NaN
+                return False
+    return True

@@ -1,0 +1,124 @@
+"""Choices by trials: a busy moment does not spoil them, and they are remembered."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lvmrs import SmoothedClassifier
+from lvmrs.running.choosing import best, chosen_batch, chosen_way, costs
+from lvmrs.running.fast import fast_version
+from lvmrs.running.remembered import key_of, recall, remember
+from lvmrs.running.way import Way
+
+
+class Clock:
+    """Shows the time that trials are said to take; busy moments add to it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_busy_moment_does_not_spoil_the_choice() -> None:
+    clock, rounds = Clock(), dict.fromkeys((8, 32, 128), 0)
+
+    def run(size: int) -> None:
+        rounds[size] += 1
+        disturbed = 1.2 if rounds[size] == 2 and size == 32 else 1.0  # when it is first measured
+        clock.now += disturbed * size * {8: 1.5, 32: 1.0, 128: 1.1}[size]
+
+    trials = {Way(size): (lambda size=size: run(size), size) for size in rounds}  # type: ignore[misc]
+    found = costs(trials, clock=clock, seconds=1e9)
+    assert found == pytest.approx({Way(32): 1.0, Way(128): 1.1})
+    assert rounds[8] == 2  # hopeless, and not tried again
+    assert best(found) == Way(32)
+    assert best({Way(32): 1.0, Way(128): 0.98}) == Way(32)  # about as good, and smaller
+    assert best({Way(32): 1.0, Way(128): 0.9}) == Way(128)
+
+
+def test_processor_time_counts_and_waiting_does_not() -> None:
+    """As when other programs have the cores: small batches wait, and are as cheap as others all the same."""
+
+    def model(x: Tensor) -> Tensor:
+        if len(x) <= 16:
+            time.sleep(0.004)
+        return torch.zeros(len(x), 2)
+
+    batch, cost = chosen_batch(model, torch.rand(3), threads=1)
+    assert cost < 0.004 / 16
+    assert batch >= 16  # one row at a time cannot be cheapest, since every call costs something
+
+
+def test_large_networks_are_not_tried_in_large_batches() -> None:
+    sizes = []
+
+    def model(x: Tensor) -> Tensor:
+        sizes.append(len(x))
+        end = time.thread_time() + 0.02 * len(x)
+        while time.thread_time() < end:
+            pass
+        return torch.zeros(len(x), 2)
+
+    batch, cost = chosen_batch(model, torch.rand(3), threads=2)
+    assert max(sizes) == 4
+    assert batch == 8
+    assert 0.02 <= cost < 0.03
+
+
+def test_a_given_batch_size_is_kept() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 3)).eval()
+    fast = fast_version(network, torch.randn(8, 3, 8, 8))
+    assert fast is not None
+    way, cost = chosen_way(fast, torch.rand(3, 8, 8), 24)
+    assert (way.batch, way.folded) == (24, True)
+    assert 0 < cost < 1
+
+
+def test_choices_are_remembered_for_the_network_and_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    network, x = nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), torch.rand(3, 8, 8)
+    key = key_of(network, x, None)
+    assert key is not None
+    assert key != key_of(network, x.double(), None)
+    assert key != key_of(network, x, 32)
+    assert key != key_of(nn.Sequential(nn.Flatten(), nn.Linear(192, 4)), x, None)
+    assert key == key_of(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), x, None)  # other weights do not matter
+    assert key_of(lambda x: x, x) is None
+    assert recall(key) is None
+    remember(key, Way(64, folded=True), 0.5)
+    assert recall(key) == (Way(64, folded=True), 0.5)
+    (file,) = tmp_path.rglob("*.json")
+    for damaged in ("", "{", "[]", "null", '{"way": {}, "cost": 1}', '{"way": {"batch": 0}, "cost": 1}',
+                    '{"way": {"batch": 8, "evil": 1}, "cost": 1}', '{"way": {"batch": 8}, "cost": -1}',
+                    '{"way": {"batch": 8, "folded": 1}, "cost": 1}', "[" * 9000):  # fmt: skip
+        file.write_text(damaged)
+        assert recall(key) is None, damaged
+
+
+def test_a_second_classifier_takes_the_choice_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    network, x = nn.Sequential(nn.Flatten(), nn.Linear(192, 3)).eval(), torch.rand(3, 8, 8)
+    SmoothedClassifier(network, 0.5).prepare(x)
+    (file,) = tmp_path.rglob("*.json")
+    stored = json.loads(file.read_text())
+    stored["way"]["batch"], stored["cost"] = 48, 0.25
+    file.write_text(json.dumps(stored))
+    pace = SmoothedClassifier(network, 0.5).prepare(x)
+    assert pace.batch == 48
+    assert pace.rate == 4.0
+    assert SmoothedClassifier(network, 0.5, batch=7).prepare(x).batch == 7
+
+
+def test_a_cache_that_cannot_be_written_to_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    remember("0" * 32, Way(64), 0.5)
+    assert recall("0" * 32) is None

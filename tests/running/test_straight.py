@@ -1,0 +1,233 @@
+"""Networks as lists of steps: which are accepted, and that they compute the same."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lvmrs.models import Preprocessed, ResNet
+from lvmrs.models.ready import build
+from lvmrs.running.fast import fast_version
+from lvmrs.running.folding import fold_normalisation
+from lvmrs.running.straight import NotStraightError, straightened
+
+SHAPE = (3, 8, 8)
+
+
+def settled(network: nn.Module) -> nn.Module:
+    """The network in eval mode, with statistics and factors of normalisation that are not 0 and 1."""
+    torch.manual_seed(0)
+    for layer in network.modules():
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and layer.running_mean is not None:
+            assert layer.running_var is not None
+            layer.running_mean.normal_()
+            layer.running_var.uniform_(0.5, 2.0)
+            if layer.affine:
+                nn.init.normal_(layer.weight)
+                nn.init.normal_(layer.bias)
+    return network.eval()
+
+
+class Written(nn.Module):
+    """A network from a function."""
+
+    def __init__(self, forward: Callable[["Written", Tensor], Tensor]) -> None:
+        super().__init__()
+        self.conv, self.norm, self.last = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 3)
+        self.kept: Tensor
+        self.register_buffer("kept", torch.zeros(3))
+        self.written = forward
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.written(self, x)
+
+
+def logits(network: Written, x: Tensor) -> Tensor:
+    hidden: Tensor = network.last(network.norm(network.conv(x)).relu().mean((2, 3)))
+    return hidden
+
+
+def unpacking(network: Written, x: Tensor) -> Tensor:
+    rows, channels, high, wide = x.shape
+    if channels != 3 or high < 2 or not wide:
+        raise ValueError("no images")
+    return logits(network, x).view(rows, -1)
+
+
+def adding_in_place(network: Written, x: Tensor) -> Tensor:
+    hidden = network.norm(network.conv(x))
+    hidden += 1.0
+    found: Tensor = network.last(functional.relu(hidden, inplace=True).mean((2, 3)))
+    return found
+
+
+class Doubled(nn.Conv2d):
+    """A layer that is not what its base class is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+STRAIGHT = {
+    "resnet, padded": lambda: ResNet(8),
+    "resnet, convolved": lambda: ResNet(14, shortcut="convolved"),
+    "normalised": lambda: Preprocessed(ResNet(8), [0.4, 0.5, 0.6], [0.2, 0.3, 0.4]),
+    "small": lambda: build("small_cnn,channels=3,side=8"),
+    "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 9), nn.BatchNorm1d(9), nn.ReLU(), nn.Linear(9, 3)),
+    "transposed": lambda: nn.Sequential(
+        nn.ConvTranspose2d(3, 6, 3, 2, groups=3), nn.BatchNorm2d(6), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    ),
+    "grouped": lambda: nn.Sequential(
+        nn.Conv2d(3, 6, 3, groups=3, bias=False), nn.BatchNorm2d(6, affine=False), nn.Mish(), nn.Flatten()
+    ),
+    "a layer of one's own": lambda: nn.Sequential(Doubled(3, 2, 3), nn.Flatten()),
+    "one layer": lambda: nn.Flatten(),
+    "shapes": lambda: Written(unpacking),
+    "in place": lambda: Written(adding_in_place),
+}
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", STRAIGHT)
+def test_the_steps_compute_what_the_network_computes(name: str, kind: torch.dtype) -> None:
+    network = settled(STRAIGHT[name]()).to(kind)
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    fast = fast_version(network, torch.randn(8, *SHAPE).to(kind))
+    assert fast is not None
+    assert fast.folded
+    assert not any(isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) for layer in fast.network.modules())
+    for last in (False, True):
+        run = fast.runner(fast.way(4, channels_last=last), 1)
+        for rows in (1, 2, 7):
+            x = torch.randn(rows, *SHAPE).to(kind)
+            with torch.no_grad():
+                found, expected = run(x.clone()), network(x.clone())
+            close = 1e-5 if kind == torch.float32 else 1e-13
+            torch.testing.assert_close(found, expected, rtol=0, atol=close * float(expected.abs().max()))
+    assert all(torch.equal(before[key], value) for key, value in network.state_dict().items())
+
+
+def test_only_normalisation_right_after_its_layer_is_folded() -> None:
+    shared = nn.Conv2d(3, 3, 3, padding=1)
+    network = settled(
+        nn.Sequential(
+            nn.BatchNorm2d(3), shared, nn.BatchNorm2d(3), shared, nn.ReLU(), nn.BatchNorm2d(3), nn.Conv2d(3, 2, 3),
+            nn.BatchNorm2d(2), nn.Flatten(),
+        )
+    )  # fmt: skip
+    steps = straightened(network, torch.randn(2, *SHAPE))
+    assert fold_normalisation(steps) == 1  # one layer runs twice, one norm is first, one follows an activation
+    sequence = settled(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm2d(3), nn.Flatten()))
+    assert fold_normalisation(straightened(sequence, torch.randn(2, *SHAPE))) == 0  # it normalises another dimension
+
+
+def hooked() -> nn.Module:
+    network = Written(logits)
+    network.conv.register_forward_hook(lambda *args: args[-1] * 2)
+    return network
+
+
+def replaced() -> nn.Module:
+    network = Written(logits)
+    network.conv.forward = lambda x: x.sum() * torch.ones(len(x), 4, 6, 6)  # type: ignore[method-assign]
+    return network
+
+
+def counting(network: Written, x: Tensor) -> Tensor:
+    network.kept += 1
+    return logits(network, x) + network.kept
+
+
+def storing(network: Written, x: Tensor) -> Tensor:
+    network.kept.view(-1).add_(1.0)
+    return logits(network, x)
+
+
+def viewing(network: Written, x: Tensor) -> Tensor:
+    return functional.relu(network.kept, True) + logits(network, x)
+
+
+def expanding(network: Written, x: Tensor) -> Tensor:
+    return network.kept.expand(len(x), -1).add_(1.0) + logits(network, x)
+
+
+def choosing(network: Written, x: Tensor) -> Tensor:
+    return logits(network, x) if x.mean() > 0 else logits(network, -x)
+
+
+def peeking(network: Written, x: Tensor) -> Tensor:
+    return logits(network, x) * x.max().item()
+
+
+def rows(network: Written, x: Tensor) -> Tensor:
+    return torch.stack([logits(network, row[None])[0] for row in x])
+
+
+def noisy(network: Written, x: Tensor) -> Tensor:
+    return logits(network, x + torch.randn_like(x))
+
+
+def tossing(network: Written, x: Tensor) -> Tensor:
+    return logits(network, x) * random.random()  # noqa: S311
+
+
+def looking_around(network: Written, x: Tensor) -> Tensor:
+    return logits(network, x) + (1 if len(x) > 2 else 0)
+
+
+def of_its_own(network: Written, x: Tensor) -> Tensor:
+    def own(value: Tensor) -> Tensor:
+        return value
+
+    return torch.vmap(own)(logits(network, x))
+
+
+NOT_STRAIGHT: dict[str, Callable[[], nn.Module]] = {
+    "a hook": hooked,
+    "a replaced forward": replaced,
+    "no running statistics": lambda: nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), nn.Flatten()),
+    "a layer that is not listed": lambda: nn.Sequential(nn.RReLU(), nn.Flatten()),
+    **{
+        function.__name__: (lambda function=function: Written(function))  # type: ignore[misc]
+        for function in (
+            counting, storing, viewing, expanding, choosing, peeking, rows, noisy, tossing, looking_around, of_its_own,
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOT_STRAIGHT)
+def test_what_is_not_shown_to_be_the_same_runs_as_it_is(name: str) -> None:
+    network = settled(NOT_STRAIGHT[name]())
+    with torch.no_grad():
+        assert fast_version(network, torch.randn(8, *SHAPE)) is None
+
+
+def test_what_is_no_network_in_eval_mode_runs_as_it_is() -> None:
+    x = torch.randn(8, *SHAPE)
+    assert fast_version(lambda x: x.flatten(1), x) is None
+    assert fast_version(ResNet(8).train(), x) is None
+    assert fast_version(ResNet(8).eval().bfloat16(), x.bfloat16()) is None
+    with torch.inference_mode():
+        uncounted = ResNet(8).eval()
+    assert fast_version(uncounted, x) is None
+    with pytest.raises(NotStraightError, match="training mode"):
+        straightened(ResNet(8).train(), x)
+
+
+def test_our_own_networks_of_known_constant_run_as_copies() -> None:
+    network = settled(build("sandwich_small,channels=3,side=8,gamma=2"))
+    x = torch.randn(8, *SHAPE)
+    fast = fast_version(network, x)
+    assert fast is not None
+    assert not fast.folded
+    assert not fast.convolves
+    assert fast.network is not network
+    run = fast.runner(fast.way(4), 2)
+    with torch.inference_mode():
+        assert torch.equal(run(x), network(x))
+    network.last.register_forward_hook(lambda *args: args[-1] * 2)
+    assert fast_version(network, x) is None
