@@ -14,6 +14,7 @@ from lvmrs._replacing import replacing
 from lvmrs.errors import RunError
 from lvmrs.planners import Cohen
 from lvmrs.report import write_report
+from lvmrs.running import Way
 from lvmrs.runs import RunWriter
 from tests.jobs.helpers import fill, job_of
 
@@ -46,7 +47,7 @@ def test_nobody_else_can_write_to_our_files(tmp_path: Path) -> None:
     )
     seen: set[tuple[bool, str]] = set()
     training.run(job, on_epoch=lambda epoch: seen.update(modes(tmp_path / "runs")))
-    with RunWriter.begin(tmp_path / "runs" / "b", job_of().manifest(64)):
+    with RunWriter.begin(tmp_path / "runs" / "b", job_of().manifest(Way(64))):
         seen |= modes(tmp_path / "runs")
     assert seen | modes(tmp_path / "runs") == {(True, "0o755"), (False, "0o644")}
 

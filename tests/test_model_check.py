@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lvmrs import Cohen, Deterministic, SmoothedClassifier, Terms, jobs, models, runs, samplers
+from lvmrs import Cohen, Deterministic, SmoothedClassifier, Terms, jobs, models, runs
 from lvmrs.errors import ModelError
 from lvmrs.model_check import allowance
 from lvmrs.models import Denoised, ResNet
@@ -254,7 +254,6 @@ def test_a_model_that_is_rarely_random_is_found_with_a_known_probability() -> No
 
 
 def test_a_run_stops_and_keeps_the_rows_that_were_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samplers, "_rate", lambda *given: 1_000.0)
     calls = 0
 
     def turning(x: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from lvmrs import (
     prove,
 )
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError
+from lvmrs.running import Way
 from tests.tiny_models import RowByRow, WithDropout
 
 X = torch.linspace(0, 1, 12)
@@ -163,29 +164,31 @@ def test_autocast_is_passed_on() -> None:
     assert smoothed._samplers.of(X).autocast == torch.bfloat16
 
 
-def compiled_and_plain(**options: Any) -> tuple[Certificate, Certificate]:
+def compiled_and_plain(fast: bool, **options: Any) -> tuple[Certificate, Certificate]:
     network = nn.Sequential(nn.Linear(12, 8), nn.Dropout(), nn.ReLU(), nn.Linear(8, 3)).train()
     compile_ = torch.compile
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "compile", lambda model: compile_(model, **options))
-        compiled = SmoothedClassifier(network, 0.25, batch=64, compile=True)
-    assert compiled._samplers.pattern.model is not network
-    certificates = compiled.certify(X, **QUICK), SmoothedClassifier(network, 0.25, batch=64).certify(X, **QUICK)
+        patch.setattr(torch, "compile", lambda model, **given: compile_(model, **(options or given)))
+        compiled = SmoothedClassifier(network, 0.25, batch=64, compile=True, fast=fast)
+        assert compiled.prepare(X).way == Way(64, folded=fast, compiled=True)
+        certificates = compiled.certify(X, **QUICK), SmoothedClassifier(network, 0.25, batch=64).certify(X, **QUICK)
     assert network.training
     assert network[1].training
     return certificates
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from within torch.compile
-def test_a_compiled_model_gives_the_same_certificate() -> None:
-    compiled, plain = compiled_and_plain(backend="eager")  # traced and guarded, but no C++ compiler needed
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_compiled_model_gives_the_same_certificate(fast: bool) -> None:
+    compiled, plain = compiled_and_plain(fast, backend="eager")  # traced and guarded, but no C++ compiler needed
     assert compiled == plain
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # from within torch.compile
-def test_a_model_compiled_to_machine_code_gives_the_same_certificate() -> None:
-    compiled, plain = compiled_and_plain()
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_model_compiled_to_machine_code_gives_the_same_certificate(fast: bool) -> None:
+    compiled, plain = compiled_and_plain(fast)
     assert compiled.prediction == plain.prediction
     assert compiled.radius == pytest.approx(plain.radius, rel=1e-3)
 

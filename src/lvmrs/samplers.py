@@ -9,13 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lvmrs._memory import keep_freed
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.model_check import check_model
 from lvmrs.running import compiling
-from lvmrs.running.choosing import chosen_batch, chosen_way
+from lvmrs.running.choosing import Choice, chosen_batch, chosen_way
 from lvmrs.running.crew import Crew, cores, one_thread_each
 from lvmrs.running.fast import Fast, fast_version, state_of
 from lvmrs.running.remembered import key_of, recall, remember
+from lvmrs.running.sharing import Sharing
 from lvmrs.running.way import Way
 from lvmrs.sampling import Sampler, evaluating
 
@@ -115,7 +117,6 @@ class Samplers:
             state = state_of(model)
             if state != self._state:  # a fast version has the weights of the moment at which it was made
                 self._samplers.clear()
-                self._checked.clear()
             self._state = state
         if kind not in self._samplers:
             with one_thread_each():  # small batches: several threads would wait for each other
@@ -134,15 +135,17 @@ class Samplers:
 
     def _made(self, x: Tensor, samples: int) -> Sampler:
         plain, classes = self._plain(x)
+        if x.device.type == "cpu":
+            keep_freed()
         fast = self._fast_version(x)
-        way, cost = self._chosen(plain, fast, x)
+        choice = self._chosen(plain, fast, x)
+        way = choice.way
         made = replace(plain, batch=way.batch)
-        threads = self._cores
-        rate = 1 / cost if x.device.type != "cpu" else threads / cost
+        rate = (1 if x.device.type != "cpu" else self._cores) / choice.cost
         if fast is not None and way.folded == fast.folded:
-            if self.compiled is not False and not way.compiled and self.way is None:
+            if self.way is None and not way.compiled and self.compiled is not False:
                 way = compiling.if_worth_it(fast, way, x, samples, rate, asked=bool(self.compiled))
-            made = replace(made, runner=fast.runner(way, threads), workers=threads)
+            made = replace(made, runner=fast.runner(way, choice.workers), workers=choice.workers)
         elif way.folded:
             raise ModelError(
                 "the run was begun with the normalisation of the model folded, and this cannot be done here; begin "
@@ -151,6 +154,8 @@ class Samplers:
         elif way.compiled or self.compiled:
             way = replace(way, compiled=True)
             made = replace(made, runner=_in_eval_mode(self.pattern.model))
+        if made.workers == 1 and self._cores > 1 and x.device.type == "cpu":
+            made = replace(made, sharing=Sharing(choice.cost))
         self._paces[_kind(x)] = Pace(way, made.workers, rate, classes)
         return made
 
@@ -162,23 +167,23 @@ class Samplers:
         with evaluating(model):
             return fast_version(model, x + self.pattern.sigma * noise)
 
-    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor) -> tuple[Way, float]:
-        """How to run the model, and the time that a sample costs: as given, as remembered, or by trials."""
-        threads, given = self._cores, self.way
+    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor) -> Choice:
+        """How to run the model, and what a sample costs: as given, as remembered, or by trials."""
+        given = self.way
         if given is not None and fast is not None and given.folded != fast.folded:
             fast = None
-        key = key_of(plain.model, x, self.batch, threads, fast is not None, plain.autocast)
+        key = key_of(plain.model, x, self.batch, self._cores, fast is not None, plain.autocast)
         known = None if key is None else recall(key)
-        if known is not None and _fits(known[0], given, self.batch, fast):
+        if known is not None and _fits(known.way, given, self.batch, fast):
             return known
         if fast is not None:
-            way, cost = chosen_way(fast, x, self.batch)
+            choice = chosen_way(fast, x, self.batch, self._cores)
         else:
-            batch, cost = chosen_batch(plain.forward, x, threads)
-            way = Way(self.batch or batch)
+            choice = chosen_batch(plain.forward, x, self._cores)
+            choice = choice if self.batch is None else replace(choice, way=Way(self.batch))
         if key is not None and given is None:
-            remember(key, way, cost)
-        return given or way, cost
+            remember(key, choice)
+        return choice if given is None else replace(choice, way=given)
 
 
 def _fits(way: Way, given: Way | None, batch: int | None, fast: Fast | None) -> bool:

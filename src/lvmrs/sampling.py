@@ -22,6 +22,7 @@ from lvmrs._torch_checks import all_finite
 from lvmrs.errors import ModelError, ProofError, guarded
 from lvmrs.noise import GAUSSIAN, Draws, Noise, Stage, Stream
 from lvmrs.running.crew import Crew, Line, Work
+from lvmrs.running.sharing import Sharing
 from lvmrs.scores import Scores, scores_of
 
 __all__ = [
@@ -39,8 +40,8 @@ Recheck = Callable[[Stream, int, bool, Tensor], Compare]
 """Is given the stream, the number of a piece, whether it is the last, and its rows, before the model is."""
 
 LOGITS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-# A piece has as many samples as this if they run in smaller batches, and if there are enough pieces for all threads.
-_PIECE = 256
+# A piece has about as many samples as this if they run in smaller batches, and if there are enough for all threads.
+_PIECE = 128
 _PIECES_EACH = 16
 
 
@@ -93,6 +94,8 @@ class Sampler:
     """A fast version of the model, which ``workers`` threads may call at once; None for the model itself."""
     workers: int = 1
     """How many threads may compute pieces at once."""
+    sharing: Sharing | None = None
+    """Decides how many threads share a pass where there is one worker; None for as many as torch has."""
 
     def scores(self, x: Tensor, stream: Stream, n: int, watch: Watch | None = None) -> Scores:
         """Make the scores of the first n samples of a stream.
@@ -132,7 +135,10 @@ class Sampler:
             for number, start in enumerate(range(request.first, end, size)):
                 made = partial(self._noisy, x, base, draws, start, min(size, end - start))
                 check = partial(self.recheck, stream, number, start + size >= end)
-                yield Work(owner, partial(self._answered, made, check), self.workers > 1, queued)
+                do = partial(self._answered, made, check)
+                if self.sharing is not None:
+                    do = partial(self.sharing.run, do, min(size, end - start))
+                yield Work(owner, do, self.workers > 1, queued)
 
     def _piece(self, x: Tensor, n: int) -> int:
         """How many samples a piece has: some batches, and about as many as noise is drawn for at once."""

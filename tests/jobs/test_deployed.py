@@ -15,6 +15,7 @@ from lvmrs.data import Arrays
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
 from lvmrs.method import Method
 from lvmrs.models import Loaded
+from lvmrs.running import Way
 from lvmrs.runs import ClassifierRecord, Selection
 from lvmrs.runs.manifest import DenoiserRecord
 from tests.jobs.helpers import DATA, INPUTS, fill, job_of
@@ -147,7 +148,7 @@ def test_another_model_is_refused(what: str) -> None:
 
 def test_a_file_names_no_code() -> None:
     job = job_of(replace(LargestMean()))
-    known = ClassifierRecord.of_run(job.manifest(1))
+    known = ClassifierRecord.of_run(job.manifest(Way(1)))
     with pytest.raises(InvalidArgumentError, match=r"a was made with code of your own \(tests\.own_parts\.LargestMean"):
         jobs.recorded_method(known, "a")
 

@@ -17,6 +17,7 @@ from lvmrs import Cohen, Deterministic, Duels, Planner, Votes, jobs, method_sett
 from lvmrs.data import Arrays, load
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError
 from lvmrs.plan import Choice, Terms
+from lvmrs.running import Way
 from lvmrs.runs import Run, Selection
 from lvmrs.smooth import SmoothedClassifier
 from tests.jobs.helpers import DATA, INPUTS, fill, job_of, lines
@@ -25,7 +26,7 @@ from tests.tiny_models import RowByRow
 
 def test_the_manifest_is_derived_from_what_is_run() -> None:
     job = job_of(Duels(0.5), Selection(INPUTS, skip=2), keep=True, alpha=0.02, n0=30, n=200, seed=7)
-    made = job.manifest(64, "typed")
+    made = job.manifest(Way(64), "typed")
     assert (made.method.name, made.method.settings, made.method.scope) == ("Duels", {"width": 0.5}, "all inputs")
     assert made.method.classifier is not None
     assert "soft duels of width 0.5 under Gaussian noise of σ = 0.5" in made.method.classifier
@@ -36,7 +37,7 @@ def test_the_manifest_is_derived_from_what_is_run() -> None:
     assert (terms.noise, terms.distance) == ("gaussian", "the Euclidean distance")
     assert (made.data.name, made.data.split, made.data.hash) == ("tiny", "test", DATA.fingerprint())
     assert (made.selection, made.batch, made.keeps_scores, made.origin.command) == (job.selection, 64, True, "typed")
-    certain = job_of(Deterministic()).manifest(64)
+    certain = job_of(Deterministic()).manifest(Way(64))
     assert (certain.terms.alpha, certain.terms.n0, certain.terms.n, certain.terms.samples) == (0.0, 0, 0, False)
 
 
@@ -175,8 +176,8 @@ def test_no_setting_is_lost() -> None:
 
 
 def test_only_own_code_that_takes_part_is_recorded() -> None:
-    assert job_of(Cohen()).manifest(8).method.own_code == {}
-    own = job_of(Longer(1)).manifest(8).method.own_code
+    assert job_of(Cohen()).manifest(Way(8)).method.own_code == {}
+    own = job_of(Longer(1)).manifest(Way(8)).method.own_code
     assert list(own) == ["tests.jobs.test_job.Longer"]
 
 
@@ -184,11 +185,11 @@ def test_weights_that_were_changed_are_refused() -> None:
     loaded, digits = models.load("ready:small_cnn"), load("digits")
     smoothed = SmoothedClassifier(loaded.model, 0.5, batch=8)
     job = jobs.Job(loaded, digits, smoothed, Cohen(), jobs.Sampling(n0=5, n=10), Selection(len(digits)))
-    job.manifest(8)
+    job.manifest(Way(8))
     with torch.no_grad():
         next(loaded.model.parameters()).add_(1.0)  # type: ignore[attr-defined]
     with pytest.raises(LvmrsError, match="its weights were changed after it was loaded"):
-        job.manifest(8)
+        job.manifest(Way(8))
 
 
 def test_a_model_under_the_hash_of_another_is_refused() -> None:
@@ -197,7 +198,7 @@ def test_a_model_under_the_hash_of_another_is_refused() -> None:
     smoothed = SmoothedClassifier(other.model, 0.5, batch=8)
     job = jobs.Job(mixed, digits, smoothed, Cohen(), jobs.Sampling(n0=5, n=10), Selection(len(digits)))
     with pytest.raises(LvmrsError, match="its weights were changed after it was loaded"):
-        job.manifest(8)
+        job.manifest(Way(8))
 
 
 @pytest.mark.parametrize("name", ["sigma", "lipschitz", "noise", "compiled", "model", "autocast", "device"])
@@ -289,12 +290,12 @@ def test_a_run_allows_for_one_rounding_and_records_it(tmp_path: Path) -> None:
     assert lines(again)[1].split("\t")[:-1] == lines(whole)[1].split("\t")[:-1]
     assert again.manifest.terms.rounding == recorded
     shard = Selection(INPUTS, shard=2, shards=3)
-    assert job_of(Duels(0.5), shard, keep=True).manifest(64).terms.rounding == recorded
-    assert job_of(Duels()).manifest(64).terms.rounding is None
+    assert job_of(Duels(0.5), shard, keep=True).manifest(Way(64)).terms.rounding == recorded
+    assert job_of(Duels()).manifest(Way(64)).terms.rounding is None
     settled = job_of(Duels(0.5))
     settled.settle_rounding(0.125)
     copy: jobs.Job = pickle.loads(pickle.dumps(settled))  # noqa: S301 (our own bytes)
-    assert copy.manifest(64).terms.rounding == 0.125
+    assert copy.manifest(Way(64)).terms.rounding == 0.125
     assert settled.smoothed.certify(DATA[0][0], Duels(0.5), n0=20, n=100).rounding == 0.125
 
 

@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import SmoothedClassifier
-from lvmrs.running.choosing import best, chosen_batch, chosen_way, costs
+from lvmrs.running.choosing import Choice, best, chosen_batch, chosen_way, costs
 from lvmrs.running.fast import fast_version
 from lvmrs.running.remembered import key_of, recall, remember
 from lvmrs.running.way import Way
@@ -33,7 +35,7 @@ def test_a_busy_moment_does_not_spoil_the_choice() -> None:
         disturbed = 1.2 if rounds[size] == 2 and size == 32 else 1.0  # when it is first measured
         clock.now += disturbed * size * {8: 1.5, 32: 1.0, 128: 1.1}[size]
 
-    trials = {Way(size): (lambda size=size: run(size), size) for size in rounds}  # type: ignore[misc]
+    trials: dict[Way, tuple[Callable[[], object], int]] = {Way(size): (partial(run, size), size) for size in rounds}
     found = costs(trials, clock=clock, seconds=1e9)
     assert found == pytest.approx({Way(32): 1.0, Way(128): 1.1})
     assert rounds[8] == 2  # hopeless, and not tried again
@@ -50,9 +52,9 @@ def test_processor_time_counts_and_waiting_does_not() -> None:
             time.sleep(0.004)
         return torch.zeros(len(x), 2)
 
-    batch, cost = chosen_batch(model, torch.rand(3), threads=1)
-    assert cost < 0.004 / 16
-    assert batch >= 16  # one row at a time cannot be cheapest, since every call costs something
+    choice = chosen_batch(model, torch.rand(3), threads=1)
+    assert choice.cost < 0.004 / 16
+    assert choice.way.batch >= 16  # one row at a time cannot be cheapest, since every call costs something
 
 
 def test_large_networks_are_not_tried_in_large_batches() -> None:
@@ -65,19 +67,19 @@ def test_large_networks_are_not_tried_in_large_batches() -> None:
             pass
         return torch.zeros(len(x), 2)
 
-    batch, cost = chosen_batch(model, torch.rand(3), threads=2)
+    choice = chosen_batch(model, torch.rand(3), threads=2)
     assert max(sizes) == 4
-    assert batch == 8
-    assert 0.02 <= cost < 0.03
+    assert choice.way == Way(8)
+    assert 0.02 <= choice.cost < 0.03
 
 
 def test_a_given_batch_size_is_kept() -> None:
     network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 3)).eval()
     fast = fast_version(network, torch.randn(8, 3, 8, 8))
     assert fast is not None
-    way, cost = chosen_way(fast, torch.rand(3, 8, 8), 24)
-    assert (way.batch, way.folded) == (24, True)
-    assert 0 < cost < 1
+    choice = chosen_way(fast, torch.rand(3, 8, 8), 24, threads=1)
+    assert (choice.way.batch, choice.way.folded, choice.workers) == (24, True, 1)
+    assert 0 < choice.cost < 1
 
 
 def test_choices_are_remembered_for_the_network_and_the_machine(
@@ -93,12 +95,17 @@ def test_choices_are_remembered_for_the_network_and_the_machine(
     assert key == key_of(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), x, None)  # other weights do not matter
     assert key_of(lambda x: x, x) is None
     assert recall(key) is None
-    remember(key, Way(64, folded=True), 0.5)
-    assert recall(key) == (Way(64, folded=True), 0.5)
+    remember(key, Choice(Way(64, folded=True), 0.5))
+    assert recall(key) == Choice(Way(64, folded=True), 0.5, 1)
     (file,) = tmp_path.rglob("*.json")
-    for damaged in ("", "{", "[]", "null", '{"way": {}, "cost": 1}', '{"way": {"batch": 0}, "cost": 1}',
-                    '{"way": {"batch": 8, "evil": 1}, "cost": 1}', '{"way": {"batch": 8}, "cost": -1}',
-                    '{"way": {"batch": 8, "folded": 1}, "cost": 1}', "[" * 9000):  # fmt: skip
+    good: dict[str, object] = {"way": {"batch": 8}, "cost": 1.0, "workers": 1}
+    odd: list[dict[str, object]] = [
+        {"way": {}}, {"way": {"batch": 0}}, {"way": {"batch": 8, "evil": 1}}, {"way": {"batch": 8, "folded": 1}},
+        {"way": 3}, {"cost": -1.0}, {"cost": "x"}, {"cost": None}, {"workers": 0}, {"workers": 10**9}, {"workers": []},
+    ]  # fmt: skip
+    file.write_text(json.dumps(good))
+    assert recall(key) == Choice(Way(8), 1.0, 1)
+    for damaged in ("", "{", "[]", "null", "{}", "[" * 9000, *(json.dumps(good | part) for part in odd)):
         file.write_text(damaged)
         assert recall(key) is None, damaged
 
@@ -120,5 +127,5 @@ def test_a_second_classifier_takes_the_choice_of_the_first(tmp_path: Path, monke
 def test_a_cache_that_cannot_be_written_to_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    remember("0" * 32, Way(64), 0.5)
+    remember("0" * 32, Choice(Way(64), 0.5))
     assert recall("0" * 32) is None

@@ -71,7 +71,7 @@ class Doubled(nn.Conv2d):
         return 2 * super().forward(x)
 
 
-STRAIGHT = {
+STRAIGHT: dict[str, Callable[[], nn.Module]] = {
     "resnet, padded": lambda: ResNet(8),
     "resnet, convolved": lambda: ResNet(14, shortcut="convolved"),
     "normalised": lambda: Preprocessed(ResNet(8), [0.4, 0.5, 0.6], [0.2, 0.3, 0.4]),
@@ -132,13 +132,18 @@ def hooked() -> nn.Module:
 
 def replaced() -> nn.Module:
     network = Written(logits)
-    network.conv.forward = lambda x: x.sum() * torch.ones(len(x), 4, 6, 6)  # type: ignore[method-assign]
+    network.conv.forward = lambda input: input * 2  # type: ignore[method-assign] # noqa: A006
     return network
 
 
 def counting(network: Written, x: Tensor) -> Tensor:
     network.kept += 1
     return logits(network, x) + network.kept
+
+
+def remembering(network: Written, x: Tensor) -> Tensor:
+    network.calls = getattr(network, "calls", 0) + 1  # type: ignore[assignment]
+    return logits(network, x)
 
 
 def storing(network: Written, x: Tensor) -> Tensor:
@@ -193,7 +198,8 @@ NOT_STRAIGHT: dict[str, Callable[[], nn.Module]] = {
     **{
         function.__name__: (lambda function=function: Written(function))  # type: ignore[misc]
         for function in (
-            counting, storing, viewing, expanding, choosing, peeking, rows, noisy, tossing, looking_around, of_its_own,
+            counting, remembering, storing, viewing, expanding, choosing, peeking, rows, noisy, tossing, looking_around,
+            of_its_own,
         )
     },
 }  # fmt: skip
@@ -229,5 +235,5 @@ def test_our_own_networks_of_known_constant_run_as_copies() -> None:
     run = fast.runner(fast.way(4), 2)
     with torch.inference_mode():
         assert torch.equal(run(x), network(x))
-    network.last.register_forward_hook(lambda *args: args[-1] * 2)
+    network.register_forward_hook(lambda *args: args[-1] * 2)
     assert fast_version(network, x) is None

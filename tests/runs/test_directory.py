@@ -13,6 +13,7 @@ from lvmrs import analysis
 from lvmrs.errors import LvmrsError, RunError
 from lvmrs.plan import Choice, Terms
 from lvmrs.planners import Cohen, Planner
+from lvmrs.running import Way
 from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
 from lvmrs.runs.directory import SCORES
 from tests.jobs.helpers import INPUTS, fill, in_child, job_of, lines
@@ -101,7 +102,7 @@ def test_other_settings_are_refused_with_the_difference(tmp_path: Path) -> None:
 
 
 def test_two_writers_are_not_let_into_one_directory(tmp_path: Path) -> None:
-    made = job_of().manifest(64)
+    made = job_of().manifest(Way(64))
     with (
         RunWriter.begin(tmp_path / "a", made),
         pytest.raises(RunError, match="another process is writing to"),

@@ -11,12 +11,13 @@ import pytest
 from lvmrs.errors import RunError
 from lvmrs.facts import DataFacts, DenoiserFacts, ModelFacts
 from lvmrs.planners import Cohen
+from lvmrs.running import Way
 from lvmrs.runs import Manifest
 from lvmrs.runs.manifest import DataRecord, DenoiserRecord, ModelRecord, Origin, TermsRecord
 from lvmrs.runs.records import plain, read_record
 from tests.jobs.helpers import job_of
 
-MANIFEST = job_of(Cohen()).manifest(64, "lvmrs certify …")
+MANIFEST = job_of(Cohen()).manifest(Way(64), "lvmrs certify …")
 
 
 def written(tmp_path: Path, stored: object) -> Path:
@@ -127,7 +128,7 @@ def test_what_decides_rows_is_compared_and_notes_are_not() -> None:
         changed(method={"classifier": "in other words"}),
         changed(origin={"command": "another"}),
         changed(model={"facts": None}),  # as runs of format 1
-        dataclasses.replace(MANIFEST, batch=1),
+        dataclasses.replace(MANIFEST, running=Way(1)),
     ]
     assert [MANIFEST.difference(other) for other in same] == [[]] * len(same)
     other = changed(

@@ -11,16 +11,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from lvmrs.running.crew import one_thread_each
+from lvmrs.running.crew import Crew, Work, one_thread_each
 from lvmrs.running.fast import Fast, Model
 from lvmrs.running.way import Way
 
-__all__ = ["chosen_batch", "chosen_way", "costs", "trial"]
+__all__ = ["Choice", "chosen_batch", "chosen_way", "costs", "crew_pays", "trial"]
 
 Key = TypeVar("Key")
 Clock = Callable[[], float]
@@ -30,6 +31,8 @@ _LARGEST_ELSEWHERE = 4096
 # Seconds that one trial may take, and all together.
 _ONE, _ALL = 0.1, 1.0
 _ROUNDS = 4
+# A crew of threads may take this much longer in a trial than a shared pass: other programs disturb it less.
+_FAVOURED = 1.1
 # Layouts are compared at about this batch size.
 _MIDDLE = 32
 # What costs this much more than the best after a round is not tried again; what is within the second factor is as good.
@@ -81,18 +84,28 @@ def best(found: dict[Way, float]) -> Way:
     )
 
 
-def chosen_way(fast: Fast, x: Tensor, batch: int | None) -> tuple[Way, float]:
+@dataclass(frozen=True)
+class Choice:
+    """What trials have shown."""
+
+    way: Way
+    """How to run the model."""
+    cost: float
+    """What a sample costs in seconds: the processor time of one thread on a CPU, elsewhere as the clock shows."""
+    workers: int = 1
+    """How many threads run a batch each."""
+
+
+def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice:
     """Choose batch size and layout for a fast version of a model.
 
     Args:
         fast: the fast version.
         x: an input, without a batch dimension.
         batch: the batch size, if it is given.
-
-    Returns:
-        The way, and the processor time that a sample costs in it, in seconds.
+        threads: how many threads may be used.
     """
-    with one_thread_each(), torch.inference_mode():
+    with one_thread_each():
         layouts = (False, True) if fast.convolves and x.dim() == 3 else (False,)
         runners = {last: fast.runner(fast.way(1, channels_last=last), 1) for last in layouts}
         sizes = [batch] if batch is not None else _affordable(runners[False], x)
@@ -100,7 +113,9 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None) -> tuple[Way, float]:
         last = min(found := _costs_of(fast, runners, x, [middle]), key=found.__getitem__).channels_last
         found = _costs_of(fast, {last: runners[last]}, x, sizes)
     way = best(found)
-    return way, found[way]
+    run = runners[last]
+    crew = threads > 1 and (not fast.folded or crew_pays(run, x, way.batch, threads))
+    return Choice(way, found[way], threads if crew else 1)
 
 
 def _costs_of(fast: Fast, runners: dict[bool, Model], x: Tensor, sizes: list[int]) -> dict[Way, float]:
@@ -114,6 +129,29 @@ def _costs_of(fast: Fast, runners: dict[bool, Model], x: Tensor, sizes: list[int
     )
 
 
+def crew_pays(run: Model, x: Tensor, batch: int, workers: int) -> bool:
+    """Whether several threads that each run a batch are about as fast as one pass that all cores share, or faster.
+
+    What else runs on the machine slows a shared pass down, so that then the answer is yes.
+    """
+    shared = trial(run, x, batch * workers)
+    alone = trial(run, x, batch)
+
+    def together() -> None:
+        with Crew(workers) as crew:
+            line = crew.line(Work(0, alone, elsewhere=True) for _ in range(2 * workers))
+            while line.goes_on():
+                line.take()
+
+    def one_after_the_other() -> None:
+        shared()
+        shared()
+
+    samples = 2 * workers * batch
+    found = costs({True: (together, samples), False: (one_after_the_other, samples)}, clock=time.perf_counter)
+    return found.get(True, math.inf) <= _FAVOURED * found.get(False, math.inf)
+
+
 def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[int]:
     """The batch sizes that can be tried in the time that one trial may take; at least the smallest."""
     small = trial(run, x, sizes[0])
@@ -125,10 +163,15 @@ def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[in
 def trial(run: Model, x: Tensor, size: int) -> Callable[[], object]:
     """Run a batch of this size; the model may change it."""
     inputs = x.expand(size, *x.shape).contiguous()
-    return lambda: run(inputs.clone())
+
+    def run_batch() -> object:
+        with torch.inference_mode():
+            return run(inputs.clone())
+
+    return run_batch
 
 
-def chosen_batch(run: Model, x: Tensor, threads: int) -> tuple[int, float]:
+def chosen_batch(run: Model, x: Tensor, threads: int) -> Choice:
     """Choose the batch size of a model that runs as it is.
 
     On a CPU, sizes are tried in one thread, and the best is multiplied by the number of threads. Elsewhere the size is
@@ -138,19 +181,16 @@ def chosen_batch(run: Model, x: Tensor, threads: int) -> tuple[int, float]:
         run: runs the model on a batch.
         x: an input, without a batch dimension.
         threads: how many threads a pass uses.
-
-    Returns:
-        The size, and the time that a sample costs, in seconds: of one thread on a CPU, as the clock shows elsewhere.
     """
     if x.device.type != "cpu":
         return _doubled(run, x)
     with one_thread_each():
         found = costs({Way(size): (trial(run, x, size), size) for size in _affordable(run, x)})
     way = best(found)
-    return way.batch * threads, found[way]
+    return Choice(Way(way.batch * threads), found[way])
 
 
-def _doubled(run: Model, x: Tensor) -> tuple[int, float]:
+def _doubled(run: Model, x: Tensor) -> Choice:
     size, cost = 0, float("inf")
     trying = 32
     while trying <= _LARGEST_ELSEWHERE:
@@ -160,7 +200,7 @@ def _doubled(run: Model, x: Tensor) -> tuple[int, float]:
         if now > cost / _AS_GOOD:
             break
         size, cost, trying = trying, now, 2 * trying
-    return size, cost
+    return Choice(Way(size), cost)
 
 
 def _waiting(trial: Callable[[], object]) -> Callable[[], object]:

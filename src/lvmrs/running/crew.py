@@ -38,10 +38,10 @@ class Work(Generic[Result]):
 
 
 class Crew:
-    """Some threads; use it in a ``with`` block. In the block, torch uses one thread in each of them, and in this one.
+    """Some threads; use it in a ``with`` block. While they work, torch uses one thread in each of them and in this one.
 
     Args:
-        workers: how many threads; with 1 the work is done here, in the calling thread, by all of torch's threads.
+        workers: how many threads; with 1 all work is done here, in the calling thread, by all of torch's threads.
     """
 
     def __init__(self, workers: int) -> None:
@@ -50,10 +50,6 @@ class Crew:
 
     def __enter__(self) -> Crew:
         """Begin; the threads start when there is work for them."""
-        if self.workers > 1:
-            self._before = torch.get_num_threads()
-            self._pool = ThreadPoolExecutor(self.workers, "lvmrs", torch.set_num_threads, (1,))
-            torch.set_num_threads(1)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -63,9 +59,31 @@ class Crew:
             self._pool = None
             torch.set_num_threads(self._before)
 
+    def begin(self, work: Work[Result]) -> Future[Result]:
+        """Begin a piece of work: elsewhere if it may be done there, otherwise here and at once."""
+        if work.elsewhere and self.workers > 1:
+            return self._started().submit(work.do)
+        done: Future[Result] = Future()
+        try:
+            done.set_result(work.do())
+        except Exception as error:  # whoever takes the result gets it
+            done.set_exception(error)
+        return done
+
+    def room(self, work: Work[Result]) -> int:
+        """How many pieces of work like this one may be begun before the first is taken."""
+        return _AHEAD * self.workers if work.elsewhere and self.workers > 1 else work.ahead
+
     def line(self, works: Iterable[Work[Result]]) -> Line[Result]:
         """Do all work in order, some of it ahead of time."""
-        return Line(works, self._pool, _AHEAD * self.workers)
+        return Line(works, self)
+
+    def _started(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._before = torch.get_num_threads()
+            self._pool = ThreadPoolExecutor(self.workers, "lvmrs", torch.set_num_threads, (1,))
+            torch.set_num_threads(1)
+        return self._pool
 
 
 class Line(Generic[Result]):
@@ -73,15 +91,13 @@ class Line(Generic[Result]):
 
     Args:
         works: the pieces of work; they are asked for when there is room for them.
-        pool: does what may be done elsewhere; None if all is done here.
-        ahead: how many pieces may be begun elsewhere before the first is taken.
+        crew: does them.
     """
 
-    def __init__(self, works: Iterable[Work[Result]], pool: ThreadPoolExecutor | None, ahead: int) -> None:
+    def __init__(self, works: Iterable[Work[Result]], crew: Crew) -> None:
         self._coming: Iterator[Work[Result]] | None = iter(works)
-        self._pool, self._ahead = pool, ahead
+        self._crew, self._room = crew, 1
         self._begun: deque[tuple[int, Future[Result]]] = deque()
-        self._room = 1
         self._failure: Exception | None = None
 
     def goes_on(self) -> bool:
@@ -121,19 +137,8 @@ class Line(Generic[Result]):
             except Exception as error:  # goes_on raises it
                 self._failure, self._coming = error, None
             else:
-                elsewhere = self._pool is not None and work.elsewhere
-                self._room = self._ahead if elsewhere else work.ahead
-                self._begun.append((work.owner, self._begin(work)))
-
-    def _begin(self, work: Work[Result]) -> Future[Result]:
-        if self._pool is not None and work.elsewhere:
-            return self._pool.submit(work.do)
-        done: Future[Result] = Future()
-        try:
-            done.set_result(work.do())
-        except Exception as error:  # take raises it
-            done.set_exception(error)
-        return done
+                self._room = self._crew.room(work)
+                self._begun.append((work.owner, self._crew.begin(work)))
 
 
 @contextmanager

@@ -18,12 +18,14 @@ from torch import Tensor, nn
 
 from lvmrs._replacing import replacing
 from lvmrs.errors import LvmrsError
+from lvmrs.running.choosing import Choice
 from lvmrs.running.way import Way
 
 __all__ = ["key_of", "recall", "remember"]
 
 _VERSION = 1
 _LONGEST = 10_000
+_DEAREST = 1e6
 
 
 def key_of(model: object, x: Tensor, *more: object) -> str | None:
@@ -49,24 +51,24 @@ def _settings(module: nn.Module) -> str:
     return module.extra_repr() if type(module).__module__.startswith("torch.nn.modules.") else ""
 
 
-def recall(key: str) -> tuple[Way, float] | None:
-    """The way that was chosen earlier, and the time that a sample costs in it; None if there is none."""
+def recall(key: str) -> Choice | None:
+    """What was chosen earlier; None if nothing was."""
     try:
         with _file(key).open(encoding="utf-8") as file:
             stored = json.loads(file.read(_LONGEST))
-        way, cost = Way(**stored["way"]), float(stored["cost"])
+        found = Choice(Way(**stored["way"]), float(stored["cost"]), int(stored["workers"]))
     except (OSError, RuntimeError, ValueError, TypeError, KeyError, LvmrsError):  # whatever is in the file
         return None
-    return (way, cost) if 0 < cost < 1e6 else None
+    return found if 0 < found.cost < _DEAREST and 1 <= found.workers <= (os.cpu_count() or 1) else None
 
 
-def remember(key: str, way: Way, cost: float) -> None:
+def remember(key: str, choice: Choice) -> None:
     """Keep a choice for later runs, where the cache directory can be written to."""
     try:
         file = _file(key)
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file) as out:
-            out.write(json.dumps({"way": asdict(way), "cost": cost}).encode())
+            out.write(json.dumps(asdict(choice)).encode())
     except (OSError, RuntimeError):  # also where there is no home
         return  # the next run chooses again, which takes it a second or two
 

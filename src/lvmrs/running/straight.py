@@ -76,10 +76,14 @@ def straightened(model: nn.Module, example: Tensor) -> fx.GraphModule:
             raise NotStraightError(f"{name or 'the network'}: {fault or 'it is in training mode'}")
     tracer = _Tracer(example)
     root = nn.Sequential(model) if tracer.is_leaf_module(model, "") else model
+    before = _attributes(model)
     try:
         graph = tracer.trace(root)
+        model(example.clone())
     except Exception as error:  # the user's code may raise anything when it is given a stand-in
         raise NotStraightError(f"it cannot be traced ({error!s:.200})") from error
+    if _attributes(model) != before:
+        raise NotStraightError("it changes its own attributes when it runs")
     graph.eliminate_dead_code(_is_needed)
     made = fx.GraphModule(root, graph)
     for node in graph.nodes:
@@ -87,6 +91,11 @@ def straightened(model: nn.Module, example: Tensor) -> fx.GraphModule:
         value = node.meta.pop("value", None)
         node.meta["dims"] = value.dim() if isinstance(value, Tensor) else None
     return made
+
+
+def _attributes(model: nn.Module) -> list[tuple[str, int]]:
+    """Which objects the attributes of all modules are."""
+    return [(name, id(value)) for module in model.modules() for name, value in vars(module).items()]
 
 
 class _Tracer(fx.Tracer):

@@ -1,0 +1,238 @@
+"""Certificates of fast versions, by several threads: the same as those of the model itself, or refused."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lvmrs import Cohen, Duels, SmoothedClassifier, jobs, samplers
+from lvmrs.errors import DataError, InvalidArgumentError, ModelError
+from lvmrs.models import ResNet
+from lvmrs.noise import ExactGaussian
+from lvmrs.planners import Planner
+from lvmrs.running import Way
+from lvmrs.running.fast import Fast
+from lvmrs.running.fast import fast_version as fast_version_
+from lvmrs.runs import Run, Selection
+from lvmrs.testing import check_planner
+from tests.jobs.helpers import INPUTS, job_of
+from tests.running.test_straight import settled
+
+X = torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(3))
+TERMS: dict[str, Any] = {"n0": 100, "n": 1000, "alpha": 0.01}
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.fixture
+def crew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crew of three threads, whatever machine this is."""
+    monkeypatch.setattr(samplers, "cores", lambda: 3)
+    monkeypatch.setattr("lvmrs.running.choosing.crew_pays", lambda *given: True)
+
+
+def network() -> ResNet:
+    """A network whose answers to noisy copies of X vary."""
+    made = ResNet(8, classes=3)
+    settled(made)
+    with torch.no_grad():
+        made.fc.weight *= 30
+        mean: Tensor = made(X + 0.5 * torch.randn(200, *X.shape, generator=torch.Generator().manual_seed(1))).mean(0)
+        made.fc.bias.sub_(mean)
+    return made
+
+
+def scores(smoothed: SmoothedClassifier, n: int = 500) -> Tensor:
+    return torch.cat(list(smoothed.scores(X, n).logits()))
+
+
+@pytest.mark.usefixtures("crew")
+@pytest.mark.parametrize("noise", ["gaussian", ExactGaussian(16)])
+def test_a_crew_gives_the_scores_of_one_thread(noise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = (X * 16).round() / 16
+    many = SmoothedClassifier(network(), 0.5, batch=16, noise=noise)
+    assert many.prepare(x).workers == 3
+    certificates = many.certify_batch([x, x + 1 / 16, x], **TERMS)
+    monkeypatch.setattr(samplers, "cores", lambda: 1)
+    one = SmoothedClassifier(network(), 0.5, noise=noise, way=many.prepare(x).way)
+    assert one.prepare(x).workers == 1
+    assert certificates == [one.certify(each, index=k, **TERMS) for k, each in enumerate([x, x + 1 / 16, x])]
+    assert torch.equal(*(torch.cat(list(each.scores(x, 300).logits())) for each in (many, one)))
+
+
+@pytest.mark.usefixtures("crew")
+def test_scores_are_those_of_the_model_itself() -> None:
+    fast, plain = (SmoothedClassifier(network(), 0.5, batch=16, fast=fast) for fast in (True, False))
+    assert fast.prepare(X).way.folded
+    assert plain.prepare(X).way == Way(16)
+    expected = scores(plain)
+    torch.testing.assert_close(scores(fast), expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
+    assert len(set(expected.argmax(1).tolist())) > 1
+    assert fast.certify(X, **TERMS) == plain.certify(X, **TERMS)
+
+
+@pytest.mark.usefixtures("crew")
+def test_weights_that_change_are_never_stale() -> None:
+    made = network()
+    smoothed = SmoothedClassifier(made, 0.5, batch=16)
+    before = scores(smoothed)
+    with torch.no_grad():
+        made.fc.weight *= 1 + 1e-5
+    after = scores(smoothed)
+    assert not torch.equal(before, after)
+    with torch.no_grad():
+        made.fc.weight *= 2
+    with pytest.raises(ModelError, match="other answers than at the beginning"):
+        smoothed.certify(X, **TERMS)
+
+
+@pytest.mark.usefixtures("crew")
+def test_a_change_that_torch_does_not_count_is_found_by_running_the_model_itself() -> None:
+    made = network()
+    smoothed = SmoothedClassifier(made, 0.5, batch=16)
+    smoothed.certify(X, **TERMS)
+    made.fc.weight.data *= 2
+    with pytest.raises(ModelError, match="other answers than at the beginning"):
+        smoothed.certify(X, **TERMS)
+
+
+class _Off(nn.Module):
+    """A fast version that is wrong for some inputs, as a compiler with a mistake would make it."""
+
+    def __init__(self, inner: nn.Module, share: float) -> None:
+        super().__init__()
+        self.inner, self.share = inner, share
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.inner(x)
+        wrong = x.flatten(1).sum(1).mul(1e3).frac().abs() < self.share
+        return torch.where(wrong[:, None], logits.roll(1, dims=1), logits)
+
+
+@pytest.mark.usefixtures("crew")
+def test_a_fast_version_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def off(model: object, inputs: Tensor) -> Fast | None:
+        made = fast_version_(model, inputs)
+        assert made is not None
+        return replace(made, network=_Off(made.network, 0.5))
+
+    monkeypatch.setattr(samplers, "fast_version", off)
+    smoothed = SmoothedClassifier(network(), 0.5, batch=16)
+    with pytest.raises(ModelError, match="depends on the other inputs in its batch"):
+        smoothed.certify_batch([X] * 10, **TERMS)  # three rows of the last piece of each input are compared
+
+
+@pytest.mark.usefixtures("crew")
+def test_what_is_wrong_with_an_input_is_said_when_its_turn_comes() -> None:
+    smoothed = SmoothedClassifier(network(), 0.5, batch=16)
+
+    def inputs() -> Iterator[tuple[int, Tensor]]:
+        yield 0, X
+        yield 1, X
+        yield 2, X * torch.nan
+        raise AssertionError("nothing is asked for after an error")
+
+    found = smoothed.certificates(inputs(), **TERMS)
+    assert next(found).prediction >= -1
+    assert next(found).prediction >= -1
+    with pytest.raises(InvalidArgumentError, match="x must be finite"):
+        next(found)
+
+    def failing() -> Iterator[tuple[int, Tensor]]:
+        yield 0, X
+        raise DataError("the disk is gone")
+
+    found = smoothed.certificates(failing(), **TERMS)
+    assert next(found).prediction >= -1
+    with pytest.raises(DataError, match="the disk is gone"):
+        next(found)
+
+
+class Blind(Planner):
+    """Reads no scores, or one piece of them."""
+
+    pieces = 0
+
+    def choose(self, logits: Any, terms: Any) -> Any:
+        for _ in range(self.pieces):
+            next(iter(logits))
+        return Cohen().choose([torch.eye(3)], terms)
+
+
+@pytest.mark.usefixtures("crew")
+@pytest.mark.parametrize("pieces", [0, 1])
+def test_planners_need_not_read_all_scores(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Blind, "pieces", pieces)
+    smoothed = SmoothedClassifier(network(), 0.5, batch=16)
+    found = smoothed.certify_batch([X, X], Blind(), **TERMS)
+    assert [certificate.top for certificate in found] == [0, 0]
+    expected = smoothed.scores(X, 1000, index=1)
+    won = sum(int((portion.logits.argmax(1) == 0).sum()) for portion in expected)
+    assert found[1].p_lower == pytest.approx(_lower(won, 1000, 0.01), rel=1e-9)
+
+
+def _lower(won: int, n: int, risk: float) -> float:
+    from lvmrs.confidence import clopper_pearson
+
+    return float(clopper_pearson.lower(won, n, risk))
+
+
+@pytest.mark.usefixtures("crew")
+def test_a_planner_that_fails_leaves_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    class Failing(Blind):
+        def choose(self, logits: Any, terms: Any) -> Any:
+            raise ArithmeticError("on purpose")
+
+    smoothed, alive = SmoothedClassifier(network(), 0.5, batch=16), threading.active_count()
+    with threads(2):
+        with pytest.raises(Exception, match="on purpose"):
+            smoothed.certify(X, Failing(), **TERMS)
+        assert torch.get_num_threads() == 2
+    assert threading.active_count() == alive
+    check_planner(Duels())
+
+
+@pytest.mark.usefixtures("crew")
+def test_rows_of_a_run_are_those_of_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def linear() -> nn.Module:
+        made = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 3))
+        generator = torch.Generator().manual_seed(0)
+        for parameter in made.parameters():
+            nn.init.normal_(parameter, generator=generator)
+        return made.eval()
+
+    def rows(name: str, made: Callable[[], Any]) -> tuple[str, Run]:
+        run = jobs.certify(made(), tmp_path / name)
+        lines = run.file.read_text().splitlines()
+        column = lines[0].split("\t").index("time")
+        return "\n".join("\t".join(c for k, c in enumerate(line.split("\t")) if k != column) for line in lines), run
+
+    first, run = rows("crew", lambda: job_of(Duels(), model=linear(), keep=True, selection=Selection(INPUTS)))
+    assert run.manifest.running is not None
+    assert run.manifest.running.folded
+    monkeypatch.setattr(samplers, "cores", lambda: 1)
+    second, _ = rows("one", lambda: job_of(Duels(), model=linear(), keep=True, selection=Selection(INPUTS)))
+    assert first == second
+
+
+def test_a_run_that_was_begun_folded_is_not_continued_otherwise() -> None:
+    smoothed = SmoothedClassifier(lambda x: x.flatten(1)[:, :3], 0.5, way=Way(16, folded=True))
+    with pytest.raises(ModelError, match="begun with the normalisation of the model folded"):
+        smoothed.prepare(X)
+    with pytest.raises(InvalidArgumentError, match="batch must be 16 here, got 8"):
+        SmoothedClassifier(network(), 0.5, batch=8, way=Way(16))
