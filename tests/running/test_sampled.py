@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from lvmrs import Cohen, Duels, SmoothedClassifier, jobs, samplers
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError
-from lvmrs.models import ResNet
 from lvmrs.noise import ExactGaussian
 from lvmrs.planners import Planner
 from lvmrs.running import Way
@@ -44,12 +43,23 @@ def crew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lvmrs.running.choosing.crew_pays", lambda *given: True)
 
 
-def network() -> ResNet:
-    """A network whose answers to noisy copies of X vary."""
-    made = ResNet(8, classes=3)
+class Network(nn.Module):
+    """A network with normalisation, whose answers to noisy copies of X vary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.fc = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(288, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.fc(self.norm(self.conv(x)).relu().flatten(1))
+        return logits
+
+
+def network() -> Network:
+    torch.manual_seed(0)
+    made = Network()
     settled(made)
     with torch.no_grad():
-        made.fc.weight *= 30
         mean: Tensor = made(X + 0.5 * torch.randn(200, *X.shape, generator=torch.Generator().manual_seed(1))).mean(0)
         made.fc.bias.sub_(mean)
     return made

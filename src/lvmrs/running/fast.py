@@ -107,11 +107,11 @@ def fast_version(model: object, inputs: Tensor) -> Fast | None:
 def same(model: Model, fast: Model, inputs: Tensor) -> bool:
     """Whether two versions of a model give the same logits, up to a small share of the usual largest logit."""
     with torch.inference_mode():
+        allowed = _APART * float(model(inputs.clone()).abs().amax(dim=1).median())
         for batch in (inputs, inputs[:3], inputs[-1:]):
             expected, found = model(batch.clone()), fast(batch.clone())
             if expected.shape != found.shape or expected.dtype != found.dtype:
                 return False
-            allowed = _APART * expected.abs().amax(dim=1).median()
-            if not bool(((found - expected).abs() <= allowed).all()):  # also where something is NaN
+            if not float((found - expected).abs().max()) <= allowed:  # also where something is NaN
                 return False
     return True
