@@ -156,7 +156,7 @@ def test_a_damaged_record_is_refused(run: Run, attack: Attack) -> None:
     with pytest.raises(RunError, match="is damaged"):
         analysis.results_of(run)
     file.unlink()
-    with pytest.raises(RunError, match=r"has no attack\.json; there is no attack to read"):
+    with pytest.raises(RunError, match=r"has no attack\.json, which says how it was attacked; put it back"):
         analysis.results_of(run)
 
 

@@ -14,7 +14,7 @@ from lvmrs import _disk
 from lvmrs._locking import Lock
 from lvmrs._replacing import aside, replacing
 from lvmrs.errors import RunError
-from lvmrs.runs.attacks import COLUMNS, RECORD, ROWS, Attack, AttackRecord, AttackRow
+from lvmrs.runs.attacks import COLUMNS, RECORD, ROWS, Attack, AttackRecord, AttackRow, has_attack
 from lvmrs.runs.directory import Run
 from lvmrs.runs.whole_writes import append_lines, disk_errors, opened_lines, write_whole
 
@@ -59,7 +59,7 @@ class AttackWriter:
         with disk_errors(place):
             for name in (RECORD, ROWS):  # of a process that was killed
                 _disk.remove(aside(place / name))
-        if (place / ROWS).exists():
+        if has_attack(place):
             begun = Attack(run, place)
             if done := set(begun.read()["idx"].tolist()):
                 if changed := begun.record.difference(record):
