@@ -27,7 +27,9 @@ def damaged_attacks() -> Iterator[Damage]:
     }  # fmt: skip
     for label, text in texts.items():
         yield Damage("attack", label, lambda w, g, t=text: rewritten(w, g, _RECORD, lambda _: t.encode()))  # type: ignore[misc]
-    yield Damage("attack", "a field twice", lambda w, g: rewritten(w, g, _RECORD, lambda x: x.replace(b"{", b'{"n": 7,', 1)))
+    yield Damage(
+        "attack", "a field twice", lambda w, g: rewritten(w, g, _RECORD, lambda x: x.replace(b"{", b'{"n": 7,', 1))
+    )
     for field, values in _FIELDS.items():
         for label, value in values.items():
             yield Damage("attack", f"{field} is {label}", _with_field(field, value))
@@ -35,14 +37,33 @@ def damaged_attacks() -> Iterator[Damage]:
     for label, kind in _KINDS.items():
         yield Damage("attack", f"settings {label}", lambda w, g, k=kind: _other_kind(w, g, _RECORD, k))  # type: ignore[misc]
         yield Damage("attack", f"rows {label}", lambda w, g, k=kind: _other_kind(w, g, _ROWS, k))  # type: ignore[misc]
-    for damage in of_bytes("attack", _ROWS, leave=("empty", "cut in half")):  # of an attack that was just begun, or killed
+    for damage in of_bytes(
+        "attack", _ROWS, leave=("empty", "cut in half")
+    ):  # of an attack that was just begun, or killed
         yield damage._replace(label=f"rows {damage.label}")
     for label, change in _CHANGES.items():
         yield Damage("attack", f"rows {label}", _with_rows(change))
 
 
-_WHOLE = {"a text": "5", "a list": [5], "true": True, "1.5": 1.5, "NaN": float("nan"), "-1": -1, "null": None, "huge": 10**30}
-_NUMBER = {"a text": "0.5", "a list": [0.5], "true": True, "NaN": float("nan"), "inf": float("inf"), "-1": -1.0, "huge": 10**400}
+_WHOLE = {
+    "a text": "5",
+    "a list": [5],
+    "true": True,
+    "1.5": 1.5,
+    "NaN": float("nan"),
+    "-1": -1,
+    "null": None,
+    "huge": 10**30,
+}
+_NUMBER = {
+    "a text": "0.5",
+    "a list": [0.5],
+    "true": True,
+    "NaN": float("nan"),
+    "inf": float("inf"),
+    "-1": -1.0,
+    "huge": 10**400,
+}
 _FIELDS: dict[str, dict[str, Any]] = {
     "format": {"none": None, "99": 99, "a text": "1", "true": True, "1.0": 1.0},
     "steps": {**_WHOLE, "0": 0},

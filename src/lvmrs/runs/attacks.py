@@ -164,7 +164,7 @@ class Attack:
 
 
 def has_attack(directory: Path) -> bool:
-    """Whether a directory has the rows of an attack; a link that leads nowhere is refused, since they may be elsewhere."""
+    """Whether a directory has the rows of an attack; a link that leads nowhere is refused: they may be elsewhere."""
     rows = directory / ROWS
     if rows.is_symlink() and not rows.exists():
         raise RunError(f"{rows} is a link to a file that is not there; put the file back, or remove the link")

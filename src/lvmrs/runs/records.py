@@ -21,7 +21,7 @@ _types_of = functools.cache(get_type_hints)
 def parsed(text: str) -> Any:
     """What a JSON text holds; a ValueError or RecursionError says why it is damaged.
 
-    A field that occurs twice is refused, and so is half a character (as ``\\ud800`` can be), which cannot be written.
+    A field that occurs twice is refused, and so is half a character, which cannot be written.
     """
     stored = json.loads(text, object_pairs_hook=_each_once)
     json.dumps(stored, ensure_ascii=False).encode()
