@@ -172,3 +172,11 @@ def test_a_hiccup_at_small_batches_does_not_end_the_search() -> None:
 
     best = tuned_batch(lambda size: Sampler(model, 0.1, size), torch.rand(3), most=256, seconds=0.04)
     assert best.batch >= 64
+
+
+def test_batches_beyond_the_memory_get_one_sentence() -> None:
+    sampler = Sampler(lambda x: x[:, :2], 0.5, 2**53 - 1)
+    sentence = r"a batch of 9007199254740991 noisy copies does not fit into memory: choose a smaller batch size \("
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        next(sampler.logits(torch.rand(3), Stream(0, 0, "selection"), 2**53 - 1))
+    assert len(next(sampler.logits(torch.rand(3), Stream(0, 0, "selection"), 5))) == 5  # no more than is asked for

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import _checks
-from lvmrs.errors import ModelError, ProofError, guarded
+from lvmrs._memory import memory
+from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, guarded
 from lvmrs.noise import GAUSSIAN, Draws, Noise, Stage, Stream
 from lvmrs.scores import Scores, scores_of
 
@@ -104,9 +105,15 @@ class Sampler:
         base, room = self.noise.base(x), min(self.batch, n)
         with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
             draws = Draws(self.noise, self.sigma, stream, x.shape, n, device=x.device, dtype=x.dtype)
-            drawn = draws.empty(room)
-            copies = torch.empty(room, *x.shape, device=x.device, dtype=x.dtype)
-            copies = torch.empty_like(copies, memory_format=self.memory_format)
+            with guarded(
+                f"a batch of {room} noisy copies does not fit into memory: choose a smaller batch size",
+                error=InvalidArgumentError,
+            ):
+                if room * x.numel() * x.element_size() > memory():
+                    raise MemoryError("this machine has less")
+                drawn = draws.empty(room)
+                copies = torch.empty(room, *x.shape, device=x.device, dtype=x.dtype)
+                copies = torch.empty_like(copies, memory_format=self.memory_format)
         with draws:
             for start in range(first, first + n, self.batch):
                 count = min(self.batch, first + n - start)
