@@ -41,6 +41,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         random.Random(seed).shuffle(items)  # noqa: S311
 
 
+@pytest.fixture(scope="session", autouse=True)
+def what_torch_compiles_is_kept_with_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Torch would make a folder of its own beside those of pytest, and leave it there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def no_part_of_ones_own_is_left_behind() -> Iterator[None]:
     """What a module of tests adds to the registry, and files that it ran as a user's own, are forgotten after it."""

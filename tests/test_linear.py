@@ -28,19 +28,21 @@ def _logits(weights: Tensor, batch: Tensor) -> Tensor:
     return batch @ weights.T
 
 
-MANY_NUMBERS = [pytest.param(784, 10, marks=pytest.mark.slow), pytest.param(3072, 2, marks=pytest.mark.slow)]
+NEAR, FAR = (0, 0.5), (1, 0.9)
+CASES = [(d, c, *case) for d, c in ((2, 2), (2, 10), (64, 2), (64, 10), (64, 100)) for case in (NEAR, FAR)]
+MANY_NUMBERS = [(784, 10, *NEAR), (784, 10, *FAR), (3072, 2, *NEAR), (3072, 2, *FAR), (3072, 100, *FAR)]
 
 
 @pytest.mark.parametrize(
-    ("dimension", "classes"), [(2, 2), (2, 10), (64, 2), (64, 10), (64, 100), (3072, 100), *MANY_NUMBERS]
+    ("dimension", "classes", "seed", "distance"),
+    [*CASES, (3072, 100, *NEAR), *(pytest.param(*case, marks=pytest.mark.slow) for case in MANY_NUMBERS)],
 )
-def test_certified_over_exact_distance(dimension: int, classes: int) -> None:
-    for seed, distance in ((0, 0.5), (1, 0.9)):
-        weights, x, top = linear(dimension, classes, distance, seed)
-        smoothed = SmoothedClassifier(partial(_logits, weights), SIGMA, batch=1000)
-        certificate = smoothed.certify(x, Duels(), n0=1000, n=100_000, alpha=0.001)
-        assert certificate.prediction == top
-        assert 0.97 <= certificate.radius / distance <= 1.0
+def test_certified_over_exact_distance(dimension: int, classes: int, seed: int, distance: float) -> None:
+    weights, x, top = linear(dimension, classes, distance, seed)
+    smoothed = SmoothedClassifier(partial(_logits, weights), SIGMA, batch=1000)
+    certificate = smoothed.certify(x, Duels(), n0=1000, n=100_000, alpha=0.001)
+    assert certificate.prediction == top
+    assert 0.97 <= certificate.radius / distance <= 1.0
 
 
 @pytest.mark.parametrize(("classes", "most"), [(10, 0.8), (100, 0.0)])
@@ -53,7 +55,7 @@ def test_votes_alone_fall_short_where_several_rivals_are_near(classes: int, most
     assert duels > 0.09
 
 
-@pytest.mark.parametrize(("dimension", "classes"), [(2, 2), (3, 10), (20, 30)])
+@pytest.mark.parametrize(("dimension", "classes"), [(2, 2), pytest.param(3, 10, marks=pytest.mark.slow), (20, 30)])
 def test_radii_exceed_the_distance_no_more_often_than_alpha(dimension: int, classes: int) -> None:
     weights, x, top = linear(dimension, classes, 0.4)
     smoothed = SmoothedClassifier(lambda batch: batch @ weights.T, SIGMA, batch=500)

@@ -152,3 +152,11 @@ def test_portions_are_of_one_size_whatever_comes(sizes: list[int]) -> None:
     portions = list(in_portions(torch.split(rows, sizes), 4))
     assert [len(portion) for portion in portions] == [4, 4, 2]
     assert torch.equal(torch.cat(portions), rows)
+
+
+def test_batches_beyond_the_memory_get_one_sentence() -> None:
+    sampler = Sampler(lambda x: x[:, :2], 0.5, 2**53 - 1)
+    sentence = r"a batch of 9007199254740991 noisy copies does not fit into memory: choose a smaller batch size"
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        next(sampler.logits(torch.rand(3), Stream(0, 0, "selection"), 2**53 - 1))
+    assert len(next(sampler.logits(torch.rand(3), Stream(0, 0, "selection"), 5))) == 5  # no more than is asked for

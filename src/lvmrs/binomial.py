@@ -1,4 +1,4 @@
-"""Exact one-sided bounds for a binomial proportion, from counts (Clopper and Pearson 1934).
+"""Exact one-sided bounds for a binomial proportion, from counts (Clopper and Pearson 1934), and a test of two counts.
 
 These are the bare formulas, in NumPy alone: certificates use them through ``lvmrs.confidence.clopper_pearson``, which
 checks its arguments, and intervals of a test set through ``lvmrs.analysis``. The arguments are arrays that broadcast:
@@ -10,7 +10,7 @@ from scipy import special
 
 from lvmrs._checks import Floats
 
-__all__ = ["lower", "upper"]
+__all__ = ["by_chance", "lower", "upper"]
 
 
 def lower(count: Floats, n: Floats, risk: Floats) -> Floats:
@@ -32,3 +32,12 @@ def upper(count: Floats, n: Floats, risk: Floats) -> Floats:
     # The beta quantile at 1 − risk, by its complement: 1 − risk itself would lose the digits of a small risk.
     inside = special.betainccinv(np.minimum(count, n - 1) + 1, np.maximum(n - count, 1), risk)
     return np.where(count < n, inside, 1.0)
+
+
+def by_chance(won: int, lost: int) -> float:
+    """How probable it is that a fair coin is as far from a tie, on either side, after this many throws.
+
+    >>> print(f"{by_chance(9, 1):.4f}, {by_chance(5, 5):g}")
+    0.0215, 1
+    """
+    return min(1.0, 2 * float(special.betainc(max(won, lost), min(won, lost) + 1, 0.5)))

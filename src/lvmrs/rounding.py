@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -75,6 +77,11 @@ def _inexact(values: object) -> list[Tensor]:
     return [each for each in found if each.is_floating_point() or each.is_complex() or each.is_quantized]
 
 
+def _not_compiled() -> AbstractContextManager[object]:
+    """Run what was compiled as it is written. Torch's compiler is not loaded for that, which takes long."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+
+
 class InFloat64:
     """A model in float64. A module is copied, and copied again when its parameters have changed.
 
@@ -92,7 +99,7 @@ class InFloat64:
         exact = self._copied(where)
         with (
             guarded(f"the model cannot run in float64, {_SO}", error=ModelError),
-            torch.compiler.set_stance("force_eager"),
+            _not_compiled(),
             evaluating(exact),
             _WithinTorch(),
             _OnlyFloat64(),  # type: ignore[no-untyped-call]

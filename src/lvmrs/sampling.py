@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from lvmrs._memory import memory
 from lvmrs._torch_checks import all_finite
-from lvmrs.errors import ModelError, ProofError, guarded
+from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, guarded
 from lvmrs.noise import GAUSSIAN, Draws, Noise, Stage, Stream
 from lvmrs.running.crew import Crew, Line, Work
 from lvmrs.running.sharing import Sharing
@@ -119,56 +120,64 @@ class Sampler:
 
     def copies(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Give n noisy copies of an input, from sample ``first`` on, in pieces."""
-        base, size = self.noise.base(x), self._piece(x, n)
-        threads = torch.get_num_threads() if self.workers == 1 else 1
-        with Draws(self.noise, self.sigma, stream, x.shape, device=x.device, dtype=x.dtype, threads=threads) as draws:
-            for start in range(first, first + n, size):
-                yield self._noisy(x, base, draws, start, min(size, first + n - start))
+        for _, noisy in self._noisy(Request(self, x, stream, n, first)):
+            yield noisy()
 
     def pieces(self, request: Request, owner: int) -> Iterator[Work[Answered]]:
         """The work of a request, to be done in this order."""
-        x, stream, n = request.x, request.stream, request.n
-        base, size, end = self.noise.base(x), self._piece(x, n), request.first + n
+        queued = 1 if request.x.device.type == "cpu" else 2  # elsewhere the next is prepared while the device works
+        for number, (end, noisy) in enumerate(self._noisy(request)):
+            check = partial(self.recheck, request.stream, number, end == request.n)
+            do = partial(self._answered, noisy, check)
+            if self.sharing is not None:
+                do = partial(self.sharing.run, do, self._piece(request))
+            yield Work(owner, do, self.workers > 1, queued)
+
+    def _piece(self, request: Request) -> int:
+        """How many samples a piece has: some batches, so that there are enough pieces for all threads."""
+        wanted = max(self.batch, min(_PIECE, request.n // (_PIECES_EACH * self.workers)))
+        return min(request.n, -(-wanted // self.batch) * self.batch)
+
+    def _noisy(self, request: Request) -> Iterator[tuple[int, Callable[[], Tensor]]]:
+        """For each piece: how many samples there are up to its end, and a function that makes its noisy inputs."""
+        x, size = request.x, self._piece(request)
+        if size * x.numel() * x.element_size() > memory():
+            raise InvalidArgumentError(
+                f"a batch of {size} noisy copies does not fit into memory: choose a smaller batch size"
+            )
+        base = self.noise.base(x)
         threads = torch.get_num_threads() if self.workers == 1 else 1
-        queued = 1 if x.device.type == "cpu" else 2  # elsewhere the next piece is prepared while the device works
-        with Draws(self.noise, self.sigma, stream, x.shape, device=x.device, dtype=x.dtype, threads=threads) as draws:
-            for number, start in enumerate(range(request.first, end, size)):
-                made = partial(self._noisy, x, base, draws, start, min(size, end - start))
-                check = partial(self.recheck, stream, number, start + size >= end)
-                do = partial(self._answered, made, check)
-                if self.sharing is not None:
-                    do = partial(self.sharing.run, do, min(size, end - start))
-                yield Work(owner, do, self.workers > 1, queued)
+        kind: dict[str, Any] = {"device": x.device, "dtype": x.dtype}
+        with Draws(self.noise, self.sigma, request.stream, x.shape, **kind, threads=threads) as draws:
+            for start in range(0, request.n, size):
+                count = min(size, request.n - start)
+                yield start + count, partial(self._made, x, base, draws, request.first + start, count)
 
-    def _piece(self, x: Tensor, n: int) -> int:
-        """How many samples a piece has: some batches, and about as many as noise is drawn for at once."""
-        wanted = max(self.batch, min(_PIECE, n // (_PIECES_EACH * self.workers)))
-        return -(-wanted // self.batch) * self.batch
-
-    def _noisy(self, x: Tensor, base: Tensor, draws: Draws, start: int, count: int) -> Tensor:
+    def _made(self, x: Tensor, base: Tensor, draws: Draws, start: int, count: int) -> Tensor:
         copies = torch.empty(count, *x.shape, device=x.device, dtype=x.dtype)
         if self.memory_format != torch.contiguous_format:
             copies = copies.to(memory_format=self.memory_format)
         with guarded(f"the noise {self.noise.name} fails", error=ProofError):
             return self.noise.combine(base, draws.of(start, count).to(x.device), self.sigma, copies)
 
-    def _answered(self, made: Callable[[], Tensor], check: Callable[[Tensor], Compare]) -> Answered:
-        inputs = made()
-        compare = check(inputs)
-        answers = [self.answers_as_run(part) for part in torch.split(inputs, self.batch)]
-        return Answered(torch.cat(answers) if len({part.shape[1:] for part in answers}) == 1 else answers[-1], compare)
+    def _answered(self, noisy: Callable[[], Tensor], check: Callable[[Tensor], Compare]) -> Answered:
+        inputs = noisy()
+        compare, answers = check(inputs), list[Tensor]()
+        for part in torch.split(inputs, self.batch):
+            answers.append(self.answers_as_run(part, answers[0].shape[1] if answers else 0))
+        return Answered(torch.cat(answers), compare)
 
-    def answers_as_run(self, inputs: Tensor) -> Tensor:
+    def answers_as_run(self, inputs: Tensor, classes: int = 0) -> Tensor:
         """The logits of a batch as certificates are computed from them, of the fast version of the model if it has one.
 
         They are checked as by ``answers``, but may be NaN or infinite.
         """
         if self.runner is None:
-            return self.answers(inputs, 0, finite=False)
+            return self.answers(inputs, classes, finite=False)
         failing = f"the model fails on a batch of shape {tuple(inputs.shape)}, {inputs.dtype}"
         with guarded(failing, error=ModelError), torch.inference_mode():
             logits = self.runner(inputs)
-        check_logits(logits, len(inputs), 0, finite=False)
+        check_logits(logits, len(inputs), classes, finite=False)
         return logits.clone()
 
     def answers(self, inputs: Tensor, classes: int, *, finite: bool = True) -> Tensor:

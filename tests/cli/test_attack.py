@@ -77,7 +77,7 @@ def test_other_weights_and_mistakes_get_one_sentence(capsys: pytest.CaptureFixtu
         ("--beta 2", "beta must lie strictly between 0 and 1"),
         ("--max 0", "max must be a whole number of at least 1"),
         ("--farthest nan", "farthest must not be NaN"),
-        ("--out a/manifest.json", "cannot be written to"),
+        ("--out a/manifest.json", "is a file, and an attack needs a directory"),
     ):
         code, out, err = run(f"attack a {QUICK} {words}", capsys)
         assert (code in (1, 2), out, sentence in err) == (True, "", True), err

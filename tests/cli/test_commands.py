@@ -358,17 +358,17 @@ def test_control_c_ends_cleanly_with_the_command_that_goes_on(weights: Path, tmp
     assert rows.read_text().endswith("\n")
 
 
-def test_a_killed_command_is_resumed(weights: Path, tmp_path: Path) -> None:
+def test_a_killed_command_is_resumed(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = f"certify {DIGITS} --weights {weights} --n0 100 --n 3000 --max 12 --out "
     rows = tmp_path / "killed" / "certificates.tsv"
-    with running("-m", "lvmrs", *line.split(), str(tmp_path / "whole")) as whole:
-        with running("-m", "lvmrs", *line.split(), str(tmp_path / "killed")) as killed:
-            until(lambda: killed.poll() is not None or (rows.exists() and rows.read_text().count("\n") > 3))
-            killed.kill()
-        assert whole.communicate()[0].startswith(str(tmp_path / "whole"))
-    with pytest.raises(SystemExit) as end:
-        main([*line.split(), str(tmp_path / "killed"), "--resume"])
-    assert not end.value.code
+    with running("-m", "lvmrs", *line.split(), str(tmp_path / "killed")) as killed:
+        until(lambda: killed.poll() is not None or (rows.exists() and rows.read_text().count("\n") > 3))
+        killed.kill()
+    for words in ((str(tmp_path / "whole"),), (str(tmp_path / "killed"), "--resume")):
+        with pytest.raises(SystemExit) as end:
+            main([*line.split(), *words])
+        assert not end.value.code
+        assert capsys.readouterr().out.startswith(words[0])
     first, second = (
         [line.split("\t")[:5] for line in (tmp_path / name / "certificates.tsv").read_text().split("\n")]
         for name in ("whole", "killed")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 
@@ -164,13 +165,14 @@ class Net(torch.nn.Sequential):
 @pytest.mark.parametrize(
     "line",
     [
-        "certify --data digits --sigma 0.5 --n0 10 --n 50 --batch 50 --max 2 --out a",
-        "predict --data digits --sigma 0.5 --n0 10 --n 50 --batch 50 --max 1",
+        "certify --data npz:few.npz --sigma 0.5 --n0 10 --n 50 --batch 50 --max 2 --out a",
+        "predict --data npz:few.npz --sigma 0.5 --n0 10 --n 50 --batch 50 --max 1",
         "lipschitz --shape 64",
     ],
 )
 def test_what_models_print_does_not_reach_stdout(tmp_path: Path, line: str) -> None:
     (tmp_path / "noisy.py").write_text(NOISY)
+    np.savez(tmp_path / "few.npz", x_test=np.full((2, 1, 8, 8), 0.5), y_test=np.arange(2))  # digits would take longer
     command = [sys.executable, "-m", "lvmrs", *line.split(), "--model", "python:noisy.py:Net", "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603
     assert done.returncode == 0, done.stderr

@@ -186,7 +186,7 @@ _ROWS: dict[str, Callable[[_Lines], object]] = {
         for column in ("idx", "label", "predict", "radius")
         for value in ("", "x", "nan", "1.5" if column != "radius" else "-1", "1e400", "-7", "∞", "0x1", "None")
     },
-    **{f"clean is {value!r}": _set("clean", value) for value in ("", "x", "-3", "1.5", "nan")},
+    **{f"clean is {value!r}": _set("clean", value) for value in ("", "x", "-3", "1.5", "nan", "1_0", "٣")},
     "an index twice": _set("idx", "0"),
     "an index that is not of the run": _set("idx", "77"),
     **{f"no column {column}": _without_column(column) for column in ("idx", "radius", "predict", "label")},

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.hostile.damage import Damage
+from tests.hostile.damaged_attacks import damaged_attacks
 from tests.hostile.damaged_inputs import damaged_inputs
 from tests.hostile.damaged_runs import damaged_runs
 from tests.hostile.user_code import damaged_code
@@ -42,6 +43,12 @@ READERS: dict[str, tuple[str, ...]] = {
     ),
     "other columns": ("recertify {given}/run --out a", "verify {given}/run --rows 1"),
     "scores": ("recertify {given}/run --out a",),
+    "attack": (
+        "analyze {given}/attacked",
+        "attack {given}/attacked --steps 1 --restarts 1 --samples 2 --n 20 --max 2 --device cpu",
+        "report {given}/attacked --data none -o a.html",
+        "plot {given}/attacked -o a.png",
+    ),
     "weights": (
         f"certify --model trained:{{given}}/net.safetensors {_DATA} {_SAMPLED} --out a",
         "lipschitz --model trained:{given}/net.safetensors --shape 1,8,8",
@@ -88,7 +95,7 @@ READERS: dict[str, tuple[str, ...]] = {
 
 def file_cases() -> Iterator[tuple[str, Damage, list[str]]]:
     """The name, the damage and the words of each case: the first reader of each format, and the others in turn."""
-    for number, damage in enumerate((*damaged_runs(), *damaged_inputs(), *damaged_code())):
+    for number, damage in enumerate((*damaged_runs(), *damaged_attacks(), *damaged_inputs(), *damaged_code())):
         first, *others = READERS[damage.format]
         for line in (first, *others[number % len(others) :][:1]) if others else (first,):
             yield f"{line.partition(' ')[0]} {damage.format} {damage.label}", damage, line.split()

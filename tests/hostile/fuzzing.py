@@ -28,6 +28,8 @@ from lvmrs.errors import LvmrsError
 from lvmrs.planners import Duels
 from lvmrs.report import write_report
 from lvmrs.runs import Run
+from lvmrs.runs.attacks import Attack
+from lvmrs.runs.classifier import ClassifierRecord
 from lvmrs.training import Gaussian, Settings, train
 from tests.hostile import mutations
 from tests.hostile.commands import check_sentence, limited
@@ -77,10 +79,6 @@ def _settled(text: str, world: Path) -> str:
     text = text.replace(str(world), _WORLD)
     text = re.sub(r'("begun": )"[^"]*"', r'\1"2026-01-01T00:00:00+0000"', text)
     return re.sub(r'("seconds": )[0-9.e-]+', r"\g<1>0.5", text)
-
-
-def _written_manifest(world: Path) -> bytes:
-    return _settled((world / "run" / "manifest.json").read_text(), world).encode()
 
 
 def _written_rows(world: Path) -> bytes:
@@ -143,6 +141,50 @@ def _rows(world: Path, given: Path, content: bytes) -> None:
     for row, line in zip(found, lines, strict=True):
         for name, text in zip(names, line, strict=True):
             assert _same(getattr(row, name), text), f"{name} is {getattr(row, name)!r} for {text!r:.60}"
+
+
+def _written_attack_rows(world: Path) -> bytes:
+    header, *lines = [line.split("\t") for line in (world / "attacked" / "attack.tsv").read_text().splitlines()]
+    for line in lines:
+        line[header.index("seconds")] = "0.25"
+    return "".join("\t".join(line) + "\n" for line in (header, *lines)).encode()
+
+
+def _written(file: str) -> Callable[[Path], bytes]:
+    return lambda world: _settled((world / file).read_text(), world).encode()
+
+
+def _attacked(world: Path, given: Path, file: str, content: bytes) -> Attack | None:
+    shutil.copytree(world / "attacked", given / "attacked")
+    (given / "attacked" / file).write_bytes(content)
+    run = Run(given / "attacked")
+    analysis.summarise(analysis.results_of(run), [0.0, 0.5])
+    return Attack.of(run)
+
+
+def _attack(world: Path, given: Path, content: bytes) -> None:
+    attack = _attacked(world, given, "attack.json", content)
+    assert attack is not None
+    found, written = json.loads(attack.record.to_json()), json.loads(content)
+    assert found == written, f"it is read as {_difference(found, written)}"
+
+
+def _attack_rows(world: Path, given: Path, content: bytes) -> None:
+    attack = _attacked(world, given, "attack.tsv", content)
+    assert attack is not None
+    found = attack.rows()
+    _, *lines = _complete_lines(content) or [[]]
+    lines = [line for line in lines if line != [""]]
+    assert len(found) == len(lines), f"{len(found)} rows of {len(lines)} lines"
+    for row, line in zip(found, lines, strict=True):
+        for value, text in zip(vars(row).values(), line, strict=True):
+            assert _same(value, text), f"{value!r} for {text!r:.60}"
+
+
+def _classifier(world: Path, given: Path, content: bytes) -> None:
+    (given / "settings.json").write_bytes(content)
+    found, written = json.loads(ClassifierRecord.read(given / "settings.json").to_json()), json.loads(content)
+    assert found == written, f"it is read as {_difference(found, written)}"
 
 
 def _results(world: Path, given: Path, content: bytes) -> None:
@@ -282,13 +324,16 @@ def _of(file: str) -> Callable[[Path], bytes]:
 
 
 FORMATS: dict[str, Format] = {
-    "manifest": Format(20, _written_manifest, mutations.of_json, _manifest),
-    "rows": Format(20, _written_rows, mutations.of_table, _rows),
-    "results": Format(10, _of("other.tsv"), mutations.of_table, _results),
+    "manifest": Format(15, _written("run/manifest.json"), mutations.of_json, _manifest),
+    "rows": Format(15, _written_rows, mutations.of_table, _rows),
+    "results": Format(8, _of("other.tsv"), mutations.of_table, _results),
     "selection scores": Format(8, _of("run/scores-selection.npy"), _damaged_scores, _scores("selection")),
     "certification scores": Format(8, _of("run/scores-certification.npy"), _damaged_scores, _scores("certification")),
-    "weights": Format(12, _written_weights, _damaged_weights, _weights),
-    "certificate": Format(10, _written_certificate, mutations.of_json, _certificate),
+    "weights": Format(11, _written_weights, _damaged_weights, _weights),
+    "certificate": Format(8, _written_certificate, mutations.of_json, _certificate),
+    "attack": Format(5, _written("attacked/attack.json"), mutations.of_json, _attack),
+    "attack rows": Format(5, _written_attack_rows, mutations.of_table, _attack_rows),
+    "settings": Format(5, _written("settings.json"), mutations.of_json, _classifier),
     "archive": Format(6, _of("data.npz"), mutations.of_bytes, _archive),
     "checkpoint": Format(6, _checkpoint_of, mutations.of_bytes, _checkpoint),
 }

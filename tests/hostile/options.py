@@ -185,7 +185,7 @@ BAD: dict[str, dict[str, str]] = {
     "results file": {**_NO_FILE, "a run": "{world}/run", "weights": "{world}/net.safetensors"},
     "shard of a run": {**_NO_FILE, "the other again": "{world}/shard-2", "a whole run": "{world}/run"},
     "new directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null", "a run": "{world}/run"},
-    "attack directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null"},
+    "attack directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null", "another run": "{world}/plain"},
     "weights of a trained model": {"missing": "{world}/nowhere", "a file": "{world}/text.txt", "NUL": _NUL},
     "demo directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null"},
     "picture": {**{k: f"{v}.png" if v not in ("", ".") else v for k, v in _NO_PLACE.items()}, "no suffix": "a", "gif": "a.gif", "a directory": "{world}/empty"},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,9 @@ def build(world: Path) -> None:
     training = ("--model", "ready:small_cnn,width=2", "--data", f"npz:{world}/data.npz", "--sigma", "0.5")
     _well("train", *training, "--epochs", "60", "--lr", "0.05", "--device", "cpu", "--out", f"{world}/net.safetensors")
     _well("certify", *sampled, "--keep-scores", "--out", f"{world}/run")
+    shutil.copytree(world / "run", world / "attacked")
+    lightly = ("--steps", "1", "--restarts", "1", "--samples", "2", "--n", "20", "--max", "2", "--device", "cpu")
+    _well("attack", f"{world}/attacked", *lightly)
     _well("certify", *sampled, "--method", "cohen", "--out", f"{world}/plain")
     smoothed = ("--model", f"trained:{world}/net.safetensors", "--data", f"npz:{world}/data.npz", "--sigma", "0.5")
     found = ("--method", "fixed", "--map", "softmax", "--n0", "20", "--n", "60", "--out", f"{world}/settings.json")

@@ -7,17 +7,18 @@ import pytest
 from lvmrs import Deterministic, Duels, Votes, jobs
 from lvmrs.errors import LvmrsError, RunError
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
-from lvmrs.runs import Run
-from tests.jobs.helpers import QUICK, fill, lines
+from lvmrs.runs import Run, Selection
+from tests.jobs.helpers import INPUTS, QUICK, fill, lines
 
 
 def test_recertifying_equals_certifying(tmp_path: Path) -> None:
-    source = fill(tmp_path / "a", keep=True)
+    some = Selection(INPUTS, max=6)
+    source = fill(tmp_path / "a", keep=True, selection=some)
     planners = [
         QUICK,
         LVM(temperatures=(0.3,)),
         Cohen(),
-        Paper(),
+        Paper(temperatures=(0.1, 1.0)),
         Lipschitz("ramp"),
         Votes(),
         Duels(),
@@ -26,13 +27,13 @@ def test_recertifying_equals_certifying(tmp_path: Path) -> None:
     ]
     for name, planner in ((str(k), planner) for k, planner in enumerate(planners)):
         again = jobs.recertify(source, tmp_path / name, planner)
-        assert lines(again) == lines(fill(tmp_path / f"{name}-fresh", planner=planner))
+        assert lines(again) == lines(fill(tmp_path / f"{name}-fresh", planner=planner, selection=some))
     spread = jobs.recertify(source, tmp_path / "spread", QUICK, processes=2)
     assert lines(spread) == lines(Run(tmp_path / "0-fresh"))
     risky = jobs.recertify(source, tmp_path / "risky", QUICK, alpha=0.2)
-    assert lines(risky) == lines(fill(tmp_path / "risky-fresh", alpha=0.2))
+    assert lines(risky) == lines(fill(tmp_path / "risky-fresh", alpha=0.2, selection=some))
     fewer = jobs.recertify(source, tmp_path / "fewer", QUICK, n0=20, n=100)
-    assert lines(fewer) == lines(fill(tmp_path / "fewer-fresh", n0=20, n=100))
+    assert lines(fewer) == lines(fill(tmp_path / "fewer-fresh", n0=20, n=100, selection=some))
     assert fewer.manifest.origin.scores_of == str(source.directory)
 
 

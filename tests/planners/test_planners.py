@@ -5,9 +5,25 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
-from lvmrs import LVM, Choice, Cohen, Duels, Fixed, Lipschitz, Paper, Plan, Planner, Terms, Votes, prove, radius
+from lvmrs import (
+    LVM,
+    Choice,
+    Cohen,
+    Duels,
+    Fixed,
+    Lipschitz,
+    Paper,
+    Plan,
+    Planner,
+    Terms,
+    Votes,
+    binomial,
+    prove,
+    radius,
+)
 from lvmrs.confidence import betting, clopper_pearson
 from lvmrs.confidence.betting import Betting
 from lvmrs.confidence.clopper_pearson import ClopperPearson
@@ -396,3 +412,9 @@ def test_plans_are_short_to_read() -> None:
     plan = planned(LVM(), logits(300, c=1000))
     assert isinstance(plan, Plan)
     assert len(repr(plan)) < 150
+
+
+def test_two_counts_are_compared_as_scipy_does_it() -> None:
+    for won, lost in ((1, 0), (1, 1), (9, 1), (5, 6), (60, 40), (900, 1100), (50_400, 49_600), (10**7, 10**7 + 9000)):
+        expected = stats.binomtest(won, won + lost, 0.5).pvalue
+        assert binomial.by_chance(won, lost) == pytest.approx(expected, rel=1e-9)

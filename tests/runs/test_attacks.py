@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from lvmrs.analysis.tables import summary_table
 from lvmrs.errors import RunError
 from lvmrs.report import write_report
 from lvmrs.runs import Row, Run, RunWriter
-from lvmrs.runs.attack_writer import AttackWriter
+from lvmrs.runs.attack_writer import AttackWriter, attack_place
 from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow
 from tests.faults import FAULTS, CrashError, Disk, faulty_disk
 from tests.manifests import manifest
@@ -156,8 +157,33 @@ def test_a_damaged_record_is_refused(run: Run, attack: Attack) -> None:
     with pytest.raises(RunError, match="is damaged"):
         analysis.results_of(run)
     file.unlink()
-    with pytest.raises(RunError, match=r"has no attack\.json; there is no attack to read"):
+    with pytest.raises(RunError, match=r"has no attack\.json, which says how it was attacked; put it back"):
         analysis.results_of(run)
+
+
+def test_an_attack_is_not_written_to_a_file_or_to_another_run(run: Run, tmp_path: Path) -> None:
+    assert attack_place(run, None) == attack_place(run, run.directory) == run.directory
+    assert attack_place(run, tmp_path / "new") == tmp_path / "new"
+    with pytest.raises(RunError, match="is a file, and an attack needs a directory; choose another directory"):
+        attack_place(run, run.directory / "manifest.json")
+    with pytest.raises(RunError, match="is a file, and an attack needs a directory"):
+        attack_place(run, run.directory / "manifest.json" / "below")
+    shutil.copytree(run.directory, tmp_path / "other")
+    with pytest.raises(RunError, match=r"other holds another run than .*, and its attack would be there; choose"):
+        attack_place(run, tmp_path / "other")
+    with pytest.raises(RunError, match="an attack needs a directory of its own"):
+        attack_place(run, "")
+
+
+def test_rows_behind_a_link_that_leads_nowhere_are_not_begun_anew(run: Run, attack: Attack, tmp_path: Path) -> None:
+    attack.file.rename(tmp_path / "elsewhere.tsv")
+    attack.file.symlink_to(tmp_path / "elsewhere.tsv")
+    assert len(Attack(run).rows()) > 0
+    (tmp_path / "elsewhere.tsv").unlink()
+    for work in (lambda: analysis.results_of(run), lambda: AttackWriter(run, run.directory, RECORD)):
+        with pytest.raises(RunError, match=r"attack\.tsv is a link to a file that is not there; put the file back"):
+            work()
+    assert attack.file.is_symlink()
 
 
 def written(run: Run) -> None:

@@ -183,6 +183,11 @@ def test_places_where_no_run_can_be(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="it is not a run, choose another directory"):
         fill(tmp_path / "rows")
     assert (tmp_path / "rows" / "certificates.tsv").read_text() == "mine"
+    (tmp_path / "scores").mkdir()  # of a run whose manifest and rows were not copied, or of someone else
+    (tmp_path / "scores" / "scores-certification.npy").write_text("mine")
+    with pytest.raises(RunError, match=r"has scores-certification\.npy but no manifest\.json; it is not a run"):
+        fill(tmp_path / "scores")
+    assert (tmp_path / "scores" / "scores-certification.npy").read_text() == "mine"
     (tmp_path / "locked").mkdir(mode=0o555)
 
     def as_nobody() -> None:

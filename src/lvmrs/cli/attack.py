@@ -19,6 +19,7 @@ from lvmrs.cli.ending import FAILED
 from lvmrs.cli.progress import displaying
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import Run
+from lvmrs.runs.attack_writer import attack_place
 from lvmrs.runs.attacks import Attack, AttackRow
 
 __all__ = ["attack"]
@@ -74,7 +75,8 @@ def attack(
     from lvmrs.jobs.attack import certified_rows
 
     search = Search(steps, restarts, samples, n, beta, seed, farthest, clip)
-    certified_rows(opened, most=max, skip=skip)  # refused before anything is loaded
+    certified_rows(opened, most=max, skip=skip)  # what cannot be is refused before anything is loaded
+    attack_place(opened, out)
     seen: list[AttackRow] = []
     with stoppable(lambda: (f"stopped after {len(seen)} inputs; go on with:", command_line())):
         job = again.job_again(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from lvmrs import _checks, _disk
+from lvmrs import _checks
 from lvmrs.attacks import Search
 from lvmrs.attacks import attack as attack_one
 from lvmrs.errors import DataError, ModelError, RunError
@@ -17,7 +17,7 @@ from lvmrs.maps import Map
 from lvmrs.origin import origin
 from lvmrs.registry import MAPS
 from lvmrs.runs import Row, Run
-from lvmrs.runs.attack_writer import AttackWriter
+from lvmrs.runs.attack_writer import AttackWriter, attack_place
 from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow
 
 __all__ = ["attack", "certified_rows"]
@@ -88,6 +88,7 @@ def attack(
     rows = certified_rows(run, most=most, skip=skip)
     if not rows:
         raise RunError(f"{run.directory} has no certificates; there is nothing to attack")
+    place = attack_place(run, out)
     maps = {row.idx: _map(row, samples=job.method.samples) for row in rows}  # refused before anything is written
     classes = job.smoothed.prepare(job.input(rows[0].idx)[0]).classes
     if strange := [row for row in rows if row.predict >= classes]:
@@ -98,9 +99,6 @@ def attack(
         beta=search.beta if job.method.samples else 0.0,
         origin=origin(command),
     )
-    place = run.directory if out is None else _disk.place(out)
-    if place == Path():
-        raise RunError("an attack needs a directory of its own, if not that of the run; name one")
     with AttackWriter(run, place, record) as writer:
         waiting = [row for row in rows if row.idx not in writer.done]
         on_begin(len(waiting), len(rows) - len(waiting))

@@ -116,7 +116,8 @@ class Draws:
 
     def of(self, first: int, count: int) -> Tensor:
         """Draw the noise of ``count`` samples from ``first`` on."""
-        out = torch.empty(count, *self.shape, device=self.device, dtype=self.dtype)
+        with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
+            out = torch.empty(count, *self.shape, device=self.device, dtype=self.dtype)
         self._draw_all(list(self._parts(first, out)))
         return out
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from scipy import stats
 from torch import Tensor
 
+from lvmrs import binomial
 from lvmrs.answers import ABSTAIN
 from lvmrs.forms import R2
 from lvmrs.plan import Choice, Scope, Terms
@@ -58,5 +58,4 @@ def winner_of_votes(logits: Iterable[Tensor], alpha: float) -> int:
     votes = survey.mean[0] * survey.n0
     first, second = (int(k) for k in (-votes).argsort(kind="stable")[:2])
     won, lost = round(votes[first]), round(votes[second])
-    doubt = stats.binomtest(won, won + lost, 0.5).pvalue
-    return first if doubt <= alpha else ABSTAIN
+    return first if binomial.by_chance(won, lost) <= alpha else ABSTAIN

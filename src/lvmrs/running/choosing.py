@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -108,14 +108,16 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
     with one_thread_each():
         layouts = (False, True) if fast.convolves and x.dim() == 3 else (False,)
         runners = {last: fast.runner(fast.way(1, channels_last=last), 1) for last in layouts}
-        sizes = [batch] if batch is not None else _affordable(runners[False], x)
+        sizes = _affordable(runners[False], x)
+        if batch is not None:
+            sizes = [min(batch, sizes[-1])]
         middle = min(sizes, key=lambda size: abs(size - _MIDDLE))
         last = min(found := _costs_of(fast, runners, x, [middle]), key=found.__getitem__).channels_last
         found = _costs_of(fast, {last: runners[last]}, x, sizes)
     way = best(found)
     run = runners[last]
     crew = threads > 1 and (not fast.folded or crew_pays(run, x, way.batch, threads))
-    return Choice(way, found[way], threads if crew else 1)
+    return Choice(replace(way, batch=batch or way.batch), found[way], threads if crew else 1)
 
 
 def _costs_of(fast: Fast, runners: dict[bool, Model], x: Tensor, sizes: list[int]) -> dict[Way, float]:

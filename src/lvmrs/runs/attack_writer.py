@@ -14,13 +14,31 @@ from lvmrs import _disk
 from lvmrs._locking import Lock
 from lvmrs._replacing import aside, replacing
 from lvmrs.errors import RunError
-from lvmrs.runs.attacks import COLUMNS, RECORD, ROWS, Attack, AttackRecord, AttackRow
-from lvmrs.runs.directory import Run
+from lvmrs.runs.attacks import COLUMNS, RECORD, ROWS, Attack, AttackRecord, AttackRow, has_attack
+from lvmrs.runs.directory import MANIFEST, Run
 from lvmrs.runs.whole_writes import append_lines, disk_errors, opened_lines, write_whole
 
-__all__ = ["AttackWriter"]
+__all__ = ["AttackWriter", "attack_place"]
 
 _LOCK = ".attack-lock"
+_ELSEWHERE = "choose another directory"
+
+
+def attack_place(run: Run, out: str | Path | None) -> Path:
+    """Where an attack on a run is written: in its directory, or in ``out``, which must not be that of another run."""
+    if out is None:
+        return run.directory
+    place = _disk.place(out)
+    if place == Path():
+        raise RunError("an attack needs a directory of its own, if not that of the run; name one")
+    with _disk.errors(place, _ELSEWHERE):
+        is_file = place.is_file() or any(parent.is_file() for parent in place.parents)
+        of_another = (place / MANIFEST).exists() and not place.samefile(run.directory)
+    if is_file:
+        raise RunError(f"{place} is a file, and an attack needs a directory; {_ELSEWHERE}")
+    if of_another:
+        raise RunError(f"{place} holds another run than {run.directory}, and its attack would be there; {_ELSEWHERE}")
+    return place
 
 
 class AttackWriter:
@@ -37,7 +55,7 @@ class AttackWriter:
 
     def __init__(self, run: Run, directory: Path, record: AttackRecord) -> None:
         self.directory = directory
-        with disk_errors(directory):
+        with _disk.errors(directory, _ELSEWHERE):
             _disk.make_directory(directory)
             self._lock = Lock(directory / _LOCK, f"another process is writing an attack to {directory}; wait for it")
         try:
@@ -59,7 +77,7 @@ class AttackWriter:
         with disk_errors(place):
             for name in (RECORD, ROWS):  # of a process that was killed
                 _disk.remove(aside(place / name))
-        if (place / ROWS).exists():
+        if has_attack(place):
             begun = Attack(run, place)
             if done := set(begun.read()["idx"].tolist()):
                 if changed := begun.record.difference(record):

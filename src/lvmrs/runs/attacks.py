@@ -15,16 +15,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs import _disk
+from lvmrs import _checks, _disk
+from lvmrs._paths import check_kind
 from lvmrs.errors import RunError
 from lvmrs.runs import result_file
 from lvmrs.runs.directory import Run
 from lvmrs.runs.manifest import Origin
-from lvmrs.runs.records import plain, read_record
+from lvmrs.runs.records import parsed, plain, read_record
 from lvmrs.runs.result_file import UNKNOWN, Columns, Kind
 from lvmrs.runs.rows import Row
 
-__all__ = ["COLUMNS", "RECORD", "ROWS", "Attack", "AttackRecord", "AttackRow"]
+__all__ = ["COLUMNS", "RECORD", "ROWS", "Attack", "AttackRecord", "AttackRow", "has_attack"]
 
 RECORD, ROWS = "attack.json", "attack.tsv"
 _FORMAT = 1
@@ -47,6 +48,11 @@ class AttackRecord:
     """When and how it was made; it decides no row."""
 
     def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("restarts", 1), ("samples", 1), ("n", 2)):
+            _checks.count(name, getattr(self, name), least=least)
+        _checks.seed("seed", self.seed)
+        if self.farthest is not None:
+            _checks.positive_number("farthest", self.farthest)
         if not 0 <= self.beta < 1:
             raise RunError(f"beta must be from 0 to less than 1, got {self.beta}")
 
@@ -118,7 +124,7 @@ class Attack:
     @classmethod
     def of(cls, run: Run) -> Attack | None:
         """The attack in the directory of a run; None if there is none."""
-        return cls(run) if (run.directory / ROWS).exists() else None
+        return cls(run) if has_attack(run.directory) else None
 
     @property
     def file(self) -> Path:
@@ -157,6 +163,14 @@ class Attack:
         return [AttackRow(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
 
+def has_attack(directory: Path) -> bool:
+    """Whether a directory has the rows of an attack; a link that leads nowhere is refused: they may be elsewhere."""
+    rows = directory / ROWS
+    if rows.is_symlink() and not rows.exists():
+        raise RunError(f"{rows} is a link to a file that is not there; put the file back, or remove the link")
+    return rows.exists()
+
+
 def _check(file: Path, columns: Columns) -> None:
     """Refuse rows that contradict themselves."""
     distance, radius, rival = columns["distance"], columns["radius"], columns["rival"]
@@ -177,9 +191,13 @@ def _check(file: Path, columns: Columns) -> None:
 
 def _record(file: Path) -> AttackRecord:
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
+        check_kind(file)
+        stored = parsed(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RunError(f"{file.parent} has no {file.name}; there is no attack to read") from None
+        raise RunError(
+            f"{file.parent} has no {file.name}, which says how it was attacked; put it back, or delete {ROWS} and "
+            "attack it again"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise RunError(f"{file} is damaged ({error}); the attack cannot be read without it") from error
     except OSError as error:

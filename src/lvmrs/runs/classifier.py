@@ -13,8 +13,8 @@ from typing import Literal
 
 from lvmrs import _checks, _disk
 from lvmrs.errors import InvalidArgumentError, RunError
-from lvmrs.runs.manifest import DataRecord, Manifest, MethodRecord, ModelRecord, Origin, TermsRecord, each_once
-from lvmrs.runs.records import plain, read_record
+from lvmrs.runs.manifest import DataRecord, Manifest, MethodRecord, ModelRecord, Origin, TermsRecord
+from lvmrs.runs.records import parsed, plain, read_record
 from lvmrs.runs.selection import Selection
 
 __all__ = ["FORMAT", "CalibrationRecord", "ClassifierRecord"]
@@ -87,8 +87,7 @@ class ClassifierRecord:
     def parse(cls, text: str, where: str) -> ClassifierRecord:
         """The record in a text; ``where`` names it in the sentence that says what is wrong with it."""
         try:
-            stored = json.loads(_checks.text("text", text), object_pairs_hook=each_once)
-            json.dumps(stored, ensure_ascii=False).encode()  # half a character, as \\ud800 can be, cannot be written
+            stored = parsed(_checks.text("text", text))
         except (ValueError, RecursionError) as error:
             raise RunError(f"{where} is not a file of settings, or is damaged ({error})") from error
         found = stored.pop("format", None) if isinstance(stored, dict) else None

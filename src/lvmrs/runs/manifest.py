@@ -18,13 +18,13 @@ from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.running import Way
 from lvmrs.runs import format_1, format_2, format_3
 from lvmrs.runs.comparing import differences
-from lvmrs.runs.records import plain, read_record
+from lvmrs.runs.records import parsed, plain, read_record
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
 __all__ = [
     "FORMAT", "ROWS_OF", "DataRecord", "DenoiserRecord", "Manifest", "MethodRecord", "ModelRecord", "Origin",
-    "TermsRecord", "each_once",
+    "TermsRecord",
 ]  # fmt: skip
 
 FORMAT = 4
@@ -239,8 +239,7 @@ class Manifest:
     def parse(cls, text: str, where: str) -> Manifest:
         """The manifest in a text; ``where`` names it in the sentence that says what is wrong with it."""
         try:
-            stored = json.loads(_checks.text("text", text), object_pairs_hook=each_once)
-            json.dumps(stored, ensure_ascii=False).encode()  # half a character, as \\ud800 can be, cannot be written
+            stored = parsed(_checks.text("text", text))
         except (ValueError, RecursionError) as error:
             raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
         found = stored.pop("format", None) if isinstance(stored, dict) else None
@@ -260,15 +259,6 @@ class Manifest:
     def difference(self, other: Manifest) -> list[str]:
         """The fields that decide rows and that differ, in words: first the value here, then that of ``other``."""
         return differences(self, other)
-
-
-def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The fields of a JSON object; one that occurs twice is refused."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} occurs twice")
-    return found
 
 
 def _refuse(name: str, rule: str, value: object) -> NoReturn:

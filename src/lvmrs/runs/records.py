@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import math
 import sys
 import types
@@ -11,10 +12,28 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from lvmrs.errors import LvmrsError, RunError
 
-__all__ = ["plain", "read_record"]
+__all__ = ["parsed", "plain", "read_record"]
 
 Record = TypeVar("Record")
 _types_of = functools.cache(get_type_hints)
+
+
+def parsed(text: str) -> Any:
+    """What a JSON text holds; a ValueError or RecursionError says why it is damaged.
+
+    A field that occurs twice is refused, and so is half a character, which cannot be written.
+    """
+    stored = json.loads(text, object_pairs_hook=_each_once)
+    json.dumps(stored, ensure_ascii=False).encode()
+    return stored
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} occurs twice")
+    return found
 
 
 def read_record(kind: type[Record], stored: object, where: str, *, whole: bool = False) -> Record:

@@ -6,8 +6,6 @@ and reads a million rows in less time than importing torch takes.
 
 from __future__ import annotations
 
-import functools
-import math
 import re
 import sys
 import warnings
@@ -23,14 +21,13 @@ from numpy.typing import NDArray
 from lvmrs._paths import check_kind
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import RunError
+from lvmrs.runs.fields import UNKNOWN, found, measured
 from lvmrs.runs.input_names import unescaped
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
 __all__ = ["NOT_NAMED", "SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "has_lines", "header", "read"]
 
-UNKNOWN = "-"
-"""The text of a field whose value is not known."""
 NOT_NAMED = "unknown"
 """The name of a map, bound or form that another project did not tell."""
 SCOPES = {UNKNOWN, *get_args(Scope)}
@@ -71,6 +68,8 @@ def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
     with _reading(path), path.open(encoding="utf-8-sig") as file:
         first = file.readline()
     if ours and not first.endswith("\n"):
+        if "\0" in first:
+            raise RunError(f"{path} is damaged: its first line does not name columns")
         return ()
     if not first.strip():
         raise RunError(f"{path} is empty; expected a line with the names of the columns, then a line for each input")
@@ -193,19 +192,7 @@ def _lines(path: Path, fields: int, *, ours: bool) -> Iterator[str]:
             yield line
 
 
-@functools.cache
-def _measured(field: str) -> float:
-    return math.nan if field == UNKNOWN else int(field)
-
-
-def _found(field: str) -> float:
-    number = math.nan if field == UNKNOWN else float(field)
-    if field != UNKNOWN and not math.isfinite(number):
-        raise ValueError(field)
-    return number
-
-
-_CONVERTERS: dict[Kind, Callable[[str], float]] = {Kind.MEASURED: _measured, Kind.FOUND: _found}
+_CONVERTERS: dict[Kind, Callable[[str], float]] = {Kind.MEASURED: measured, Kind.FOUND: found}
 
 
 def _damage(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind]) -> str | None:

@@ -94,11 +94,12 @@ class RunWriter:
             raise RunError("a run needs a directory of its own; name one")
         with _disk.errors(path, _ELSEWHERE):
             is_file = path.is_file() or any(parent.is_file() for parent in path.parents)
-            begun, rows = (path / MANIFEST).exists(), (path / ROWS).exists()
+            begun = (path / MANIFEST).exists()
+            results = [name for name in (ROWS, *SCORES.values()) if (path / name).exists()]
         if is_file:
             raise RunError(f"{path} is a file, and a run needs a directory; {_ELSEWHERE}")
-        if rows and not begun:
-            raise RunError(f"{path} has {ROWS} but no {MANIFEST}; it is not a run, choose another directory")
+        if results and not begun:
+            raise RunError(f"{path} has {results[0]} but no {MANIFEST}; it is not a run, choose another directory")
         if not begun or not _holds_results(run := Run(path)):
             return None
         if not resume:
@@ -141,6 +142,8 @@ class RunWriter:
         try:
             with disk_errors(self.run.directory):
                 _disk.close(self._file)
+            # Scores that could not be removed keep their manifest, so that the run can be begun again.
+            failed = failed and not any((self.run.directory / name).exists() for name in SCORES.values())
             if failed:
                 with suppress(OSError):  # the error that ended the run is told; what is left can be begun again
                     _disk.remove(self.run.file)
