@@ -262,8 +262,39 @@ def test_what_was_settled_on_one_input_is_not_believed_for_another() -> None:
     settled = SmoothedClassifier(Coarse(), 1e-4, 1.0, batch=50)
     fresh = settled.rounding.of_samples(x, 1e-4)
     settled.rounding.settle(torch.tensor([0.001, 0.0]), 1e-4)
-    assert settled.rounding.given is not None
-    assert settled.rounding.given < fresh / 10
+    assert settled.rounding.given is None
+    assert settled.rounding.least is not None
+    assert settled.rounding.least < fresh / 10
     assert settled.rounding.of_samples(x, 1e-4) == fresh
     again = SmoothedClassifier(Coarse(), 1e-4, 1.0, batch=50)
     assert settled.certify(x, Deterministic()).radius <= again.certify(x, Deterministic()).radius
+
+
+class CastsBrightInputs(nn.Linear):
+    """A model that rounds where inputs are large: nothing can be measured there."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = super().forward(x)
+        return logits.bfloat16().to(x.dtype) if bool((x > 50).any()) else logits
+
+
+def test_what_was_settled_is_not_believed_of_an_input_that_cannot_be_measured() -> None:
+    """Once the value of the first input was settled, it passed for the user's word on all others."""
+    torch.manual_seed(0)
+    smoothed = SmoothedClassifier(CastsBrightInputs(12, 3), 0.25, 1.0, batch=32)
+    smoothed.rounding.settle(X, 0.25)
+    assert smoothed.certify(X, Duels(1.0), **QUICK).rounding > 0
+    for method in (Duels(1.0), Deterministic()):
+        with pytest.raises(ModelError, match=r"the model rounds to torch\.bfloat16 inside"):
+            smoothed.certify(100 * X, method, **QUICK)
+    stated = SmoothedClassifier(CastsBrightInputs(12, 3), 0.25, 1.0, batch=32, rounding=2.0)
+    assert stated.certify(100 * X, Duels(1.0), **QUICK).rounding == 2.0
+
+
+def test_what_is_measured_has_three_digits_and_is_no_less() -> None:
+    """Machines differ in the last digits of what they measure, and rows should not."""
+    smoothed = SmoothedClassifier(nn.Linear(12, 3), 0.25, 1.0, batch=32)
+    rounding = smoothed.rounding.of_samples(X, 0.25)
+    exact = smoothed.rounding._of_logits(X, 0.25) + smoothed.rounding._of_inputs(X, float(X.norm()), 0.25)
+    assert exact <= rounding <= 1.01 * exact
+    assert rounding == float(f"{rounding:.3g}")

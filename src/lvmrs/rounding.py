@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 import torch
@@ -35,6 +36,8 @@ _POINTS, _COPIES = 16, 64
 # Roundings of an input under noise, in units in the last place: the sum x + σδ has one half for each of its terms, the
 # product σδ another half, and the number δ, as a generator computes it, no more than two.
 _OF_INPUT, _OF_NOISE = 0.5, 3.0
+# Machines measure numbers that differ in their last digits, so that they are rounded up to this many.
+_DIGITS = Context(prec=3, rounding=ROUND_CEILING)
 _SO = (
     "so nothing can be certified by its Lipschitz constant: write it so that it runs in the precision of its weights, "
     "or take a method that does not use the constant, such as hard duels or votes"
@@ -125,7 +128,11 @@ class Rounding:
         lipschitz: its constant in the Euclidean norm; if it is infinite, nothing relies on it and nothing is measured.
         samplers: run the model as it is run for certificates.
         prepared: puts an input on the device and into the precision that it is run in.
-        given: how far rounding moves the vector of logits at most; None if it is to be measured.
+        given: the user's word on how far rounding moves the vector of logits at most; None if it is to be measured.
+
+    ``settled`` is what was measured on one input, as the least that all inputs allow for; None before ``settle``. It is
+    believed of no other input: each is measured, and one that cannot be measured is refused unless the user's word is
+    there.
     """
 
     def __init__(
@@ -138,38 +145,43 @@ class Rounding:
     ) -> None:
         plain = None if given is None else _checks.single("rounding", _checks.at_least_zero("rounding", given))
         self.given = plain
+        self.settled: float | None = None
         self._model, self._lipschitz, self._samplers = model, lipschitz, samplers
         self._exact, self._prepared = InFloat64(model), prepared
+
+    @property
+    def least(self) -> float | None:
+        """What every input allows for at least; None if nothing is known yet."""
+        return max((known for known in (self.given, self.settled) if known is not None), default=None)
 
     def of_samples(self, x: Tensor, sigma: float) -> float:
         """How far rounding moves the logits of noisy copies of x, in the Euclidean norm.
 
         It is twice what is measured on noisy copies of this input, with enough for the rounding of the copies, and at
-        least what was given. Where nothing can be measured, what was given is believed.
+        least what was given or settled. Where nothing can be measured, the user's word is believed; without it, a
+        ``ModelError`` says why.
         """
         if math.isinf(self._lipschitz):
             return 0.0
         x = self._prepared(x)
         inputs = self._of_inputs(x, float(torch.linalg.vector_norm(x.flatten())), sigma)
-        if self.given is None:
-            return self._of_logits(x, sigma) + inputs
         try:
             measured = self._of_logits(x, sigma)
         except ModelError:
+            if self.given is None:
+                raise
             measured = 0.0
-        return max(self.given, measured + inputs)
+        return max(self.least or 0.0, _rounded_up(measured + inputs))
 
     def settle(self, x: Tensor, sigma: float, known: float | None = None) -> None:
-        """Settle what is given from now on: what is known, or what is measured on this input.
-
-        That is enough for all inputs of the same shape with numbers in [−1, 1], as those of data sets are.
-        """
+        """Settle the least that all inputs allow for from now on: what is known, or what is measured on this input."""
         if known is not None:
-            self.given = known
-        elif self.given is None:
+            self.settled = known
+        elif self.least is None:
             x = self._prepared(x)
             largest = max(1.0, float(x.abs().max()))
-            self.given = self._of_logits(x, sigma) + self._of_inputs(x, largest * math.sqrt(x.numel()), sigma)
+            inputs = self._of_inputs(x, largest * math.sqrt(x.numel()), sigma)
+            self.settled = _rounded_up(self._of_logits(x, sigma) + inputs)
 
     def _of_logits(self, x: Tensor, sigma: float) -> float:
         noise = torch.randn(_COPIES, *x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -225,6 +237,10 @@ class Rounding:
             own = logits.to(statistics_device(logits.device), torch.float64, copy=True)
             found.append(own - self._exact(part))
         return torch.cat(found)
+
+
+def _rounded_up(value: float) -> float:
+    return float(_DIGITS.create_decimal_from_float(value))
 
 
 def points_around(x: Tensor, reach: float) -> Tensor:

@@ -131,7 +131,6 @@ class SmoothedClassifier(Calibrating):
         Returns:
             The certificate; its ``guarantee`` says what holds.
         """
-        check_still(self.model, self._stated)
         x = self._input(x)
         method = self.check_method(self.default_method if planner is None else planner)
         if isinstance(method, Deterministic):
@@ -257,12 +256,14 @@ class SmoothedClassifier(Calibrating):
 
     def terms(self, alpha: float, n: int, *inputs: Tensor, method: Method | None = None) -> Terms:
         """The terms of certificates of these inputs; rounding is measured if the method relies on the constant."""
+        check_still(self.model, self._stated)
         constant, largest = self.lipschitz_under_noise, max((x.numel() for x in inputs), default=0)
         relied = inputs if method is not None and relies_on_constant(method, constant) else ()
         rounding = max((self.rounding.of_samples(x, self.sigma) for x in relied), default=0.0)
         return Terms(self.sigma, alpha, n, constant, self.noise, rounding, largest)
 
     def _input(self, x: Tensor) -> Tensor:
+        check_still(self.model, self._stated)  # whatever is asked of the model begins with an input
         x = _torch_checks.finite_tensor("x", x, dims=0).detach()
         _torch_checks.warn_of_bytes("x", x)
         return x.to(self._device(x), x.dtype if x.dtype == torch.float64 else torch.float32)

@@ -206,10 +206,10 @@ _OTHERS: dict[str, Callable[[_Lines], object]] = {
     **{f"top is {value!r}": _set("top", value) for value in ("", "x", "nan", "1.5", "1e400", "-7")},
     **{
         f"{column} is {value!r}": _set(column, value)
-        for column in ("p_lower", "p_upper", "temperature", "mass", "risk_top")
+        for column in ("p_lower", "p_upper", "temperature", "mass", "risk_top", "rounding")
         for value in ("", "x", "None", "nan", "inf")
     },
-    **{f"{column} is '-1'": _set(column, "-1") for column in ("temperature", "mass", "risk_top")},
+    **{f"{column} is '-1'": _set(column, "-1") for column in ("temperature", "mass", "risk_top", "rounding")},
     **{
         f"{column} is {value!r}": _set(column, value)
         for column in ("correct", "time")

@@ -76,7 +76,14 @@ def test_what_it_relies_on(form: str, map_: str, relies: bool) -> None:
     assert said.endswith("others. That relies on 2.5 being a Lipschitz constant of the logits.") == relies
     assert ("relies" in said) == relies
     rounded = guarantee(manifest(lipschitz=2.5, rounding=1e-6), [replace(ROW, form=form, map=map_)])
-    assert rounded.endswith(" constant of the logits, and on rounding moving them by at most 1e-06.") == relies
+    no_more = "and on rounding moving them by no more than each row says, which is 1e-06 or more."
+    assert rounded.endswith(f" constant of the logits, {no_more}") == relies
+
+
+@pytest.mark.parametrize(("noise", "grid"), [("gaussian", False), ("exact", True), ("exact:16", True)])
+def test_radii_are_around_points_of_the_grid(noise: str, grid: bool) -> None:
+    said = guarantee(manifest(noise=noise), [ROW])
+    assert said.endswith("Radii are around the inputs as points of the grid that the noise rounds to.") == grid
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,7 @@ def _with_small_changes(job: Job, row: Row, batch: int | None) -> Iterator[Certi
     """Certificates after what rounding may do: none of it, that of the run's batch size, and small moves."""
     yield _certificate(job, job.smoothed, row.idx, job.method)
     if batch is not None:
-        settings = {**job.smoothed.settings, "batch": batch}
-        yield _certificate(job, SmoothedClassifier(job.smoothed.model, **settings), row.idx, job.method)
+        yield _certificate(job, job.remade(job.smoothed.model, batch=batch), row.idx, job.method)
     for sign in (2.0**-6, -(2.0**-6)):
         yield _certificate(job, _pushed(job, row.top, sign), row.idx, job.method)
 
@@ -105,7 +104,7 @@ def _certificate(job: Job, smoothed: SmoothedClassifier, index: int, method: Met
 def _pushed(job: Job, favoured: int, sign: float) -> SmoothedClassifier:
     """The smoothed classifier of a job, with logits moved in favour of a class, or against it."""
     pushed = _Pushed(job.smoothed.model, favoured, sign * share_of_rounding(job.smoothed))
-    return SmoothedClassifier(pushed, **{**job.smoothed.settings, "compile": False})
+    return job.remade(pushed, compile=False)
 
 
 class _Pushed(nn.Module):
