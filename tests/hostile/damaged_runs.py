@@ -157,7 +157,7 @@ def _fields() -> Iterator[Damage]:
 _Lines = list[list[str]]
 _NAMES = (
     "idx", "label", "predict", "radius", "correct", "time", "p_lower", "p_upper", "top", "map", "temperature", "mass",
-    "bound", "form", "risk_top", "groups", "risk_groups", "scope", "clean",
+    "bound", "form", "risk_top", "groups", "risk_groups", "scope", "clean", "name", "scores", "rounding",
 )  # fmt: skip
 
 
