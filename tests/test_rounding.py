@@ -1,7 +1,8 @@
 """Certificates that rely on a Lipschitz constant allow for rounding, and what cannot be followed is refused."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from lvmrs.errors import InvalidArgumentError, ModelError, ProofError
 from lvmrs.forms import R2, Ramp
 from lvmrs.maps import Hardmax, SoftDuel, Softmax
 from lvmrs.models import sandwich
+from lvmrs.plan import Choice
 from lvmrs.rounding import InFloat64, points_around
 from lvmrs.samplers import Samplers
 from lvmrs.testing import SELECTION, made_up_scores
@@ -298,3 +300,43 @@ def test_what_is_measured_has_three_digits_and_is_no_less() -> None:
     exact = smoothed.rounding._of_logits(X, 0.25) + smoothed.rounding._of_inputs(X, float(X.norm()), 0.25)
     assert exact <= rounding <= 1.01 * exact
     assert rounding == float(f"{rounding:.3g}")
+
+
+@dataclass(frozen=True)
+class SaysItUsesNone(Planner):
+    """Relies on the constant, and says that it does not."""
+
+    @property
+    def uses_constant(self) -> bool:
+        return False
+
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+        return Duels(1.0).choose(logits, terms)
+
+
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+def test_a_planner_cannot_rely_on_the_constant_without_an_allowance(autocast: torch.dtype | None) -> None:
+    """What a planner says of itself must not decide whether a certificate holds: it gets no constant then."""
+    smoothed = SmoothedClassifier(nn.Linear(12, 3), 0.25, 1.0, batch=32, autocast=autocast)
+    certificate = smoothed.certify(X, SaysItUsesNone(), **QUICK)
+    assert (certificate.lipschitz, certificate.rounding) == (math.inf, 0.0)
+    assert "relies" not in certificate.guarantee
+    assert smoothed.terms(0.01, 100, X, method=Duels()).lipschitz == math.inf
+
+
+def test_terms_of_an_input_allow_for_rounding_whatever_the_method() -> None:
+    """Whoever plans and proves by hand gets terms that hold; without an input they are for planning."""
+    smoothed = SmoothedClassifier(nn.Linear(12, 3), 0.25, 1.0, batch=32)
+    assert smoothed.terms(0.01, 100, X) == smoothed.terms(0.01, 100, X, method=Duels(1.0))
+    assert smoothed.terms(0.01, 100, X).rounding > 0
+    assert smoothed.terms(0.01, 100).rounding == 0
+
+
+def test_a_deterministic_certificate_allows_for_no_less_than_was_given() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(12, 3)
+    measured = SmoothedClassifier(model, None, 1.0, batch=32).certify(X, Deterministic())
+    stated = SmoothedClassifier(model, None, 1.0, batch=32, rounding=0.05).certify(X, Deterministic())
+    assert stated.rounding == 0.05 > measured.rounding
+    assert stated.radius == pytest.approx(measured.radius - 2 * (0.05 - measured.rounding) / math.sqrt(2))
+    assert SmoothedClassifier(model, None, 1.0, batch=32, rounding=0.0).certify(X, Deterministic()) == measured

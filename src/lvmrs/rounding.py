@@ -201,8 +201,8 @@ class Rounding:
         """The logits of x in float64, and how far rounding moves each logit of points as near as their margin allows.
 
         The allowance is twice what is measured at x and around it, and at least one unit in the last place of the
-        largest logit, in the least precision of the input and the weights. If an allowance was given, it is that, for
-        the logits as the model runs.
+        largest logit, in the least precision of the input and the weights, and at least what was given. Where nothing
+        can be measured, it is what was given, for the logits as the model runs.
         """
         x = self._prepared(x)
         if self.given is not None and not self._measurable(x):
@@ -213,7 +213,7 @@ class Rounding:
         first, second = logits.topk(2).values.tolist()
         points = points_around(x, (first - second) / (math.sqrt(2) * self._lipschitz))
         measured = float(self._apart(x, torch.cat([x[None], points])).abs().max())
-        return logits, max(_SAFETY * measured, self._unit(x) * float(logits.abs().max()))
+        return logits, max(self.given or 0.0, _SAFETY * measured, self._unit(x) * float(logits.abs().max()))
 
     def _measurable(self, x: Tensor) -> bool:
         try:

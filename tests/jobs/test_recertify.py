@@ -19,6 +19,7 @@ from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import Run, Selection
 from lvmrs.smooth import SmoothedClassifier
 from tests.jobs.helpers import INPUTS, QUICK, fill, lines
+from tests.test_rounding import SaysItUsesNone
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -224,3 +225,11 @@ def test_an_input_that_cannot_be_measured_has_no_rounding(tmp_path: Path) -> Non
     source.file.write_text("\n".join([*text[:-1], text[-1].rpartition("\t")[0] + "\t-"]) + "\n")
     with pytest.raises(RunError, match=r"of 1 inputs \(the first is 1\), on which Duels relies"):
         jobs.recertify(source, tmp_path / "b", Duels("chosen"))
+
+
+def test_a_planner_cannot_rely_on_the_constant_without_an_allowance(tmp_path: Path) -> None:
+    """It says that it uses no constant, and then there is none for it."""
+    source = fill(tmp_path / "a", keep=True)
+    without_rounding(source)
+    again = jobs.recertify(Run(tmp_path / "a"), tmp_path / "b", SaysItUsesNone())
+    assert {row.form for row in again.rows()} == {"r3"}

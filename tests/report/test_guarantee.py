@@ -107,7 +107,11 @@ def test_a_map_that_is_the_same_for_all_inputs_is_named(rows: list[Row], classif
 
 def test_other_guarantees() -> None:
     certain = guarantee(manifest(lipschitz=2.5, n=0, n0=0, alpha=0.0), [ROW])
-    assert certain.startswith("If 2.5 is a Lipschitz constant of the logits")
+    assert certain.startswith("If 2.5 is a Lipschitz constant of the logits for pixels in [0, 1], each certificate is")
+    rounded = guarantee(manifest(lipschitz=2.5, n=0, n0=0, alpha=0.0), [replace(ROW, rounding=1e-6)])
+    assert (
+        "[0, 1], and rounding moves each of them by no more than each row says, each certificate is certain" in rounded
+    )
     imported = manifest(alpha=None, n=None, imported="other.tsv")
     assert guarantee(imported, [ROW]).startswith("Taken from another project's file")
 

@@ -91,7 +91,7 @@ def recertify(
     record = _fewer(old.terms, alpha, n0, n)
     if relies and rounding is not None:
         record = replace(record, rounding=max(rounding, record.rounding or 0.0))
-    terms = _terms(record)
+    terms = _terms(record if relies else replace(record, lipschitz=None))
     _check_code(old.method.own_code, type(terms.noise))
     manifest = replace(
         old,

@@ -31,8 +31,8 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
     if not terms.samples:
         classifier = manifest.method.classifier or "the classifier itself"
         return (
-            f"If {constant:g} is a Lipschitz constant of the logits for pixels in [0, 1], each certificate is certain: "
-            f"no point closer than the radius changes the answer of {classifier}."
+            f"If {constant:g} is a Lipschitz constant of the logits for pixels in [0, 1]{_rounded(rows)}, each "
+            f"certificate is certain: no point closer than the radius changes the answer of {classifier}."
         )
     relies = constant is not None and any(_uses_constant(row) for row in rows)
     least = f"by no more than each row says, which is {terms.rounding:.2g} or more" if terms.rounding else ""
@@ -44,6 +44,12 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
         f"{_classifier(manifest, rows)}. Choices were made on {terms.n0} samples, and proved on {terms.n} others."
         f"{known}{_of_inputs(terms.noise)}"
     )
+
+
+def _rounded(rows: Sequence[Row]) -> str:
+    if not any(row.rounding for row in rows):  # earlier versions did not allow for it
+        return ""
+    return ", and rounding moves each of them by no more than each row says"
 
 
 def _of_inputs(noise: str) -> str:
