@@ -53,7 +53,7 @@ class Certificate:
     n: int
     """Number of samples of the proof; 0 for a deterministic certificate."""
     lipschitz: float
-    """The Lipschitz constant of the logits that was given; infinite if none was."""
+    """The Lipschitz constant of the logits that the method could rely on; infinite if there was none."""
     noise: Noise
     """The kind of noise. A deterministic certificate has no noise, and takes only the distance from this."""
     plan: Plan | None

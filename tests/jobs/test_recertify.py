@@ -202,6 +202,9 @@ def test_what_is_stated_counts_only_if_it_is_more(tmp_path: Path) -> None:
     assert lines(less) == lines(jobs.recertify(source, tmp_path / "same", Duels(0.01)))
     more = jobs.recertify(source, tmp_path / "more", Duels(0.01), rounding=1.0)
     assert {row.radius for row in more.rows()} == {0.0}
+    with pytest.raises(RunError, match=r"was begun with a rounding of 1\.0, and cannot be resumed with 2\.0; choose"):
+        jobs.recertify(source, tmp_path / "more", Duels(0.01), rounding=2.0)
+    assert lines(jobs.recertify(source, tmp_path / "more", Duels(0.01), rounding=1.0)) == lines(more)
 
 
 @pytest.mark.parametrize("rounding", [None, 0.5])

@@ -98,10 +98,15 @@ def recertify(
         method=method_record(planner, terms.noise, terms.sigma),
         terms=record,
         keeps_scores=False,
-        rows_of=ROWS_OF,
+        rows_of=ROWS_OF if old.rows_of == ROWS_OF else f"{ROWS_OF} with scores of {old.rows_of}",
         origin=origin(command, scores_of=str(source.directory)),
     )
     with RunWriter.begin(out, manifest, resume=True) as writer:  # rows of the same scores and settings are the same
+        if (begun := writer.run.manifest.terms.rounding) != record.rounding:
+            raise RunError(
+                f"{writer.run.directory} was begun with a rounding of {begun}, and cannot be resumed with "
+                f"{record.rounding}; choose another directory"
+            )
         waiting = [row for row in source.rows() if row.idx not in writer.done]
         task = partial(_recertified, kept, planner, terms, record)
         with refusing(source), spread(processes, task) as each:

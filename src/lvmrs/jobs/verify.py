@@ -104,9 +104,10 @@ def check_verifiable(run: Run) -> None:
     if made.origin.imported is not None:
         raise RunError(f"{run.directory} was imported from another project's file; there is nothing to verify it with")
     if made.rows_of != ROWS_OF:
+        which = "it" if made.origin.scores_of is None else "the run that its scores are from"
         raise RunError(
             f"{run.directory} has rows as version {made.rows_of!s:.40} defines them, and this version has those of "
-            f"{ROWS_OF}; rows cannot be compared: verify it with the version that made it"
+            f"{ROWS_OF}; rows cannot be compared: verify {which} with the version that made it"
         )
     if not run.count:
         raise RunError(f"{run.directory} has no rows yet; there is nothing to verify")
