@@ -340,3 +340,13 @@ def test_a_deterministic_certificate_allows_for_no_less_than_was_given() -> None
     assert stated.rounding == 0.05 > measured.rounding
     assert stated.radius == pytest.approx(measured.radius - 2 * (0.05 - measured.rounding) / math.sqrt(2))
     assert SmoothedClassifier(model, None, 1.0, batch=32, rounding=0.0).certify(X, Deterministic()) == measured
+
+
+def test_what_is_calibrated_with_autocast_can_be_certified_with_it() -> None:
+    """The form of the radius used to be one that relies on the constant, which is refused with autocast."""
+    torch.manual_seed(0)
+    smoothed = SmoothedClassifier(nn.Linear(12, 3), 0.25, 1.0, batch=32, autocast=torch.bfloat16)
+    assert smoothed.terms(0.01, 100, X).lipschitz == math.inf
+    found = smoothed.calibrate([X, -X], n0=50, n=1000)
+    assert not found.uses_constant
+    assert smoothed.certify(X, found, **QUICK).n == 200

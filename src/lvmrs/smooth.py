@@ -257,12 +257,12 @@ class SmoothedClassifier(Calibrating):
     def terms(self, alpha: float, n: int, *inputs: Tensor, method: Method | None = None) -> Terms:
         """The terms of certificates of these inputs; without inputs, the terms are for planning alone.
 
-        Rounding is measured if the method relies on the constant, or is not given. Else the terms have no constant, so
-        that no plan can rely on it.
+        Rounding is measured if the method relies on the constant, or is not given. Else, and with autocast, the terms
+        have no constant, so that no plan can rely on it.
         """
         check_still(self.model, self._stated)
         constant, largest = self.lipschitz_under_noise, max((x.numel() for x in inputs), default=0)
-        if method is not None and not relies_on_constant(method, constant):
+        if self.autocast is not None or (method is not None and not relies_on_constant(method, constant)):
             constant = math.inf
         relied = () if math.isinf(constant) else inputs
         rounding = max((self.rounding.of_samples(x, self.sigma) for x in relied), default=0.0)
