@@ -71,7 +71,8 @@ class Row:
     rounding: float | None = None
     """How far rounding may move the logits of this input, as measured; None if that is not known ("-" in a file).
 
-    It is known if the certificate relies on it, and if scores are kept that may be certified again with a constant.
+    It is known if the certificate relies on it, and if scores are kept that may be certified again with a constant. It
+    is about the vector of logits in the Euclidean norm, and for a deterministic certificate about each logit.
     """
 
     @classmethod
