@@ -196,6 +196,40 @@ def test_the_copy_follows_the_weights() -> None:
         torch.testing.assert_close(exact(X[None]), before + X.double().sum())
 
 
+class Scaled(nn.Linear):
+    shift: Tensor
+
+    def __init__(self) -> None:
+        super().__init__(12, 3)
+        self.scale = 1.0
+        self.register_buffer("shift", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * super().forward(x) + self.shift
+
+
+CHANGES: dict[str, Callable[[Scaled], object]] = {
+    "weights as torch counts changes": lambda model: model.weight.detach().add_(1),
+    "weights behind its back": lambda model: model.weight.data.add_(1),
+    "a buffer behind its back": lambda model: model.shift.data.add_(1),
+    "an attribute": lambda model: setattr(model, "scale", 2.0),
+    "other weights": lambda model: setattr(model, "weight", nn.Parameter(torch.ones(3, 12))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_copy_follows_changes_of_any_kind(change: str) -> None:
+    """A copy of what the model was before makes certificates about another model."""
+    model = Scaled()
+    exact = InFloat64(model)
+    before = exact(X[None])
+    assert exact._copied(X.device) is exact._copied(X.device)
+    CHANGES[change](model)
+    after = exact(X[None])
+    assert float((after - before).abs().max()) > 0.01
+    torch.testing.assert_close(after, InFloat64(model)(X[None]), rtol=0, atol=0)
+
+
 def test_sandwich_networks_run_in_float64() -> None:
     torch.manual_seed(0)
     network = sandwich(1, 8, gamma=5.0)

@@ -13,6 +13,7 @@ import copy
 import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Context
+from types import NoneType
 from typing import Any
 
 import torch
@@ -79,7 +80,7 @@ def _inexact(values: object) -> list[Tensor]:
 
 
 class InFloat64:
-    """A model in float64. A module is copied, and copied again when its parameters have changed.
+    """A model in float64. A module is copied, and copied again when its numbers have changed.
 
     >>> InFloat64(nn.Identity())(torch.ones(1, 2)).dtype
     torch.float64
@@ -87,7 +88,7 @@ class InFloat64:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._kept: tuple[object, Model] | None = None
+        self._kept: tuple[object, nn.Module] | None = None
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """The logits of a batch in float64; a model that cannot give them is refused with a ``ModelError``."""
@@ -110,14 +111,27 @@ class InFloat64:
         model = self._model
         if not isinstance(model, nn.Module):
             return model
-        held = [*model.parameters(), *model.buffers()]
-        counted = not any(tensor.is_inference() for tensor in held)  # torch does not count the changes of such tensors
-        state = [(t.data_ptr(), t._version, t.dtype, t.device) for t in held] if counted else None
-        if self._kept is None or state is None or self._kept[0] != state:
+        state = [(id(module), _plain_values(module)) for module in model.modules()]
+        if self._kept is None or self._kept[0] != state or not _same_numbers(model, self._kept[1]):
             failing = f"the model cannot be copied to run in float64, {_SO}"
             with guarded(failing, error=ModelError), torch.inference_mode(False), torch.no_grad():
                 self._kept = state, copy.deepcopy(model).to(where).double()
         return self._kept[1]
+
+
+def _plain_values(module: nn.Module) -> dict[str, object]:
+    """The attributes of a module that are numbers or texts, without its mode."""
+    kinds = (int, float, str, NoneType)
+    return {name: value for name, value in vars(module).items() if name != "training" and isinstance(value, kinds)}
+
+
+def _same_numbers(model: nn.Module, copied: nn.Module) -> bool:
+    """Whether a copy in float64 has the parameters and buffers of a model; torch does not count all changes."""
+    ours, theirs = ([*each.parameters(), *each.buffers()] for each in (model, copied))
+    return len(ours) == len(theirs) and all(
+        mine.shape == other.shape and torch.equal(mine, other.to(mine))
+        for mine, other in zip(ours, theirs, strict=True)
+    )
 
 
 class Rounding:
