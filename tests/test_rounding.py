@@ -1,7 +1,8 @@
 """Certificates that rely on a Lipschitz constant allow for rounding, and what cannot be followed is refused."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from lvmrs.errors import InvalidArgumentError, ModelError, ProofError
 from lvmrs.forms import R2, Ramp
 from lvmrs.maps import Hardmax, SoftDuel, Softmax
 from lvmrs.models import sandwich
+from lvmrs.plan import Choice
 from lvmrs.rounding import InFloat64, points_around
 from lvmrs.samplers import Samplers
 from lvmrs.testing import SELECTION, made_up_scores
@@ -194,6 +196,40 @@ def test_the_copy_follows_the_weights() -> None:
         torch.testing.assert_close(exact(X[None]), before + X.double().sum())
 
 
+class Scaled(nn.Linear):
+    shift: Tensor
+
+    def __init__(self) -> None:
+        super().__init__(12, 3)
+        self.scale = 1.0
+        self.register_buffer("shift", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * super().forward(x) + self.shift
+
+
+CHANGES: dict[str, Callable[[Scaled], object]] = {
+    "weights as torch counts changes": lambda model: model.weight.detach().add_(1),
+    "weights behind its back": lambda model: model.weight.data.add_(1),
+    "a buffer behind its back": lambda model: model.shift.data.add_(1),
+    "an attribute": lambda model: setattr(model, "scale", 2.0),
+    "other weights": lambda model: setattr(model, "weight", nn.Parameter(torch.ones(3, 12))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_copy_follows_changes_of_any_kind(change: str) -> None:
+    """A copy of what the model was before makes certificates about another model."""
+    model = Scaled()
+    exact = InFloat64(model)
+    before = exact(X[None])
+    assert exact._copied(X.device) is exact._copied(X.device)
+    CHANGES[change](model)
+    after = exact(X[None])
+    assert float((after - before).abs().max()) > 0.01
+    torch.testing.assert_close(after, InFloat64(model)(X[None]), rtol=0, atol=0)
+
+
 def test_sandwich_networks_run_in_float64() -> None:
     torch.manual_seed(0)
     network = sandwich(1, 8, gamma=5.0)
@@ -262,8 +298,89 @@ def test_what_was_settled_on_one_input_is_not_believed_for_another() -> None:
     settled = SmoothedClassifier(Coarse(), 1e-4, 1.0, batch=50)
     fresh = settled.rounding.of_samples(x, 1e-4)
     settled.rounding.settle(torch.tensor([0.001, 0.0]), 1e-4)
-    assert settled.rounding.given is not None
-    assert settled.rounding.given < fresh / 10
+    assert settled.rounding.given is None
+    assert settled.rounding.least is not None
+    assert settled.rounding.least < fresh / 10
     assert settled.rounding.of_samples(x, 1e-4) == fresh
     again = SmoothedClassifier(Coarse(), 1e-4, 1.0, batch=50)
     assert settled.certify(x, Deterministic()).radius <= again.certify(x, Deterministic()).radius
+
+
+class CastsBrightInputs(nn.Linear):
+    """A model that rounds where inputs are large: nothing can be measured there."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = super().forward(x)
+        return logits.bfloat16().to(x.dtype) if bool((x > 50).any()) else logits
+
+
+def test_what_was_settled_is_not_believed_of_an_input_that_cannot_be_measured() -> None:
+    """Once the value of the first input was settled, it passed for the user's word on all others."""
+    torch.manual_seed(0)
+    smoothed = SmoothedClassifier(CastsBrightInputs(12, 3), 0.25, 1.0, batch=32)
+    smoothed.rounding.settle(X, 0.25)
+    assert smoothed.certify(X, Duels(1.0), **QUICK).rounding > 0
+    for method in (Duels(1.0), Deterministic()):
+        with pytest.raises(ModelError, match=r"the model rounds to torch\.bfloat16 inside"):
+            smoothed.certify(100 * X, method, **QUICK)
+    stated = SmoothedClassifier(CastsBrightInputs(12, 3), 0.25, 1.0, batch=32, rounding=2.0)
+    assert stated.certify(100 * X, Duels(1.0), **QUICK).rounding == 2.0
+
+
+def test_what_is_measured_has_three_digits_and_is_no_less() -> None:
+    """Machines differ in the last digits of what they measure, and rows should not."""
+    smoothed = SmoothedClassifier(nn.Linear(12, 3), 0.25, 1.0, batch=32)
+    rounding = smoothed.rounding.of_samples(X, 0.25)
+    exact = smoothed.rounding._of_logits(X, 0.25) + smoothed.rounding._of_inputs(X, float(X.norm()), 0.25)
+    assert exact <= rounding <= 1.01 * exact
+    assert rounding == float(f"{rounding:.3g}")
+
+
+@dataclass(frozen=True)
+class SaysItUsesNone(Planner):
+    """Relies on the constant, and says that it does not."""
+
+    @property
+    def uses_constant(self) -> bool:
+        return False
+
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+        return Duels(1.0).choose(logits, terms)
+
+
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+def test_a_planner_cannot_rely_on_the_constant_without_an_allowance(autocast: torch.dtype | None) -> None:
+    """What a planner says of itself must not decide whether a certificate holds: it gets no constant then."""
+    smoothed = SmoothedClassifier(nn.Linear(12, 3), 0.25, 1.0, batch=32, autocast=autocast)
+    certificate = smoothed.certify(X, SaysItUsesNone(), **QUICK)
+    assert (certificate.lipschitz, certificate.rounding) == (math.inf, 0.0)
+    assert "relies" not in certificate.guarantee
+    assert smoothed.terms(0.01, 100, X, method=Duels()).lipschitz == math.inf
+
+
+def test_terms_of_an_input_allow_for_rounding_whatever_the_method() -> None:
+    """Whoever plans and proves by hand gets terms that hold; without an input they are for planning."""
+    smoothed = SmoothedClassifier(nn.Linear(12, 3), 0.25, 1.0, batch=32)
+    assert smoothed.terms(0.01, 100, X) == smoothed.terms(0.01, 100, X, method=Duels(1.0))
+    assert smoothed.terms(0.01, 100, X).rounding > 0
+    assert smoothed.terms(0.01, 100).rounding == 0
+
+
+def test_a_deterministic_certificate_allows_for_no_less_than_was_given() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(12, 3)
+    measured = SmoothedClassifier(model, None, 1.0, batch=32).certify(X, Deterministic())
+    stated = SmoothedClassifier(model, None, 1.0, batch=32, rounding=0.05).certify(X, Deterministic())
+    assert stated.rounding == 0.05 > measured.rounding
+    assert stated.radius == pytest.approx(measured.radius - 2 * (0.05 - measured.rounding) / math.sqrt(2))
+    assert SmoothedClassifier(model, None, 1.0, batch=32, rounding=0.0).certify(X, Deterministic()) == measured
+
+
+def test_what_is_calibrated_with_autocast_can_be_certified_with_it() -> None:
+    """The form of the radius used to be one that relies on the constant, which is refused with autocast."""
+    torch.manual_seed(0)
+    smoothed = SmoothedClassifier(nn.Linear(12, 3), 0.25, 1.0, batch=32, autocast=torch.bfloat16)
+    assert smoothed.terms(0.01, 100, X).lipschitz == math.inf
+    found = smoothed.calibrate([X, -X], n0=50, n=1000)
+    assert not found.uses_constant
+    assert smoothed.certify(X, found, **QUICK).n == 200

@@ -53,7 +53,7 @@ class Certificate:
     n: int
     """Number of samples of the proof; 0 for a deterministic certificate."""
     lipschitz: float
-    """The Lipschitz constant of the logits that was given; infinite if none was."""
+    """The Lipschitz constant of the logits that the method could rely on; infinite if there was none."""
     noise: Noise
     """The kind of noise. A deterministic certificate has no noise, and takes only the distance from this."""
     plan: Plan | None
@@ -107,9 +107,10 @@ class Certificate:
 
     @property
     def _of_the_noise(self) -> str:
+        about = f" Here x is {self.noise.centre}." if self.noise.centre else ""
         if not self.noise_risk:
-            return ""
-        return f" The noise is exact up to a probability of {self.noise_risk:.1e}, which is part of that risk."
+            return about
+        return f"{about} The noise is exact up to a probability of {self.noise_risk:.1e}, which is part of that risk."
 
     def record(self) -> dict[str, Any]:
         """How it was proved, as fields of ``lvmrs.runs.Row``."""

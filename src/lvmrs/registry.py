@@ -43,7 +43,9 @@ FORMS = Names("form", "lvmrs.forms.base:Form", {
 })
 NOISES = Names("noise", "lvmrs.noise.base:Noise", {
     "gaussian": Entry("lvmrs.noise.gaussian:Gaussian", "normal numbers, the same in every direction"),
-    "exact": Entry("lvmrs.noise.exact:ExactGaussian", "the same without rounding errors, for inputs on a grid"),
+    "exact": Entry(
+        "lvmrs.noise.exact:ExactGaussian", "the same without rounding errors, for inputs on a grid", facts=("rounds",)
+    ),
 })
 PARTS = (MAPS, BOUNDS, FORMS, NOISES)
 """The tables of what a certificate is made of; parts of a user's own may have been added to them."""

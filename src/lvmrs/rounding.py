@@ -14,6 +14,8 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from decimal import ROUND_CEILING, Context
+from types import NoneType
 from typing import Any
 
 import torch
@@ -37,6 +39,8 @@ _POINTS, _COPIES = 16, 64
 # Roundings of an input under noise, in units in the last place: the sum x + σδ has one half for each of its terms, the
 # product σδ another half, and the number δ, as a generator computes it, no more than two.
 _OF_INPUT, _OF_NOISE = 0.5, 3.0
+# Machines measure numbers that differ in their last digits, so that they are rounded up to this many.
+_DIGITS = Context(prec=3, rounding=ROUND_CEILING)
 _SO = (
     "so nothing can be certified by its Lipschitz constant: write it so that it runs in the precision of its weights, "
     "or take a method that does not use the constant, such as hard duels or votes"
@@ -83,7 +87,7 @@ def _not_compiled() -> AbstractContextManager[object]:
 
 
 class InFloat64:
-    """A model in float64. A module is copied, and copied again when its parameters have changed.
+    """A model in float64. A module is copied, and copied again when its numbers have changed.
 
     >>> InFloat64(nn.Identity())(torch.ones(1, 2)).dtype
     torch.float64
@@ -91,7 +95,7 @@ class InFloat64:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._kept: tuple[object, Model] | None = None
+        self._kept: tuple[object, nn.Module] | None = None
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """The logits of a batch in float64; a model that cannot give them is refused with a ``ModelError``."""
@@ -114,14 +118,27 @@ class InFloat64:
         model = self._model
         if not isinstance(model, nn.Module):
             return model
-        held = [*model.parameters(), *model.buffers()]
-        counted = not any(tensor.is_inference() for tensor in held)  # torch does not count the changes of such tensors
-        state = [(t.data_ptr(), t._version, t.dtype, t.device) for t in held] if counted else None
-        if self._kept is None or state is None or self._kept[0] != state:
+        state = [(id(module), _plain_values(module)) for module in model.modules()]
+        if self._kept is None or self._kept[0] != state or not _same_numbers(model, self._kept[1]):
             failing = f"the model cannot be copied to run in float64, {_SO}"
             with guarded(failing, error=ModelError), torch.inference_mode(False), torch.no_grad():
                 self._kept = state, copy.deepcopy(model).to(where).double()
         return self._kept[1]
+
+
+def _plain_values(module: nn.Module) -> dict[str, object]:
+    """The attributes of a module that are numbers or texts, without its mode."""
+    kinds = (int, float, str, NoneType)
+    return {name: value for name, value in vars(module).items() if name != "training" and isinstance(value, kinds)}
+
+
+def _same_numbers(model: nn.Module, copied: nn.Module) -> bool:
+    """Whether a copy in float64 has the parameters and buffers of a model; torch does not count all changes."""
+    ours, theirs = ([*each.parameters(), *each.buffers()] for each in (model, copied))
+    return len(ours) == len(theirs) and all(
+        mine.shape == other.shape and torch.equal(mine, other.to(mine))
+        for mine, other in zip(ours, theirs, strict=True)
+    )
 
 
 class Rounding:
@@ -132,7 +149,11 @@ class Rounding:
         lipschitz: its constant in the Euclidean norm; if it is infinite, nothing relies on it and nothing is measured.
         samplers: run the model as it is run for certificates.
         prepared: puts an input on the device and into the precision that it is run in.
-        given: how far rounding moves the vector of logits at most; None if it is to be measured.
+        given: the user's word on how far rounding moves the vector of logits at most; None if it is to be measured.
+
+    ``settled`` is what was measured on one input, as the least that all inputs allow for; None before ``settle``. It is
+    believed of no other input: each is measured, and one that cannot be measured is refused unless the user's word is
+    there.
     """
 
     def __init__(
@@ -145,38 +166,43 @@ class Rounding:
     ) -> None:
         plain = None if given is None else _checks.single("rounding", _checks.at_least_zero("rounding", given))
         self.given = plain
+        self.settled: float | None = None
         self._model, self._lipschitz, self._samplers = model, lipschitz, samplers
         self._exact, self._prepared = InFloat64(model), prepared
+
+    @property
+    def least(self) -> float | None:
+        """What every input allows for at least; None if nothing is known yet."""
+        return max((known for known in (self.given, self.settled) if known is not None), default=None)
 
     def of_samples(self, x: Tensor, sigma: float) -> float:
         """How far rounding moves the logits of noisy copies of x, in the Euclidean norm.
 
         It is twice what is measured on noisy copies of this input, with enough for the rounding of the copies, and at
-        least what was given. Where nothing can be measured, what was given is believed.
+        least what was given or settled. Where nothing can be measured, the user's word is believed; without it, a
+        ``ModelError`` says why.
         """
         if math.isinf(self._lipschitz):
             return 0.0
         x = self._prepared(x)
         inputs = self._of_inputs(x, float(torch.linalg.vector_norm(x.flatten())), sigma)
-        if self.given is None:
-            return self._of_logits(x, sigma) + inputs
         try:
             measured = self._of_logits(x, sigma)
         except ModelError:
+            if self.given is None:
+                raise
             measured = 0.0
-        return max(self.given, measured + inputs)
+        return max(self.least or 0.0, _rounded_up(measured + inputs))
 
     def settle(self, x: Tensor, sigma: float, known: float | None = None) -> None:
-        """Settle what is given from now on: what is known, or what is measured on this input.
-
-        That is enough for all inputs of the same shape with numbers in [−1, 1], as those of data sets are.
-        """
+        """Settle the least that all inputs allow for from now on: what is known, or what is measured on this input."""
         if known is not None:
-            self.given = known
-        elif self.given is None:
+            self.settled = known
+        elif self.least is None:
             x = self._prepared(x)
             largest = max(1.0, float(x.abs().max()))
-            self.given = self._of_logits(x, sigma) + self._of_inputs(x, largest * math.sqrt(x.numel()), sigma)
+            inputs = self._of_inputs(x, largest * math.sqrt(x.numel()), sigma)
+            self.settled = _rounded_up(self._of_logits(x, sigma) + inputs)
 
     def _of_logits(self, x: Tensor, sigma: float) -> float:
         noise = torch.randn(_COPIES, *x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -196,8 +222,8 @@ class Rounding:
         """The logits of x in float64, and how far rounding moves each logit of points as near as their margin allows.
 
         The allowance is twice what is measured at x and around it, and at least one unit in the last place of the
-        largest logit, in the least precision of the input and the weights. If an allowance was given, it is that, for
-        the logits as the model runs.
+        largest logit, in the least precision of the input and the weights, and at least what was given. Where nothing
+        can be measured, it is what was given, for the logits as the model runs.
         """
         x = self._prepared(x)
         if self.given is not None and not self._measurable(x):
@@ -207,7 +233,7 @@ class Rounding:
         points = points_around(x, (first - second) / (math.sqrt(2) * self._lipschitz))
         plain = self._samplers.plain(x)
         measured = float(self._apart(plain, torch.cat([x[None], points])).abs().max())
-        return logits, max(_SAFETY * measured, self._unit(x) * float(logits.abs().max()))
+        return logits, max(self.given or 0.0, _SAFETY * measured, self._unit(x) * float(logits.abs().max()))
 
     def _measurable(self, x: Tensor) -> bool:
         try:
@@ -228,6 +254,10 @@ class Rounding:
             check_logits(logits, len(part), 0)
             found.append(logits.to(statistics_device(logits.device), torch.float64) - self._exact(part))
         return torch.cat(found)
+
+
+def _rounded_up(value: float) -> float:
+    return float(_DIGITS.create_decimal_from_float(value))
 
 
 def points_around(x: Tensor, reach: float) -> Tensor:

@@ -169,7 +169,6 @@ class SmoothedClassifier(Calibrating):
         Returns:
             The certificates, in order. What is wrong with an input is raised when its turn comes.
         """
-        check_still(self.model, self._stated)
         method = self.check_method(self.default_method if planner is None else planner)
         if isinstance(method, Deterministic):
             yield from (self._certain(method, self._input(x)) for _, x in inputs)
@@ -179,7 +178,6 @@ class SmoothedClassifier(Calibrating):
         with self._samplers.crew() as crew:
             answers = sampled(self._requests(inputs, seed, n0, n, coming), crew)
             for selected in answers:
-                check_still(self.model, self._stated)
                 selection = coming.popleft()
                 terms = self.terms(alpha, n, selection.x, method=method)
                 plan = method.plan(selection.scores(selected, watch), terms)
@@ -315,13 +313,21 @@ class SmoothedClassifier(Calibrating):
         )
 
     def terms(self, alpha: float, n: int, *inputs: Tensor, method: Method | None = None) -> Terms:
-        """The terms of certificates of these inputs; rounding is measured if the method relies on the constant."""
+        """The terms of certificates of these inputs; without inputs, the terms are for planning alone.
+
+        Rounding is measured if the method relies on the constant, or is not given. Else, and with autocast, the terms
+        have no constant, so that no plan can rely on it.
+        """
+        check_still(self.model, self._stated)
         constant, largest = self.lipschitz_under_noise, max((x.numel() for x in inputs), default=0)
-        relied = inputs if method is not None and relies_on_constant(method, constant) else ()
+        if self.autocast is not None or (method is not None and not relies_on_constant(method, constant)):
+            constant = math.inf
+        relied = () if math.isinf(constant) else inputs
         rounding = max((self.rounding.of_samples(x, self.sigma) for x in relied), default=0.0)
         return Terms(self.sigma, alpha, n, constant, self.noise, rounding, largest)
 
     def _input(self, x: Tensor) -> Tensor:
+        check_still(self.model, self._stated)  # whatever is asked of the model begins with an input
         x = _torch_checks.finite_tensor("x", x, dims=0).detach()
         _torch_checks.warn_of_bytes("x", x)
         return x.to(self._device(x), x.dtype if x.dtype == torch.float64 else torch.float32)

@@ -239,3 +239,15 @@ def test_search_refuses_what_is_no_setting() -> None:
     with pytest.raises(InvalidArgumentError, match="clip must be True or False"):
         Search(clip=1)  # type: ignore[arg-type]
     assert Search(n=np.int64(5)).n == 5  # type: ignore[arg-type]
+
+
+def test_distances_are_from_the_point_of_the_grid_that_was_certified() -> None:
+    """Two tensors that stand for the same point of the grid have the same certificate, and the same attack."""
+    network, x = linear(2, 8)
+    smoothed = SmoothedClassifier(network, SIGMA, batch=500, noise="exact")
+    near = torch.round(x * 255) / 255
+    off = near * (1 + 3 * torch.finfo(near.dtype).eps)
+    assert not torch.equal(off, near)
+    top = smoothed.answer(near)
+    first, second = (attack(smoothed, each, top, 0.1, Duel(), QUICK) for each in (near, off))
+    assert first.distance == second.distance is not None

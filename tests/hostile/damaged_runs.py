@@ -157,7 +157,7 @@ def _fields() -> Iterator[Damage]:
 _Lines = list[list[str]]
 _NAMES = (
     "idx", "label", "predict", "radius", "correct", "time", "p_lower", "p_upper", "top", "map", "temperature", "mass",
-    "bound", "form", "risk_top", "groups", "risk_groups", "scope", "clean",
+    "bound", "form", "risk_top", "groups", "risk_groups", "scope", "clean", "name", "scores", "rounding",
 )  # fmt: skip
 
 
@@ -206,10 +206,10 @@ _OTHERS: dict[str, Callable[[_Lines], object]] = {
     **{f"top is {value!r}": _set("top", value) for value in ("", "x", "nan", "1.5", "1e400", "-7")},
     **{
         f"{column} is {value!r}": _set(column, value)
-        for column in ("p_lower", "p_upper", "temperature", "mass", "risk_top")
+        for column in ("p_lower", "p_upper", "temperature", "mass", "risk_top", "rounding")
         for value in ("", "x", "None", "nan", "inf")
     },
-    **{f"{column} is '-1'": _set(column, "-1") for column in ("temperature", "mass", "risk_top")},
+    **{f"{column} is '-1'": _set(column, "-1") for column in ("temperature", "mass", "risk_top", "rounding")},
     **{
         f"{column} is {value!r}": _set(column, value)
         for column in ("correct", "time")

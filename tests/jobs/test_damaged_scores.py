@@ -217,7 +217,7 @@ def test_a_row_that_is_not_that_of_its_scores_is_replaced(made: Path, tmp_path: 
     file = out / "certificates.tsv"
     before = file.read_text().split("\n")
     fields = before[3].split("\t")
-    file.write_text("\n".join([*before[:3], "\t".join([*fields[:-1], "0" * 32]), *before[4:]]))
+    file.write_text("\n".join([*before[:3], "\t".join([*fields[:-2], "0" * 32, fields[-1]]), *before[4:]]))
     with pytest.raises(RunError, match=r"1 of 6 rows \(input 2\)"):
         sampled(out, resume=True)
     job = job_of(Cohen(), SIX, keep=True, batch=38, n0=N0, n=N)

@@ -84,7 +84,7 @@ def damage(run: Path) -> None:
     file = run / "certificates.tsv"
     text = file.read_text().split("\n")
     fields = text[1].split("\t")
-    text[1] = "\t".join([*fields[:-1], "0" * 32])
+    text[1] = "\t".join([*fields[:-2], "0" * 32, fields[-1]])
     file.write_text("\n".join(text))
 
 

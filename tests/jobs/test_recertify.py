@@ -1,14 +1,27 @@
 """Kept scores are certified again, with no network."""
 
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 from lvmrs import Deterministic, Duels, Votes, jobs
-from lvmrs.errors import LvmrsError, RunError
+from lvmrs.data import Arrays
+from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
+from lvmrs.method import Method
+from lvmrs.models import Loaded
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import Run, Selection
+from lvmrs.smooth import SmoothedClassifier
 from tests.jobs.helpers import INPUTS, QUICK, fill, lines
+from tests.test_rounding import SaysItUsesNone
+
+GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def test_recertifying_equals_certifying(tmp_path: Path) -> None:
@@ -73,3 +86,154 @@ def test_recertifying_again_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert lines(jobs.recertify(source, tmp_path / "b", Cohen())) == expected
     with pytest.raises(RunError, match="was begun with other settings"):
         jobs.recertify(source, tmp_path / "b", LVM())
+
+
+class Coarse(nn.Module):
+    """Rounds to bfloat16 by the precision of its weights: the more, the larger its input is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2, bias=False)
+        with torch.no_grad():
+            self.inner.weight.copy_(torch.eye(2))
+        self.inner.bfloat16()
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.inner(x.to(self.inner.weight.dtype)).to(x.dtype)
+        return logits
+
+
+def coarse(method: Method, *, keep: bool = False, **settings: Any) -> jobs.Job:
+    """A dark input, and then a bright one that is close to a tie."""
+    inputs = np.array([[0.001, 0.0], [100.26 / 128, 99.74 / 128]], np.float32)
+    loaded = Loaded.of(Coarse(), "coarse")
+    smoothed = SmoothedClassifier(loaded.model, 1e-4, 1.0, batch=50, **settings)
+    sampling = jobs.Sampling(alpha=0.01, n0=50, n=400)
+    return jobs.Job(
+        loaded, Arrays("two", "test", inputs, np.zeros(2, int)), smoothed, method, sampling, Selection(2), keep
+    )
+
+
+def test_kept_scores_allow_for_the_rounding_of_their_own_input(tmp_path: Path) -> None:
+    """The value of the run is that of its dark first input, which is far too small for the bright one."""
+    source = jobs.certify(coarse(Votes(), keep=True), tmp_path / "a")
+    dark, bright = source.rows()
+    assert source.manifest.terms.rounding is not None
+    assert dark.rounding is not None
+    assert bright.rounding is not None
+    assert bright.rounding > 10 * source.manifest.terms.rounding
+    assert dark.rounding >= source.manifest.terms.rounding
+    for number, planner in enumerate((Duels(0.01), Duels("chosen"), Lipschitz("ramp"))):
+        again = jobs.recertify(source, tmp_path / f"again {number}", planner)
+        fresh = jobs.certify(coarse(planner), tmp_path / f"fresh {number}")
+        assert lines(again) == lines(fresh)
+        assert again.rows()[1].radius <= (100.26 - 99.74) / 128 / 2**0.5  # where the exact network has a tie
+
+
+def test_rows_of_merged_shards_know_their_rounding(tmp_path: Path) -> None:
+    whole = fill(tmp_path / "whole", keep=True, planner=Votes())
+    parts = [
+        fill(tmp_path / str(k), keep=True, planner=Votes(), selection=Selection(INPUTS, shard=k, shards=2))
+        for k in (1, 2)
+    ]
+    merged = jobs.merge(parts, tmp_path / "merged")
+    assert [row.rounding for row in merged.rows()] == [row.rounding for row in whole.rows()]
+    assert all(row.rounding for row in whole.rows())
+    assert lines(jobs.recertify(merged, tmp_path / "b", Duels(0.5))) == lines(
+        jobs.recertify(whole, tmp_path / "c", Duels(0.5))
+    )
+
+
+def test_merged_shards_allow_for_what_each_of_them_does(tmp_path: Path) -> None:
+    """Machines measure different numbers: that of the merged run is the least."""
+    parts = []
+    for k in (1, 2):
+        run = fill(tmp_path / str(k), planner=Duels(0.5), selection=Selection(INPUTS, shard=k, shards=2))
+        changed(run, rounding=k / 8)
+        parts.append(Run(run.directory))
+    assert jobs.merge(parts[::-1], tmp_path / "merged").manifest.terms.rounding == 1 / 8
+
+
+def changed(run: Run, **terms: object) -> None:
+    manifest = run.directory / "manifest.json"
+    stored = json.loads(manifest.read_text())
+    stored["terms"] |= terms
+    manifest.write_text(json.dumps(stored))
+
+
+def without_rounding(run: Run) -> None:
+    """Make the file of rows one of an earlier version, which has no such column."""
+    text = [line.split("\t") for line in run.file.read_text().splitlines()]
+    place = text[0].index("rounding")
+    run.file.write_text("".join("\t".join(line[:place] + line[place + 1 :]) + "\n" for line in text))
+
+
+@pytest.mark.parametrize("earlier", ["rows without the column", "version 0.2"])
+def test_scores_whose_rounding_is_not_known_are_refused_where_the_constant_is_used(
+    earlier: str, tmp_path: Path
+) -> None:
+    if earlier == "version 0.2":
+        shutil.copytree(GOLDEN / "lvm-0.2.0", tmp_path / "a")
+    else:
+        without_rounding(fill(tmp_path / "a", keep=True))
+    source = Run(tmp_path / "a")
+    for planner in (QUICK, Duels("chosen"), Lipschitz("both")):
+        with pytest.raises(RunError) as caught:
+            jobs.recertify(source, tmp_path / "b", planner)
+        assert str(caught.value) == (
+            f"{source.directory} does not say how far rounding moves the logits of {source.count} inputs (the first is "
+            f"0), on which {type(planner).__name__} relies; certify them again, give rounding if you know it, or take "
+            "a method that does not use the constant, such as hard duels or votes"
+        )
+        assert not (tmp_path / "b").exists()
+    assert len(jobs.recertify(source, tmp_path / "votes", Votes()).rows()) == source.count
+    stated = jobs.recertify(source, tmp_path / "stated", Duels(0.5), rounding=0.01)
+    assert stated.manifest.terms.rounding == 0.01
+    assert {row.rounding for row in stated.rows()} == {0.01}
+    without = jobs.recertify(source, tmp_path / "without", Duels(0.5), rounding=0)
+    assert all(less.p_lower <= more.p_lower for less, more in zip(stated.rows(), without.rows(), strict=True))
+    for wrong in (-1.0, float("inf"), "much"):
+        with pytest.raises(InvalidArgumentError, match="rounding must be"):
+            jobs.recertify(source, tmp_path / "c", Duels(0.5), rounding=wrong)  # type: ignore[arg-type]
+
+
+def test_what_is_stated_counts_only_if_it_is_more(tmp_path: Path) -> None:
+    source = jobs.certify(coarse(Votes(), keep=True), tmp_path / "a")
+    less = jobs.recertify(source, tmp_path / "less", Duels(0.01), rounding=1e-9)
+    assert lines(less) == lines(jobs.recertify(source, tmp_path / "same", Duels(0.01)))
+    more = jobs.recertify(source, tmp_path / "more", Duels(0.01), rounding=1.0)
+    assert {row.radius for row in more.rows()} == {0.0}
+    with pytest.raises(RunError, match=r"was begun with a rounding of 1\.0, and cannot be resumed with 2\.0; choose"):
+        jobs.recertify(source, tmp_path / "more", Duels(0.01), rounding=2.0)
+    assert lines(jobs.recertify(source, tmp_path / "more", Duels(0.01), rounding=1.0)) == lines(more)
+
+
+@pytest.mark.parametrize("rounding", [None, 0.5])
+def test_scores_of_autocast_are_never_certified_with_the_constant(rounding: float | None, tmp_path: Path) -> None:
+    """A rounding that was stated used to bring the constant into the run."""
+    run = jobs.certify(coarse(Votes(), keep=True, autocast=torch.bfloat16, rounding=rounding), tmp_path / "a")
+    assert (run.manifest.terms.lipschitz, run.manifest.terms.rounding) == (None, None)
+    assert {row.rounding for row in run.rows()} == {None}
+    with pytest.raises(InvalidArgumentError, match="the run was made without a Lipschitz constant"):
+        jobs.recertify(run, tmp_path / "b", Duels("chosen"))
+    changed(run, lipschitz=1.0, rounding=0.5)  # as runs were recorded before
+    with pytest.raises(RunError, match="was made with autocast, which rounds inside of the model, so Duels cannot"):
+        jobs.recertify(Run(tmp_path / "a"), tmp_path / "b", Duels("chosen"), rounding=1.0)
+    assert len(jobs.recertify(Run(tmp_path / "a"), tmp_path / "b", Duels()).rows()) == 2
+
+
+def test_an_input_that_cannot_be_measured_has_no_rounding(tmp_path: Path) -> None:
+    """Its scores cannot be certified with the constant; those of the others, which are measured, could be."""
+    source = jobs.certify(coarse(Votes(), keep=True), tmp_path / "a")
+    text = source.file.read_text().splitlines()
+    source.file.write_text("\n".join([*text[:-1], text[-1].rpartition("\t")[0] + "\t-"]) + "\n")
+    with pytest.raises(RunError, match=r"of 1 inputs \(the first is 1\), on which Duels relies"):
+        jobs.recertify(source, tmp_path / "b", Duels("chosen"))
+
+
+def test_a_planner_cannot_rely_on_the_constant_without_an_allowance(tmp_path: Path) -> None:
+    """It says that it uses no constant, and then there is none for it."""
+    source = fill(tmp_path / "a", keep=True)
+    without_rounding(source)
+    again = jobs.recertify(Run(tmp_path / "a"), tmp_path / "b", SaysItUsesNone())
+    assert {row.form for row in again.rows()} == {"r3"}

@@ -303,3 +303,38 @@ def test_a_choice_that_hangs_by_a_hair_stands(tmp_path: Path) -> None:
     changed = [row.idx for row in run.rows() if job.row(row.idx).temperature != row.temperature]
     assert 0 < len(changed) < 6
     assert verify(run, job).count("rounding") == 6
+
+
+def test_a_rounding_that_was_made_smaller_by_hand_is_different(tmp_path: Path) -> None:
+    """Whoever certifies the kept scores again relies on it."""
+    run = fill(tmp_path / "a", planner=Votes(), keep=True, selection=FOUR, model=RoundedByBatch())
+    model = job_of(model=RoundedByBatch()).model
+    known, least = run.rows()[1].rounding, run.manifest.terms.rounding
+    assert known is not None
+    assert least is not None
+    assert verified(run, model=model).stands
+    run = altered_manifest(run, lambda stored: stored["terms"].update(rounding=1e-12))
+    for factor, stands in ((0.7, True), (0.3, False)):
+        found = verified(altered(run, rounding=factor * known), model=model)
+        assert found.stands == stands, found
+    (why,) = [row.why for row in found.rows if row.why]
+    assert why.startswith(f"its rounding is {0.3 * known:g}, and ")
+    assert why.endswith(" is measured now")
+    run = altered_manifest(run, lambda stored: stored["terms"].update(rounding=least))
+    below = verified(altered(run, rounding=least / 2), model=model)
+    assert [row.why for row in below.rows if row.why] == [
+        f"its rounding is {least / 2:g}, and the run has {least:g} at least"
+    ]
+
+
+def test_scores_of_an_earlier_version_are_not_compared_with_noise_of_this_one(tmp_path: Path) -> None:
+    """The streams of noise were others, so that every row would seem to be different."""
+    golden = Run(Path(__file__).parent.parent / "golden" / "cohen-format-1")
+    made = jobs.recertify(golden, tmp_path / "a", Cohen())
+    assert made.manifest.rows_of == "0.4.0 with scores of 0.1.0"
+    with pytest.raises(
+        RunError, match=r"version 0\.4\.0 with scores of 0\.1\.0 .*: verify the run that its scores are"
+    ):
+        verified(made)
+    kept = fill(tmp_path / "kept", planner=Cohen(), keep=True, selection=FOUR)
+    assert verified(jobs.recertify(kept, tmp_path / "b", Votes())).stands

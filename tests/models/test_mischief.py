@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from lvmrs import Deterministic, SmoothedClassifier
+from lvmrs import Deterministic, Duels, SmoothedClassifier
+from lvmrs.attacks import Search, attack
 from lvmrs.errors import ModelError
+from lvmrs.maps import Duel
 from lvmrs.models import Preprocessed, SandwichNetwork, lipschitz_bound
 from lvmrs.sampling import evaluating
 from tests.models.mischief import CATALOGUE, IMAGE, SHAPE
@@ -174,6 +177,34 @@ def test_a_change_after_the_smoothed_classifier_was_made_is_seen() -> None:
     model.gamma = 20.0
     with pytest.raises(ModelError, match=r"stated the Lipschitz constant 1 and now states 20"):
         smoothed.certify(x, Deterministic())
+
+
+ASKED: dict[str, Callable[[SmoothedClassifier, Tensor], object]] = {
+    "certify": lambda smoothed, x: smoothed.certify(x, Duels(), n0=10, n=20),
+    "certify_batch": lambda smoothed, x: smoothed.certify_batch([x], Duels(), n0=10, n=20),
+    "predict": lambda smoothed, x: smoothed.predict(x, n=20),
+    "predict without noise": lambda smoothed, x: smoothed.predict(x, Deterministic()),
+    "predict with the constant": lambda smoothed, x: smoothed.predict(x, Duels(1.0), n=20),
+    "scores": lambda smoothed, x: smoothed.scores(x, 10),
+    "terms": lambda smoothed, x: smoothed.terms(0.01, 10),
+    "calibrate": lambda smoothed, x: smoothed.calibrate([x], n0=10, n=20),
+    "calibrate_duels": lambda smoothed, x: smoothed.calibrate_duels([x], n0=10),
+    "answer": lambda smoothed, x: smoothed.answer(x),
+    "classes": lambda smoothed, x: smoothed.classes(x),
+    "prepare": lambda smoothed, x: smoothed.prepare(x),
+    "sampler": lambda smoothed, x: smoothed.sampler(x),
+    "attack": lambda smoothed, x: attack(smoothed, x, 0, 0.1, Duel(), Search(steps=1, restarts=1)),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_changed_model_is_refused_whatever_is_asked(name: str) -> None:
+    model = SandwichNetwork((2,), [], dense=[4], classes=2)
+    smoothed, x = SmoothedClassifier(model, 0.25, batch=20), torch.tensor([0.3, 0.1])
+    ASKED[name](smoothed, x)
+    model.register_forward_hook(lambda module, taken, answer: 20 * answer)
+    with pytest.raises(ModelError, match=r"SandwichNetwork is not known.*forward hooks"):
+        ASKED[name](smoothed, x)
 
 
 def test_the_constant_of_a_class_of_the_users_own_is_the_users_word() -> None:

@@ -184,10 +184,10 @@ def test_the_risk_of_the_noise_is_counted_and_said() -> None:
     assert Terms(0.5, 0.001, 100_000, dimensions=3072).noise_risk == 0
     certificate = SmoothedClassifier(RowByRow(192), 0.25, batch=100, noise="exact").certify(IMAGE, n0=100, n=400)
     assert certificate.noise_risk == ExactGaussian().error(0.25) * 400 * 192
-    assert f"exact up to a probability of {certificate.noise_risk:.1e}, which is part of that risk" in (
-        certificate.guarantee
-        if certificate.prediction >= 0
-        else f"exact up to a probability of {certificate.noise_risk:.1e}, which is part of that risk"
+    assert certificate.prediction >= 0
+    assert certificate.guarantee.endswith(
+        " Here x is the input, each number of which stands for the nearest multiple of 1/255. The noise is exact up to "
+        f"a probability of {certificate.noise_risk:.1e}, which is part of that risk."
     )
     with pytest.raises(InvalidArgumentError, match=r"alpha = 1e-15 is not above the risk that exact noise takes"):
         Terms(0.5, 1e-15, 100_000, noise=ExactGaussian(), dimensions=3072)
@@ -234,6 +234,29 @@ def test_inputs_off_the_grid_are_refused_with_the_fix(value: float) -> None:
         InvalidArgumentError, match=r"is not a multiple of 1/255; round inputs to the grid, take exact:L"
     ):
         smoothed.certify(torch.tensor([value, 0.0]), n0=10, n=20)
+
+
+def test_inputs_stand_for_the_points_of_the_grid_that_they_are_nearest_to() -> None:
+    """However a byte k was made a number, it stands for k/255: the certificate is the same, and says so."""
+    smoothed = SmoothedClassifier(RowByRow(192), 0.25, batch=100, noise="exact")
+    divided, doubled = BYTES.float().div(255), BYTES.double() / 255
+    made = [divided, BYTES * torch.tensor(1 / 255), (divided - 0.5) / 0.25 * 0.25 + 0.5, doubled.float()]
+    assert len({tuple(each.flatten().tolist()) for each in made}) > 1
+    near = [x for x in made if float((x.double() - doubled).abs().max()) < 1e-6 and is_taken(smoothed, x)]
+    assert len(near) >= 3
+    certificates = [smoothed.certify(x, n0=50, n=200) for x in near]
+    assert all(certificate == certificates[0] for certificate in certificates)
+    assert smoothed.certify(doubled, n0=50, n=200).radius == pytest.approx(certificates[0].radius)
+    with pytest.raises(InvalidArgumentError, match=r"is not on the grid of this noise: .* round inputs to the grid"):
+        smoothed.certify(divided.double(), n0=50, n=200)
+
+
+def is_taken(smoothed: SmoothedClassifier, x: Tensor) -> bool:
+    try:
+        smoothed.scores(x, 1)
+    except InvalidArgumentError:
+        return False
+    return True
 
 
 def test_inputs_too_large_to_count_are_refused() -> None:

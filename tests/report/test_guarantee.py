@@ -76,7 +76,14 @@ def test_what_it_relies_on(form: str, map_: str, relies: bool) -> None:
     assert said.endswith("others. That relies on 2.5 being a Lipschitz constant of the logits.") == relies
     assert ("relies" in said) == relies
     rounded = guarantee(manifest(lipschitz=2.5, rounding=1e-6), [replace(ROW, form=form, map=map_)])
-    assert rounded.endswith(" constant of the logits, and on rounding moving them by at most 1e-06.") == relies
+    no_more = "and on rounding moving them by no more than each row says, which is 1e-06 or more."
+    assert rounded.endswith(f" constant of the logits, {no_more}") == relies
+
+
+@pytest.mark.parametrize(("noise", "grid"), [("gaussian", False), ("exact", True), ("exact:16", True)])
+def test_radii_are_around_points_of_the_grid(noise: str, grid: bool) -> None:
+    said = guarantee(manifest(noise=noise), [ROW])
+    assert said.endswith("Radii are around the inputs as points of the grid that the noise rounds to.") == grid
 
 
 @pytest.mark.parametrize(
@@ -100,7 +107,11 @@ def test_a_map_that_is_the_same_for_all_inputs_is_named(rows: list[Row], classif
 
 def test_other_guarantees() -> None:
     certain = guarantee(manifest(lipschitz=2.5, n=0, n0=0, alpha=0.0), [ROW])
-    assert certain.startswith("If 2.5 is a Lipschitz constant of the logits")
+    assert certain.startswith("If 2.5 is a Lipschitz constant of the logits for pixels in [0, 1], each certificate is")
+    rounded = guarantee(manifest(lipschitz=2.5, n=0, n0=0, alpha=0.0), [replace(ROW, rounding=1e-6)])
+    assert (
+        "[0, 1], and rounding moves each of them by no more than each row says, each certificate is certain" in rounded
+    )
     imported = manifest(alpha=None, n=None, imported="other.tsv")
     assert guarantee(imported, [ROW]).startswith("Taken from another project's file")
 

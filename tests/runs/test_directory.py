@@ -133,7 +133,7 @@ def damaged(run: Run, kind: str) -> str:
         return "column radius is missing"
     if kind == "short line":
         run.file.write_text("\n".join([*rows[:2], "3\t1", *rows[2:]]))
-        return "certificates.tsv, line 3 has 2 columns instead of 21; it is damaged"
+        return "certificates.tsv, line 3 has 2 columns instead of 22; it is damaged"
     if kind == "no number":
         run.file.write_text("\n".join([*rows[:2], rows[2].replace("\t", "\tx", 1), *rows[3:]]))
         return "certificates.tsv, line 3 is damaged: label is 'x1', and must be a whole number"
@@ -268,6 +268,10 @@ def test_what_holds_no_run_of_ours_is_not_begun_anew(tmp_path: Path) -> None:
         ("radius", "nan", "the radius of input 1 is nan"),
         ("scores", "abc", "scores of input 1 is 'abc', and must be a checksum or -"),
         ("scope", "nan", "scope is 'nan', and must be one of"),
+        ("rounding", "-0.5", "rounding of input 1 is -0.5, and must be at least 0"),
+        ("rounding", "nan", "rounding is 'nan', and must be a number, or -"),
+        ("rounding", "inf", "rounding is 'inf', and must be a number, or -"),
+        ("rounding", "", "rounding is '', and must be a number, or -"),
     ],
 )
 def test_fields_that_no_run_has(tmp_path: Path, column: str, value: str, sentence: str) -> None:

@@ -99,6 +99,7 @@ def attack(
             )
         opponent = Smoothed(sampler, top, map_, search, index)
         scale, levels = smoothed.sigma, getattr(smoothed.noise, "levels", None)
+        x = x if levels is None else torch.round(x * levels) / levels  # the point that was certified
     hunt = _Hunt(x, opponent, search, np.random.default_rng((search.seed, index)), scale / 4, levels)
     far = 16 * max(radius, scale) if search.farthest is None else search.farthest
     return hunt.nearest(radius, first=max(radius, scale / 4), farthest=far)

@@ -76,7 +76,7 @@ class Recorded:
             compiled=compiled,
         )
         if known.rounding is not None:
-            smoothed.rounding.given = known.rounding
+            smoothed.rounding.settled = known.rounding
         jobs.check_same_classifier(self.record, self.where, loaded, smoothed, method)
         if fitted := jobs.calibrated_on(self.record, dataset, setup.selection(dataset)):
             tell(

@@ -60,6 +60,8 @@ def _doubts(row: Row, terms: TermsRecord) -> Iterator[str]:
         yield f"correct is {row.correct}, with label {row.label} and class {row.predict}"
     if row.predict != (row.top if row.radius > 0 else ABSTAIN):
         yield f"its class is {row.predict}, with top class {row.top} and radius {row.radius:g}"
+    if terms.samples and row.rounding is not None and row.rounding < (terms.rounding or 0.0):
+        yield f"its rounding is {row.rounding:g}, and the run has {terms.rounding:g} at least"
     if row.form == _DETERMINISTIC or not terms.samples:
         yield from _doubts_without_noise(row, terms)
         return

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from lvmrs import _checks
 from lvmrs.data import Dataset, checked_input
@@ -36,7 +36,7 @@ from lvmrs.runs.manifest import (
     Manifest,
     TermsRecord,
 )
-from lvmrs.sampling import Watch
+from lvmrs.sampling import Model, Watch
 from lvmrs.smooth import SmoothedClassifier
 
 __all__ = ["Job", "Sampling", "check_selection"]
@@ -106,7 +106,7 @@ class Job:
     def __reduce__(self) -> Any:
         """Pickle the job with the names of the user's modules; the other process makes the smoothed classifier."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        fields["smoothed"] = self.smoothed.settings
+        fields["smoothed"], fields["settled"] = self.smoothed.settings, self.smoothed.rounding.settled
         return _made_again, (packed(fields),)
 
     @property
@@ -152,8 +152,10 @@ class Job:
             clean = _named(index, partial(self.smoothed.answer, x)) if self.method.samples else certificate.top
             if not 0 <= label < certificate.classes:
                 raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
+            rounding = certificate.rounding or self._rounding_of_kept(x)
             seconds = time.perf_counter() - start
-            yield Row.of(index, label, certificate, seconds, clean=clean, name=self.data.input_name(index))
+            made = Row.of(index, label, certificate, seconds, clean=clean, name=self.data.input_name(index))
+            yield replace(made, rounding=rounding)
 
     def _inputs(self, indices: Iterable[int], coming: deque[tuple[int, Any, int]]) -> Iterator[tuple[int, Any]]:
         """Read inputs; ``coming`` gets each with its index and label."""
@@ -167,6 +169,24 @@ class Job:
                 )
             coming.append((index, x, label))
             yield index, x
+
+    def _rounding_of_kept(self, x: Tensor) -> float | None:
+        """What kept scores of an input allow for if they are certified with the constant; None if they cannot be."""
+        if not self.keeps_scores or self._terms().lipschitz is None:
+            return None
+        try:
+            return self.smoothed.rounding.of_samples(x, self.smoothed.sigma)
+        except ModelError:
+            return None  # the row does not have it, so that nothing can rely on it later
+
+    def remade(self, model: Model, **changed: Any) -> SmoothedClassifier:
+        """The smoothed classifier with another model or other settings; it allows for as much rounding at least."""
+        settings = self.smoothed.settings | changed
+        if settings["way"] is not None and settings["batch"] is not None:
+            settings["way"] = replace(settings["way"], batch=settings["batch"])
+        made = SmoothedClassifier(model, **settings)
+        made.rounding.settled = self.smoothed.rounding.settled
+        return made
 
     def settle_rounding(self, known: float | None = None) -> None:
         """Settle how much rounding all rows allow for, if they or kept scores may rely on a Lipschitz constant.
@@ -197,7 +217,7 @@ class Job:
             command: what the user typed, for readers of the run.
         """
         self.model.check_unchanged()
-        if self.smoothed.rounding.given is None:
+        if self.smoothed.rounding.least is None:
             self.settle_rounding()
         return Manifest(
             model=model_record(self.model, self.smoothed),
@@ -218,8 +238,8 @@ class Job:
         """The terms; alpha, n0 and n are 0 for a method that takes no samples, which has no risk."""
         smoothed, sampling = self.smoothed, self.sampling
         known = smoothed.lipschitz_under_noise if self.method.samples else smoothed.lipschitz
-        constant = known if math.isfinite(known) else None
-        if self.method.samples and self.keeps_scores and smoothed.rounding.given is None:
+        constant, rounding = known if math.isfinite(known) else None, smoothed.rounding.least
+        if self.method.samples and (smoothed.autocast is not None or (self.keeps_scores and rounding is None)):
             constant = None  # whoever certifies the scores again must not rely on it
         if not self.method.samples:
             return TermsRecord(smoothed.settings["sigma"], 0.0, 0, 0, sampling.seed, constant)
@@ -234,7 +254,7 @@ class Job:
             dimensions=self.dimensions,
             distance=smoothed.noise.distance,
             noise_words=smoothed.noise.words(smoothed.sigma),
-            rounding=smoothed.rounding.given,
+            rounding=None if constant is None else rounding,
         )
 
 
@@ -242,10 +262,12 @@ def _made_again(given: Packed) -> Job:
     """Make the job that was pickled."""
     fields = unpacked(given)
     model: Loaded = fields["model"]
-    settings = fields.pop("smoothed")
+    settings, settled = fields.pop("smoothed"), fields.pop("settled")
     if isinstance(model.model, nn.Module) and settings["device"] != "auto":
         model.model.to(settings["device"])
-    return Job(**fields, smoothed=SmoothedClassifier(model.model, **settings))
+    smoothed = SmoothedClassifier(model.model, **settings)
+    smoothed.rounding.settled = settled
+    return Job(**fields, smoothed=smoothed)
 
 
 def _named(index: int, made: Callable[[], Any]) -> Any:

@@ -35,7 +35,7 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "", on_note:
     ways = {run.manifest.running for run in shards}
     manifest = replace(
         first,
-        terms=replace(first.terms, dimensions=_most_dimensions(shards)),
+        terms=replace(first.terms, dimensions=_most_dimensions(shards), rounding=_least_rounding(shards)),
         selection=replace(first.selection, shard=1, shards=1),
         running=first.running if len(ways) == 1 else None,
         origin=origin(command, shards=[str(run.directory) for run in shards]),
@@ -65,6 +65,12 @@ def _most_dimensions(shards: Sequence[Run]) -> int | None:
     """How many numbers an input has at most; None if a shard does not know it."""
     known = [run.manifest.terms.dimensions for run in shards]
     return None if None in known else max(each for each in known if each is not None)
+
+
+def _least_rounding(shards: Sequence[Run]) -> float | None:
+    """What all rows allow for at least; machines measure different numbers. None if a shard does not know it."""
+    known = [run.manifest.terms.rounding for run in shards]
+    return None if None in known else min(each for each in known if each is not None)
 
 
 def _check_shards(shards: Sequence[Run]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,6 +18,7 @@ from lvmrs.jobs.keeping import OnNote, opened_scores
 from lvmrs.jobs.processes import spread
 from lvmrs.jobs.recorded import method_record
 from lvmrs.method import Method
+from lvmrs.method_check import relies_on_constant
 from lvmrs.noise import Stream, noise_named
 from lvmrs.origin import origin
 from lvmrs.plan import Terms
@@ -37,6 +39,7 @@ def recertify(
     alpha: float | None = None,
     n0: int | None = None,
     n: int | None = None,
+    rounding: float | None = None,
     command: str = "",
     processes: int = 1,
     on_row: OnRow = lambda row: None,
@@ -54,6 +57,9 @@ def recertify(
         alpha: the risk; by default that of the source.
         n0: samples to plan on, at most as many as were kept; by default all.
         n: samples to prove on, at most as many as were kept; by default all.
+        rounding: how far rounding moves the logits at most, in the Euclidean norm, for methods that rely on the
+            Lipschitz constant; it must be given if the rows do not say what was measured for their inputs. Where they
+            do, it counts if it is more.
         command: what the user typed, for readers of the run.
         processes: how many processes to use.
         on_row: called with each row after it is on the disk.
@@ -77,22 +83,30 @@ def recertify(
     kept = opened_scores(source, on_note)  # a run without scores is refused before a directory is made
     if not source.count:
         raise RunError(f"{source.directory} has no rows yet; there is nothing to certify again")
-    if planner.uses_constant and old.terms.lipschitz is not None and old.terms.rounding is None:
-        on_note(
-            "the run is of an earlier version, which did not measure rounding: these certificates do not allow for it"
-        )
+    if rounding is not None:
+        rounding = _checks.single("rounding", _checks.at_least_zero("rounding", rounding))
+    relies = relies_on_constant(planner, math.inf if old.terms.lipschitz is None else old.terms.lipschitz)
+    if relies:
+        _check_rounding(source, planner, rounding)
     record = _fewer(old.terms, alpha, n0, n)
-    terms = _terms(record)
+    if relies and rounding is not None:
+        record = replace(record, rounding=max(rounding, record.rounding or 0.0))
+    terms = _terms(record if relies else replace(record, lipschitz=None))
     _check_code(old.method.own_code, type(terms.noise))
     manifest = replace(
         old,
         method=method_record(planner, terms.noise, terms.sigma),
         terms=record,
         keeps_scores=False,
-        rows_of=ROWS_OF,
+        rows_of=ROWS_OF if old.rows_of == ROWS_OF else f"{ROWS_OF} with scores of {old.rows_of}",
         origin=origin(command, scores_of=str(source.directory)),
     )
     with RunWriter.begin(out, manifest, resume=True) as writer:  # rows of the same scores and settings are the same
+        if (begun := writer.run.manifest.terms.rounding) != record.rounding:
+            raise RunError(
+                f"{writer.run.directory} was begun with a rounding of {begun}, and cannot be resumed with "
+                f"{record.rounding}; choose another directory"
+            )
         waiting = [row for row in source.rows() if row.idx not in writer.done]
         task = partial(_recertified, kept, planner, terms, record)
         with refusing(source), spread(processes, task) as each:
@@ -104,12 +118,30 @@ def recertify(
 
 def _recertified(kept: KeptScores, planner: Planner, terms: Terms, record: TermsRecord, old: Row) -> Row:
     kept.check(old)
+    terms = replace(terms, rounding=max(terms.rounding, old.rounding or 0.0))
     seed = record.seed or 0
     selection = kept.scores(Stream(seed, old.idx, "selection"), terms, record.n0 or 0)
     certification = kept.scores(Stream(seed, old.idx, "certification"), terms, terms.n)
     start = time.perf_counter()
     certificate = prove(planner.plan(selection, terms), terms, certification)
     return Row.of(old.idx, old.label, certificate, time.perf_counter() - start, clean=old.clean, name=old.name)
+
+
+def _check_rounding(source: Run, planner: Planner, rounding: float | None) -> None:
+    """Refuse scores about whose rounding too little is known for a method that relies on the constant."""
+    name = type(planner).__name__
+    other = "or take a method that does not use the constant, such as hard duels or votes"
+    if source.manifest.model.precision is not None:
+        raise RunError(
+            f"{source.directory} was made with autocast, which rounds inside of the model, so {name} cannot rely on "
+            f"its Lipschitz constant; certify the inputs again without autocast, {other}"
+        )
+    unknown = [] if rounding is not None else [row.idx for row in source.rows() if row.rounding is None]
+    if unknown:
+        raise RunError(
+            f"{source.directory} does not say how far rounding moves the logits of {len(unknown)} inputs (the first "
+            f"is {unknown[0]}), on which {name} relies; certify them again, give rounding if you know it, {other}"
+        )
 
 
 def _fewer(kept: TermsRecord, alpha: float | None, n0: int | None, n: int | None) -> TermsRecord:

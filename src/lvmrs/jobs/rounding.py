@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,7 +21,6 @@ from lvmrs.jobs.job import Job
 from lvmrs.method import Method
 from lvmrs.plan import Choice, Plan, Terms
 from lvmrs.planners import Planner
-from lvmrs.running import Way
 from lvmrs.runs import Row
 from lvmrs.sampling import Model
 from lvmrs.smooth import SmoothedClassifier
@@ -86,9 +85,7 @@ def _with_small_changes(job: Job, row: Row, batch: int | None) -> Iterator[Certi
     """Certificates after what rounding may do: none of it, that of the run's batch size, and small moves."""
     yield _certificate(job, job.smoothed, row.idx, job.method)
     if batch is not None:
-        settings, way = job.smoothed.settings, job.smoothed.settings["way"]
-        settings |= {"batch": batch, "way": None if way is None else replace(way, batch=batch)}
-        yield _certificate(job, SmoothedClassifier(job.smoothed.model, **settings), row.idx, job.method)
+        yield _certificate(job, job.remade(job.smoothed.model, batch=batch), row.idx, job.method)
     for sign in (2.0**-6, -(2.0**-6)):
         yield _certificate(job, _pushed(job, row.top, sign), row.idx, job.method)
 
@@ -107,9 +104,7 @@ def _certificate(job: Job, smoothed: SmoothedClassifier, index: int, method: Met
 def _pushed(job: Job, favoured: int, sign: float) -> SmoothedClassifier:
     """The smoothed classifier of a job, with logits moved in favour of a class, or against it."""
     pushed = _Pushed(job.smoothed.model, favoured, sign * share_of_rounding(job.smoothed))
-    settings = job.smoothed.settings
-    as_it_is = {"compile": False, "fast": False, "way": None if settings["way"] is None else Way(settings["batch"])}
-    return SmoothedClassifier(pushed, **{**settings, **as_it_is})
+    return job.remade(pushed, compile=False, fast=False, way=None)
 
 
 class _Pushed(nn.Module):

@@ -26,8 +26,9 @@ __all__ = ["Measured", "RowVerdict", "Verdict", "Verification", "check_verifiabl
 
 Verdict = Literal["equal", "rounding", "different"]
 Measured = Literal["radius", "p_lower", "p_upper", "logits"]
-# What is not a claim: how long a row took, and the checksum of scores, which are compared themselves.
-_NOT_COMPARED = ("time", "scores")
+# What is not compared as it is: how long a row took, the checksum of scores, which are compared themselves, and what
+# was measured of rounding, which is another number on another machine.
+_NOT_COMPARED = ("time", "scores", "rounding")
 # What other roundings of logits can change.
 _ROUNDED = {"radius", "p_lower", "p_upper", "clean", *CHOICES}
 
@@ -103,9 +104,10 @@ def check_verifiable(run: Run) -> None:
     if made.origin.imported is not None:
         raise RunError(f"{run.directory} was imported from another project's file; there is nothing to verify it with")
     if made.rows_of != ROWS_OF:
+        which = "it" if made.origin.scores_of is None else "the run that its scores are from"
         raise RunError(
             f"{run.directory} has rows as version {made.rows_of!s:.40} defines them, and this version has those of "
-            f"{ROWS_OF}; rows cannot be compared: verify it with the version that made it"
+            f"{ROWS_OF}; rows cannot be compared: verify {which} with the version that made it"
         )
     if not run.count:
         raise RunError(f"{run.directory} has no rows yet; there is nothing to verify")
@@ -206,8 +208,22 @@ def _verdict(run: Run, job: Job, row: Row, kept: KeptScores | None, wrong: str |
         why = f"{claimed[0]}: {getattr(row, claimed[0])}, now {getattr(now, claimed[0])}"
     if why is None and beside is not None:
         why = beside.why_not
+    if why is None:
+        why = _why_not_measured(job, row, now)
     if why is None and differing:
         why = why_not_rounding(job, row, now, differing, run.manifest.batch)
     changes = {name: getattr(now, name) - getattr(row, name) for name in ("radius", "p_lower", "p_upper")}
     verdict: Verdict = "different" if why is not None else "rounding" if differing else "equal"
     return RowVerdict(row.idx, verdict, why, **changes, logits=None if beside is None else beside.largest)
+
+
+def _why_not_measured(job: Job, row: Row, now: Row) -> str | None:
+    """Why the rounding of a row is less than what can be measured now, without its safety factor; None if it is not."""
+    if row.rounding is None:
+        return None
+    measured = now.rounding
+    if measured is None and job.method.samples:  # the row has it for its kept scores
+        measured = job.smoothed.rounding.of_samples(job.input(row.idx)[0], job.smoothed.sigma)
+    if measured is None or row.rounding >= measured / 2:
+        return None
+    return f"its rounding is {row.rounding:g}, and {measured:g} is measured now"

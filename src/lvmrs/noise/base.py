@@ -47,6 +47,11 @@ class Noise(ABC):
             cls.law = cls.name
 
     @property
+    def centre(self) -> str:
+        """Which point x certificates are about, in words; nothing if it is the input as it is given."""
+        return ""
+
+    @property
     def setting(self) -> str:
         """What the spelling says after the name; nothing for a noise without settings."""
         return ""

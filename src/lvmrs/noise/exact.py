@@ -54,6 +54,11 @@ class ExactGaussian(Noise):
         object.__setattr__(self, "levels", _checks.count("levels", self.levels, least=1))
 
     @property
+    def centre(self) -> str:
+        """The point of the grid: floating point has no number for most multiples of 1/levels."""
+        return f"the input, each number of which stands for the nearest multiple of 1/{self.levels}"
+
+    @property
     def setting(self) -> str:
         """The levels, unless they are those of 8 bits."""
         return "" if self.levels == _BYTE else str(self.levels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lvmrs.registry import FORMS, MAPS
+from lvmrs.registry import FORMS, MAPS, NOISES
 from lvmrs.runs import Manifest, Row, Run
 from lvmrs.runs.result_file import UNKNOWN
 from lvmrs.scope import map_settings, smoothed_classifier, smoothed_with
@@ -31,18 +31,32 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
     if not terms.samples:
         classifier = manifest.method.classifier or "the classifier itself"
         return (
-            f"If {constant:g} is a Lipschitz constant of the logits for pixels in [0, 1], each certificate is certain: "
-            f"no point closer than the radius changes the answer of {classifier}."
+            f"If {constant:g} is a Lipschitz constant of the logits for pixels in [0, 1]{_rounded(rows)}, each "
+            f"certificate is certain: no point closer than the radius changes the answer of {classifier}."
         )
     relies = constant is not None and any(_uses_constant(row) for row in rows)
-    rounded = f", and on rounding moving them by at most {terms.rounding:.2g}" if terms.rounding else ""
+    least = f"by no more than each row says, which is {terms.rounding:.2g} or more" if terms.rounding else ""
+    rounded = f", and on rounding moving them {least}" if least else ""
     known = f" That relies on {constant:g} being a Lipschitz constant of the logits{rounded}." if relies else ""
     return (
         f"Each certificate is right with probability at least 1 − {terms.alpha:g} over its sampling: no point closer "
         f"than the radius (in {terms.distance} of pixels in [0, 1]) changes the answer of "
         f"{_classifier(manifest, rows)}. Choices were made on {terms.n0} samples, and proved on {terms.n} others."
-        f"{known}"
+        f"{known}{_of_inputs(terms.noise)}"
     )
+
+
+def _rounded(rows: Sequence[Row]) -> str:
+    if not any(row.rounding for row in rows):  # earlier versions did not allow for it
+        return ""
+    return ", and rounding moves each of them by no more than each row says"
+
+
+def _of_inputs(noise: str) -> str:
+    """Which points radii are around, if these are not the inputs to the last bit."""
+    if noise.partition(":")[0] not in NOISES.having("rounds"):
+        return ""
+    return " Radii are around the inputs as points of the grid that the noise rounds to."
 
 
 def _classifier(manifest: Manifest, rows: Sequence[Row]) -> str:

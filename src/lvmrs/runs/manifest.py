@@ -199,7 +199,7 @@ class Manifest:
     keeps_scores: bool = False
     """Whether the logits of all samples are kept on disk."""
     rows_of: str | None = None
-    """The version of lvmrs that defines the rows; other versions may choose or bound differently."""
+    """The version of lvmrs that defines the rows, and that of kept scores if it is another; versions may differ."""
     torch: str | None = None
     """The version of torch."""
     origin: Origin = field(default_factory=Origin, metadata=_NOTE)

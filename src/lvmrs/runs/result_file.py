@@ -241,8 +241,8 @@ def _check(path: Path, columns: Columns, inputs: Selection | None) -> None:
         )
     if (idx < 0).any():
         raise RunError(f"{path}: index {idx.min()} is below 0; inputs are numbered from 0")
-    least_of = {"predict": ABSTAIN} if inputs is None else {"label": 0, "predict": ABSTAIN, "clean": 0, "top": ABSTAIN}
-    for column, least in least_of.items():
+    ours = {} if inputs is None else {"label": 0, "clean": 0, "top": ABSTAIN, "rounding": 0}
+    for column, least in {"predict": ABSTAIN, **ours}.items():
         values = columns.get(column, idx)
         if len(low := np.flatnonzero(values < least)):
             raise RunError(

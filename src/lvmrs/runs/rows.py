@@ -68,6 +68,12 @@ class Row:
     """The name of the input in its data set, such as that of its file; None if it has none ("-" in a file)."""
     scores: str = UNKNOWN
     """The checksum of the kept scores of this input; "-" if they were not kept."""
+    rounding: float | None = None
+    """How far rounding may move the logits of this input, as measured; None if that is not known ("-" in a file).
+
+    It is known if the certificate relies on it, and if scores are kept that may be certified again with a constant. It
+    is about the vector of logits in the Euclidean norm, and for a deterministic certificate about each logit.
+    """
 
     @classmethod
     def of(
@@ -101,6 +107,7 @@ class Row:
             top=certificate.top,
             clean=clean,
             name=name or None,
+            rounding=certificate.rounding or None,
             **{"scope": UNKNOWN, **certificate.record()},
         )
 
@@ -121,6 +128,7 @@ class Row:
 
 _KINDS = {
     "int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "int | None": Kind.MEASURED, "str | None": Kind.NAME,
+    "float | None": Kind.FOUND,
 }  # fmt: skip
 KINDS = {column.name: _KINDS[str(column.type)] for column in dataclasses.fields(Row)}
 """The kind of each column."""
@@ -131,13 +139,19 @@ ADDED = frozenset(column.name for column in dataclasses.fields(Row) if column.de
 
 def rows_of(columns: Columns) -> list[Row]:
     """Make rows from the columns that ``Run.read`` gave."""
-    known: dict[Kind, Callable[[list[Any]], list[Any]]] = {Kind.MEASURED: _measured, Kind.NAME: _named}
+    known: dict[Kind, Callable[[list[Any]], list[Any]]] = {
+        Kind.MEASURED: _measured, Kind.NAME: _named, Kind.FOUND: _found,
+    }  # fmt: skip
     values = {name: known.get(KINDS[name], list)(column.tolist()) for name, column in columns.items()}
     return [Row(**dict(zip(values, row, strict=True))) for row in zip(*values.values(), strict=True)]
 
 
 def _measured(numbers: list[float]) -> list[int | None]:
     return [None if math.isnan(number) else int(number) for number in numbers]
+
+
+def _found(numbers: list[float]) -> list[float | None]:
+    return [None if math.isnan(number) else number for number in numbers]
 
 
 def _named(texts: list[str]) -> list[str | None]:
