@@ -60,7 +60,8 @@ TOGETHER = {
     "jobs/merge.py", "jobs/keeping.py", "runs/manifest.py", "runs/records.py", "runs/format_1.py", "runs/selection.py",
     "answering.py", "planners/votes.py", "jobs/deployed.py", "runs/classifier.py", "runs/comparing.py",
     "jobs/recorded.py", "method_check.py", "rounding.py", "known_constant.py", "_as_written.py", "calibrating.py",
-    "runs/format_2.py",
+    "runs/format_2.py", "runs/format_3.py", "running/straight.py", "running/folding.py", "running/fast.py",
+    "running/fixed_batch.py", "certifying.py", "jobs/selecting.py",
 }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from lvmrs import _checks, _torch_checks
 from lvmrs.answering import winner
 from lvmrs.calibrating import Calibrating
 from lvmrs.certificate import Certificate
+from lvmrs.certifying import Asked, certified
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.known_constant import check_still, known_lipschitz
@@ -24,11 +24,10 @@ from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.duels import Duels
-from lvmrs.prove import prove
 from lvmrs.rounding import Rounding
 from lvmrs.running.way import Way
 from lvmrs.samplers import Pace, Samplers
-from lvmrs.sampling import Model, Request, Sampler, Watch, sampled
+from lvmrs.sampling import Model, Sampler, Watch
 from lvmrs.scores import Scores
 
 __all__ = ["SmoothedClassifier"]
@@ -157,45 +156,18 @@ class SmoothedClassifier(Calibrating):
     ) -> Iterator[Certificate]:
         """Certify inputs one after the other; while one is planned and proved, the next is sampled.
 
-        Args:
-            inputs: the index of each input, and the input. They are asked for some time before their turn.
-            planner: as in ``certify``.
-            n0: as in ``certify``.
-            n: as in ``certify``.
-            alpha: as in ``certify``.
-            seed: as in ``certify``.
-            watch: called with the stage and the logits of each piece of the input whose turn it is.
-
-        Returns:
-            The certificates, in order. What is wrong with an input is raised when its turn comes.
+        The inputs come with their indices, and are asked for some time before their turn; the rest is as in
+        ``certify``. What is wrong with an input is raised when its turn comes.
         """
         method = self.check_method(self.default_method if planner is None else planner)
         if isinstance(method, Deterministic):
             yield from (self._certain(method, self._input(x)) for _, x in inputs)
             return
         n0, n = _checks.count("n0", n0, least=1), self.terms(alpha, n).n
-        coming: deque[Request] = deque()
+        prepared = ((index, self._input(x)) for index, x in inputs)
+        asked = (Asked.of(self._samplers.of(x), x, seed, index, n0, n) for index, x in prepared)
         with self._samplers.crew() as crew:
-            answers = sampled(self._requests(inputs, seed, n0, n, coming), crew)
-            for selected in answers:
-                selection = coming.popleft()
-                terms = self.terms(alpha, n, selection.x, method=method)
-                plan = method.plan(selection.scores(selected, watch), terms)
-                proving = next(answers)
-                yield prove(plan, terms, coming.popleft().scores(proving, watch))
-
-    def _requests(
-        self, inputs: Iterable[tuple[int, Tensor]], seed: int, n0: int, n: int, coming: deque[Request]
-    ) -> Iterator[Request]:
-        """Ask for the samples of each input; ``coming`` gets what is asked for."""
-        for index, x in inputs:
-            x = self._input(x)
-            sampler = self._samplers.of(x)
-            streams = Stream(seed, index, "selection"), Stream(seed, index, "certification")
-            for stream, count in zip(streams, (n0, n), strict=True):
-                request = Request(sampler, x, stream, count)
-                coming.append(request)
-                yield request
+            yield from certified(asked, crew, method, lambda x: self.terms(alpha, n, x, method=method), watch)
 
     def _certain(self, method: Deterministic, x: Tensor) -> Certificate:
         logits, rounding = self.rounding.of_margin(x)
@@ -234,11 +206,9 @@ class SmoothedClassifier(Calibrating):
         self._samplers.fix(way)
 
     def prepare(self, x: Tensor, samples: int = 0) -> Pace:
-        """Check the model on an input, choose how to run it by trials unless that is known, and keep the choice.
+        """Check the model on an input, choose how to run it unless that is known, and keep the choice.
 
-        Args:
-            x: an input, without a batch dimension.
-            samples: how many samples are to come in all, if this is known: compiling pays for many.
+        Compiling pays for many samples; ``samples`` is how many are to come in all, if this is known.
         """
         return self._samplers.prepare(self._input(x), samples)
 

@@ -42,10 +42,11 @@ from lvmrs.jobs.attack import attack
 from lvmrs.jobs.calibrate import calibrate, calibrate_duels, calibration_record
 from lvmrs.jobs.certify import Outlook, certify
 from lvmrs.jobs.deployed import calibrated_on, check_same_classifier, recorded_method
-from lvmrs.jobs.job import Job, Sampling, check_selection
+from lvmrs.jobs.job import Job, Sampling
 from lvmrs.jobs.merge import merge
 from lvmrs.jobs.predict import Answer, predict
 from lvmrs.jobs.recertify import recertify
+from lvmrs.jobs.selecting import check_selection
 from lvmrs.jobs.verify import Verification, verify
 
 __all__ = [

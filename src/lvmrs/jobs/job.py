@@ -23,6 +23,7 @@ from lvmrs.data import Dataset, checked_input
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError
 from lvmrs.jobs.packing import Packed, packed, unpacked
 from lvmrs.jobs.recorded import data_record, method_record, model_record
+from lvmrs.jobs.selecting import check_selection
 from lvmrs.method import Method
 from lvmrs.method_check import relies_on_constant
 from lvmrs.models import Loaded
@@ -39,7 +40,7 @@ from lvmrs.runs.manifest import (
 from lvmrs.sampling import Model, Watch
 from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["Job", "Sampling", "check_selection"]
+__all__ = ["Job", "Sampling"]
 
 
 @dataclass(frozen=True)
@@ -276,29 +277,3 @@ def _named(index: int, made: Callable[[], Any]) -> Any:
         return made()
     except ModelError as error:
         raise ModelError(f"input {index}: {error}") from error
-
-
-def check_selection(data: Dataset, selection: Selection) -> None:
-    """Refuse a selection that was made for other data, that is empty, or that has more shards than inputs.
-
-    Args:
-        data: the data set.
-        selection: the inputs of it that are to be certified.
-
-    >>> import numpy as np
-    >>> from lvmrs.data import Arrays
-    >>> check_selection(Arrays("two", "test", np.eye(2), np.arange(2)), Selection(2, shard=1, shards=3))
-    Traceback (most recent call last):
-    lvmrs.errors.DataError: two: 3 shards for 2 inputs; take fewer
-    """
-    _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
-    _checks.instance("selection", selection, Selection, "a Selection")
-    whole = replace(selection, shard=1, shards=1)
-    if selection.size != len(data):
-        raise InvalidArgumentError(
-            f"the selection is for {selection.size} inputs, and {data.name} has {len(data)}; make it for this data set"
-        )
-    if not len(whole.indices):
-        raise DataError(f"{data.name}: no inputs are selected; check max and skip")
-    if selection.shards > len(whole.indices):
-        raise DataError(f"{data.name}: {selection.shards} shards for {len(whole.indices)} inputs; take fewer")

@@ -10,7 +10,7 @@ from lvmrs import _checks
 from lvmrs.answering import N0, check_one_classifier
 from lvmrs.answers import is_correct
 from lvmrs.data import Dataset, check_labels, checked_input
-from lvmrs.jobs.job import check_selection
+from lvmrs.jobs.selecting import check_selection
 from lvmrs.method import Method
 from lvmrs.planners import Duels
 from lvmrs.runs import Selection
