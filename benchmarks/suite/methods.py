@@ -8,6 +8,8 @@ ResNet-20 runs as in a long run. Planning and proving are also timed by themselv
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +20,7 @@ from lvmrs.testing import CERTIFICATION, SELECTION, made_up_scores
 from suite.child import answer
 from suite.networks import network
 from suite.ours import PLANNERS, SIGMA, ours, smoothed
-from suite.rounds import Contestant, rounds_of
+from suite.rounds import Contestant, rounds_of, seconds_per_sample
 from suite.spread import ratio, spread
 
 _NETWORKS = {10: "resnet20", 1000: "resnet20-1000"}
@@ -28,8 +30,8 @@ def methods(classes: int, n0: int, n: int, rounds: int, settings: str = "long") 
     """Ratios to Cohen, and the seconds of planning and proving."""
     chosen = network(_NETWORKS[classes])
     classifier = smoothed(chosen, settings)
-    times = rounds_of({name: ours(chosen, classifier, name, n0, n) for name in PLANNERS}, rounds)
-    alone = rounds_of({name: _without_network(name, classes, n0, n) for name in PLANNERS}, rounds)
+    times = rounds_of(_turns({name: ours(chosen, classifier, name, n0, n) for name in PLANNERS}), rounds)
+    alone = rounds_of(_turns({name: _without_network(name, classes, n0, n) for name in PLANNERS}), rounds)
     return {
         "n0": n0,
         "n": n,
@@ -41,6 +43,10 @@ def methods(classes: int, n0: int, n: int, rounds: int, settings: str = "long") 
             name: vars(spread([1e3 * (n0 + n) * seconds for seconds in times[name]])) for name in PLANNERS
         },
     }
+
+
+def _turns(contestants: dict[str, Contestant]) -> dict[str, Callable[[], float]]:
+    return {name: partial(seconds_per_sample, each) for name, each in contestants.items()}
 
 
 def _without_network(planner: str, classes: int, n0: int, n: int) -> Contestant:
@@ -56,7 +62,7 @@ def _without_network(planner: str, classes: int, n0: int, n: int) -> Contestant:
         prove(plan, terms, made_up_scores(certification, CERTIFICATION))
         return n0 + n
 
-    return run
+    return Contestant(run)
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ def field(network: Network, n0: int, n: int, batch: int) -> Contestant:
         field_certificate(network.model, network.x, n0, n, batch, network.contest.classes)
         return n0 + n
 
-    return run
+    return Contestant(run)
 
 
 def art(network: Network, n0: int, n: int, batch: int) -> Contestant:
@@ -72,4 +72,4 @@ def art(network: Network, n0: int, n: int, batch: int) -> Contestant:
         made.certify(inputs, n=n, batch_size=batch)
         return n0 + n
 
-    return run
+    return Contestant(run)

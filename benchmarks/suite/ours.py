@@ -34,4 +34,4 @@ def ours(network: Network, classifier: SmoothedClassifier, planner: str, n0: int
         classifier.certify(network.x, PLANNERS[planner], n0=n0, n=n)
         return n0 + n
 
-    return run
+    return Contestant(run)
