@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-statistical test-hostile test-programs test-slow check package format bench docs bounds clean
+.PHONY: help setup demo test test-statistical test-hostile test-programs test-slow check package format bench bench-quick bench-parts docs bounds clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,7 +59,13 @@ format: $(VENV)/.installed-check  ## rewrite the sources as `make check` wants t
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.installed-bench  ## speed, side by side with other software
+bench: $(VENV)/.installed-bench  ## speed, side by side with other software: the tables of docs/speed.md, on an idle machine
+	$(BIN)/python benchmarks/speed.py --write docs/speed.md
+
+bench-quick: $(VENV)/.installed-bench  ## try out what `make bench` does, with few samples
+	$(BIN)/python benchmarks/speed.py --quick --json build/bench-quick.json
+
+bench-parts: $(VENV)/.installed-bench  ## smaller benchmarks: the sweep, bounds, noise, tables of many rows
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/betting_speed.py
 	$(BIN)/python benchmarks/certify.py

@@ -11,11 +11,11 @@ import time
 from dataclasses import replace
 
 import torch
+from lvmrs.models.fixed_batch import InParts
 from torch import Tensor
 
 from lvmrs import Cohen, Terms, models
 from lvmrs.model_check import check_model
-from lvmrs.models.fixed_batch import InParts
 from lvmrs.noise import Stream
 from lvmrs.prove import prove
 from lvmrs.sampling import Model, Sampler

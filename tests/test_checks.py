@@ -23,6 +23,12 @@ def test_what_only_reads_does_not_import_torch(module: str) -> None:
     assert done.stdout == "False\n"
 
 
+def test_the_command_line_starts_without_scipy() -> None:
+    code = "import sys, lvmrs.cli; print([name for name in ('scipy', 'torch') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout == "[]\n"
+
+
 def test_guards_work_where_torch_was_not_imported() -> None:
     code = (
         "import sys; from lvmrs import _checks; "

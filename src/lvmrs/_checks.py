@@ -74,6 +74,8 @@ _LARGEST_INPUT = 2**31
 
 def real(name: str, value: Numbers) -> Floats:
     """``value`` as a non-empty float64 array without NaN; infinities pass."""
+    if type(value) is float and value == value:  # most values are, and planners check very many
+        return np.asarray(value)
     if _is_tensor(value):
         value = value.detach()
     try:
@@ -96,7 +98,7 @@ def _is_tensor(value: object) -> TypeGuard[Tensor]:
 
 def require(name: str, array: Floats, valid: NDArray[np.bool_] | np.bool_, rule: str) -> None:
     """Raise a sentence that names the first value for which ``valid`` is false."""
-    if np.all(valid):
+    if valid.all() if valid.ndim else valid:
         return
     index = tuple(int(i) for i in np.argwhere(~np.atleast_1d(valid))[0])
     where = f" at index {index[0] if len(index) == 1 else index}" if array.ndim else ""

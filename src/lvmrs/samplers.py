@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lvmrs import _checks
 from lvmrs._memory import keep_freed
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.model_check import check_model
@@ -67,6 +68,8 @@ class Samplers:
     def __init__(
         self, pattern: Sampler, batch: int | None, *, way: Way | None = None, fast: bool = True, compiled: bool | None
     ) -> None:
+        if way is not None:
+            _checks.instance("way", way, Way, "a Way, as an earlier run has chosen it")
         if way is not None and batch not in (None, way.batch):
             raise InvalidArgumentError(f"batch must be {way.batch} here, got {batch}; leave it out")
         self.pattern, self.given, self.way, self.fast, self.compiled = pattern, batch, way, fast, compiled

@@ -85,10 +85,7 @@ class SmoothedClassifier(Calibrating):
         noise = noise_named(noise) if isinstance(noise, str) else noise
         check_noise(noise)
         self.noise = noise
-        if way is not None:
-            _checks.instance("way", way, Way, "a Way, as an earlier run has chosen it")
-        self.compiled = None if compile is None else bool(compile)
-        self.fast = bool(fast)
+        self.compiled, self.fast = None if compile is None else bool(compile), bool(fast)
         scale = 1.0 if self._sigma is None else self._sigma  # without σ, only the check of the model draws noise
         pattern = Sampler(model, scale, 1, autocast=autocast, noise=noise)
         samplers = Samplers(pattern, given, way=way, fast=self.fast, compiled=self.compiled)
@@ -176,10 +173,9 @@ class SmoothedClassifier(Calibrating):
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments, without the model, that make the same smoothed classifier again."""
-        plain = {name: getattr(self, name) for name in ("lipschitz", "batch", "autocast", "noise")}
-        device = "auto" if self.device is None else self.device
-        more = {"sigma": self._sigma, "device": device, "compile": self.compiled, "rounding": self.rounding.given}
-        return {**plain, **more, "fast": self.fast, "way": self._samplers.way}
+        plain = {name: getattr(self, name) for name in ("lipschitz", "batch", "autocast", "noise", "fast")}
+        more = {"sigma": self._sigma, "device": self.device or "auto", "compile": self.compiled}
+        return {**plain, **more, "rounding": self.rounding.given, "way": self._samplers.way}
 
     @property
     def default_method(self) -> Duels:
@@ -193,7 +189,7 @@ class SmoothedClassifier(Calibrating):
 
     @property
     def kind_of_device(self) -> str:
-        """The kind of device, such as cpu or cuda: noise is the same to the last bit on devices of one kind."""
+        """The kind of device, such as cpu or cuda; noise is the same on devices of one kind."""
         return self._device(torch.empty(0)).type
 
     @property
@@ -206,10 +202,7 @@ class SmoothedClassifier(Calibrating):
         self._samplers.fix(way)
 
     def prepare(self, x: Tensor, samples: int = 0) -> Pace:
-        """Check the model on an input, choose how to run it unless that is known, and keep the choice.
-
-        Compiling pays for many samples; ``samples`` is how many are to come in all, if this is known.
-        """
+        """Check the model on an input, and choose how to run it for so many samples to come, if they are known."""
         return self._samplers.prepare(self._input(x), samples)
 
     def sampler(self, x: Tensor) -> tuple[Sampler, Tensor]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special
 
 from lvmrs import _checks
 from lvmrs.analysis.metrics import Estimate, certified_accuracy_intervals
@@ -105,6 +104,8 @@ def most_by_chance(inputs: int, risk: float) -> int:
     >>> most_by_chance(100, 0.002), most_by_chance(100, 0.0)
     (2, 0)
     """
+    from scipy import special  # not above: it takes longer to import than a command to start
+
     inputs = _checks.count("inputs", inputs, least=0)
     share = min(1.0, _checks.single("risk", _checks.at_least_zero("risk", risk)))
     counts = np.arange(inputs + 1)

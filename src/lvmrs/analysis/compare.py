@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from lvmrs import _checks
 from lvmrs._decimals import outward, percent, rounded_down
@@ -35,6 +34,8 @@ class Pair:
     @property
     def p_value(self) -> float:
         """Two-sided exact test that neither wins more often where they differ (McNemar 1947)."""
+        from scipy import special  # not above: it takes longer to import than a command to start
+
         fewer, differ = min(self.only_first, self.only_second), self.only_first + self.only_second
         return min(1.0, 2 * float(special.bdtr(fewer, differ, 0.5))) if differ else 1.0
 

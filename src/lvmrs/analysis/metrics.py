@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
-from lvmrs import _checks, binomial
+from lvmrs import _checks
 from lvmrs.analysis.results import Results, check_results
 from lvmrs.answers import ABSTAIN
 
@@ -161,6 +160,8 @@ def share_interval(count: int, total: int, confidence: float = 0.95) -> Estimate
     >>> print(f"{share:.2f}, between {low:.3f} and {high:.3f}")
     0.90, between 0.824 and 0.951
     """
+    from lvmrs import binomial  # not above, for scipy, which takes longer to import than a command to start
+
     counts, n, tail = np.asarray(float(count)), np.asarray(float(total)), np.asarray(_tail(confidence))
     return Estimate(count / total, float(binomial.lower(counts, n, tail)), float(binomial.upper(counts, n, tail)))
 
@@ -170,6 +171,8 @@ def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Esti
     mean, n = float(values.mean()), len(values)
     if n < 2 or not values.std():
         return Estimate(mean, -np.inf, np.inf)
+    from scipy import special  # not above: it takes longer to import than a command to start
+
     width = float(special.stdtrit(n - 1, 1 - _tail(confidence)) * values.std(ddof=1) / np.sqrt(n))
     return Estimate(mean, mean - width, mean + width)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,13 +98,13 @@ def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Seq
 
     def expected(form: Form, rows: NDArray[np.intp]) -> Floats:
         p_a, p_b = low[rows, columns], high[rows, columns]
-        rounded = np.array([terms.allowance(each, form) for each in survey.maps])
+        rounded = np.array([terms.allowance(each, form) if terms.rounding else 0.0 for each in survey.maps])
         less, more = np.maximum(p_a - rounded, 0.0), np.minimum(p_b + rounded, 1.0)
         radius = signed_radius(form, less, more, sigma=terms.sigma, slopes=slopes)
         return np.where(p_a < 0, -np.inf, np.maximum(radius, _HOPELESS))
 
     # The ways are compared by R2, which is quick; other forms are tried in the best way and in the best one-sided one.
-    simple = np.stack([expected(R2(), np.full(len(votes), i)) for i in range(len(ways))])
+    simple = expected(R2(), np.arange(len(ways))[:, None])
     one_sided = np.array([not way.two_sided for way in ways])
     tried = np.stack([simple.argmax(axis=0), np.where(one_sided[:, None], simple, -np.inf).argmax(axis=0)])
     found = []
@@ -160,7 +161,8 @@ def _pooled(means: Floats, variances: Floats, alone: int | None, rest: Floats | 
     return np.hstack([means[:, :alone], mean]), np.hstack([variances[:, :alone], variance])
 
 
-def _slopes(maps: Sequence[SimplexMap], lipschitz: float) -> Slopes:
+@lru_cache(maxsize=8)  # the candidates are mostly the same for all inputs
+def _slopes(maps: tuple[SimplexMap, ...], lipschitz: float) -> Slopes:
     """The Lipschitz constants of all candidates, as arrays."""
     each = [one.slopes(lipschitz) for one in maps]
     return Slopes(np.array([slopes.vector for slopes in each]), np.array([slopes.one for slopes in each]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -117,7 +117,7 @@ class Survey:
             most: how many classes have a column each at most; None for all of them.
         """
         kinds = [simplex_map(name) for name in maps]
-        families = [kind.family(temperatures, mass) for kind in kinds]
+        families = [_family(kind, tuple(temperatures), mass) for kind in kinds]
         if not all(families):
             raise InvalidArgumentError(f"temperatures is empty; {', '.join(maps)} need at least one")
         totals: list[Moments] = []
@@ -144,6 +144,11 @@ class Survey:
             variance=squares / max(1, n0 - 1) / mass**2,
             kept=None if kept is None else kept.numpy().astype(np.intp),
         )
+
+
+@lru_cache(maxsize=32)  # they are mostly the same for all inputs
+def _family(kind: type[SimplexMap], temperatures: tuple[float, ...], mass: float) -> tuple[SimplexMap, ...]:
+    return kind.family(temperatures, mass)
 
 
 def _strongest(logits: Tensor, most: int) -> Tensor:

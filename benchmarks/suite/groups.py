@@ -1,0 +1,77 @@
+"""Who takes part in a contest, in three groups; each group has a process of its own (``suite.worker``)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from suite import others
+from suite.limit import Bare, best, search
+from suite.networks import Network
+from suite.ours import PLANNERS, ours, smoothed
+from suite.rounds import Contestant, seconds_per_sample
+
+__all__ = ["GROUPS", "N0", "Group"]
+
+N0 = 100
+_ART = (64, 128, 256)
+
+
+@dataclass
+class Group:
+    """Contestants by name, and what they chose for themselves."""
+
+    contestants: dict[str, Contestant]
+    settings: dict[str, str]
+    more: dict[str, Any] = field(default_factory=dict)
+    """What else was found on the way."""
+
+
+def bare_group(network: Network, n: int) -> Group:
+    """The two best ways that the search finds, and the two that need no search by others."""
+    bare = Bare(network)
+    found = search(bare, network.contest.batches, max(n // 4, 64))
+    finalists = sorted(found, key=found.__getitem__)[:2]
+    ways = {"limit": finalists[0], "limit, second": finalists[-1]}
+    for name, way in (
+        ("folded, channels-last", best(found, "folded", "channels-last")),
+        ("eager, contiguous", best(found, "eager", "contiguous")),
+    ):
+        if way is not None:
+            ways[name] = way
+    return Group(
+        {name: bare.contestant(way, n + N0) for name, way in ways.items()},
+        {name: str(way) for name, way in ways.items()},
+        {"tried": {str(way): seconds for way, seconds in found.items()}},
+    )
+
+
+def our_group(network: Network, n: int) -> Group:
+    """All methods as in a long run, and Cohen as in a short one."""
+    group = Group({}, {}, {"preparing": {}})
+    for length in ("short", "long"):
+        start = time.perf_counter()
+        made = smoothed(network, length)
+        group.more["preparing"][length] = time.perf_counter() - start
+        for planner in PLANNERS if length == "long" else ("Cohen",):
+            name = f"ours, {planner}, {length}"
+            group.contestants[name] = ours(network, made, planner, N0, n)
+            group.settings[name] = f"batch {made.batch}"
+    return group
+
+
+def other_group(network: Network, n: int) -> Group:
+    """ART at its default batch size and at its best, and the field's loop."""
+    few = max(n // 4, 64)
+    quickest = min(_ART, key=lambda batch: seconds_per_sample(others.art(network, 1, few, batch)))
+    group = Group({}, {})
+    for name, batch in (("ART, default batch", 32), ("ART, best batch", quickest)):
+        group.contestants[name], group.settings[name] = others.art(network, N0, n, batch), f"batch {batch}"
+    for batch in network.contest.field:
+        name = f"the field's loop, {batch}"
+        group.contestants[name], group.settings[name] = others.field(network, N0, n, batch), f"batch {batch}"
+    return group
+
+
+GROUPS = {"bare": bare_group, "ours": our_group, "others": other_group}

@@ -1,0 +1,37 @@
+"""lvmrs itself: the settings of a long run and of a short one stand here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lvmrs import LVM, Cohen, Duels, Planner, SmoothedClassifier
+from suite.networks import Network
+from suite.rounds import Contestant
+
+__all__ = ["PLANNERS", "SETTINGS", "ours", "smoothed"]
+
+SIGMA = 0.5
+PLANNERS: dict[str, Planner] = {"Cohen": Cohen(), "LVM": LVM(), "duels": Duels()}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "long": {"compile": True},
+    "short": {},
+    "default": {},
+}
+"""Arguments of SmoothedClassifier: for a run that repays compiling, for one that does not, and what users get."""
+
+
+def smoothed(network: Network, settings: str) -> SmoothedClassifier:
+    """The smoothed classifier of a network; all that it chooses is chosen now."""
+    made = SmoothedClassifier(network.model, SIGMA, noise=network.contest.noise, **SETTINGS[settings])
+    made.prepare(network.x)
+    return made
+
+
+def ours(network: Network, classifier: SmoothedClassifier, planner: str, n0: int, n: int) -> Contestant:
+    """A certificate of one input."""
+
+    def run() -> int:
+        classifier.certify(network.x, PLANNERS[planner], n0=n0, n=n)
+        return n0 + n
+
+    return Contestant(run)
