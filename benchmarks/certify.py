@@ -8,6 +8,7 @@ Networks have random weights; what they answer does not matter here.
 import argparse
 import time
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -53,10 +54,11 @@ def _planned(planner: Planner, logits: Tensor, terms: Terms) -> None:
 
 def noise(shape: tuple[int, ...], n: int, batch: int) -> None:
     buffer = torch.empty(batch, *shape)
-    ours = Draws(Gaussian(), 1.0, SELECTION, torch.Size(shape), n, device=torch.device("cpu"), dtype=torch.float32)
+    kind: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float32}
+    ours = Draws(Gaussian(), 1.0, SELECTION, torch.Size(shape), **kind, threads=torch.get_num_threads())
     plain, ratio = median_ratio(
         lambda: [torch.randn(batch, *shape, out=buffer) for _ in range(0, n, batch)],
-        lambda: [ours.of(first, buffer) for first in range(0, n, batch)],
+        lambda: [ours.of(first, batch) for first in range(0, n, batch)],
         rounds=15,
     )
     print(f"noise {shape!s:18} batch {batch:4}  torch.randn {plain * 1e3:6.1f}ms  streams / torch.randn {ratio:.2f}")

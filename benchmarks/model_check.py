@@ -11,13 +11,13 @@ import time
 from dataclasses import replace
 
 import torch
-from lvmrs.models.fixed_batch import InParts
 from torch import Tensor
 
 from lvmrs import Cohen, Terms, models
 from lvmrs.model_check import check_model
 from lvmrs.noise import Stream
 from lvmrs.prove import prove
+from lvmrs.running.fixed_batch import InParts
 from lvmrs.sampling import Model, Sampler
 from side_by_side import median_ratio
 

@@ -26,10 +26,10 @@ def drawn(noise: Noise, shape: torch.Size, n: int, batch: int) -> None:
     """Draw noise and add it to an input, batch by batch."""
     x = torch.zeros(shape)
     base, copies = noise.base(x), torch.empty(batch, *shape)
-    with Draws(noise, SIGMA, SELECTION, shape, n, device=CPU, dtype=torch.float32) as draws:
-        out = draws.empty(batch)
+    threads = torch.get_num_threads()
+    with Draws(noise, SIGMA, SELECTION, shape, device=CPU, dtype=torch.float32, threads=threads) as draws:
         for first in range(0, n, batch):
-            noise.combine(base, draws.of(first, out), SIGMA, copies)
+            noise.combine(base, draws.of(first, batch), SIGMA, copies)
 
 
 def torch_noise(shape: torch.Size, n: int, batch: int) -> None:

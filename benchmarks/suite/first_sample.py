@@ -27,7 +27,7 @@ def main() -> None:
     with_lvmrs = time.perf_counter()
     from suite.child import answer
     from suite.networks import network
-    from suite.ours import SETTINGS, SIGMA
+    from suite.ours import SIGMA
 
     chosen = network(sys.argv[1] if len(sys.argv) > 1 else "resnet20")
     loaded = time.perf_counter()
@@ -37,7 +37,7 @@ def main() -> None:
             raise _Enough
 
     try:
-        classifier = SmoothedClassifier(chosen.model, SIGMA, noise=chosen.contest.noise, **SETTINGS["default"])
+        classifier = SmoothedClassifier(chosen.model, SIGMA, noise=chosen.contest.noise)
         classifier.prepare(chosen.x)
         classifier.certify(chosen.x, Cohen(), n0=100, watch=watch)
     except _Enough:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lvmrs import LVM, Cohen, Duels, Planner, SmoothedClassifier
 from suite.networks import Network
 from suite.rounds import Contestant
@@ -12,18 +10,14 @@ __all__ = ["PLANNERS", "SETTINGS", "ours", "smoothed"]
 
 SIGMA = 0.5
 PLANNERS: dict[str, Planner] = {"Cohen": Cohen(), "LVM": LVM(), "duels": Duels()}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "long": {"compile": True},
-    "short": {},
-    "default": {},
-}
-"""Arguments of SmoothedClassifier: for a run that repays compiling, for one that does not, and what users get."""
+SETTINGS: dict[str, int] = {"long": 10**9, "short": 0, "default": 0}
+"""How many samples are to come: so many that compiling is tried and kept if it is faster, or so few that it is not."""
 
 
 def smoothed(network: Network, settings: str) -> SmoothedClassifier:
     """The smoothed classifier of a network; all that it chooses is chosen now."""
-    made = SmoothedClassifier(network.model, SIGMA, noise=network.contest.noise, **SETTINGS[settings])
-    made.prepare(network.x)
+    made = SmoothedClassifier(network.model, SIGMA, noise=network.contest.noise)
+    made.prepare(network.x, SETTINGS[settings])
     return made
 
 

@@ -131,22 +131,23 @@ def test_all_judgements_of_an_input_share_the_risk(monkeypatch: pytest.MonkeyPat
 
 
 def test_points_are_judged_on_other_noise_than_they_were_found_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lvmrs.sampling import Sampler
+    from lvmrs.sampling import Request, Sampler
 
     drawn: set[tuple[str, int]] = set()
     shared: list[tuple[str, int]] = []
-    copies = Sampler.copies
+    noisy = Sampler._noisy
 
-    def noted(sampler: Sampler, x: Tensor, stream: Any, n: int, *, first: int = 0) -> Any:
-        numbers = {(stream.stage, k) for k in range(first, first + n)}
-        if stream.stage == "confirmation" or n == 8:
+    def noted(sampler: Sampler, request: Request) -> Any:
+        stage, first = request.stream.stage, request.first
+        numbers = {(stage, k) for k in range(first, first + request.n)}
+        if stage == "confirmation" or request.n == 8:
             shared.extend(drawn & numbers)
         drawn.update(numbers)
-        return copies(sampler, x, stream, n, first=first)
+        return noisy(sampler, request)
 
     network, x = linear(3, 8)
     top, truth, _ = true_radius(network, x)
-    monkeypatch.setattr(Sampler, "copies", noted)
+    monkeypatch.setattr(Sampler, "_noisy", noted)
     attacked(network, x, top, 1.2 * truth, Duel(), Search(steps=3, samples=8, n=500))
     assert {stage for stage, _ in drawn} == {"attack", "confirmation"}  # never that of certificates
     assert shared == []

@@ -10,6 +10,7 @@ import pytest
 from lvmrs.runs import Run
 from tests.cli.helpers import run
 from tests.jobs.named_runs import make_files, named_run
+from tests.quick import without_trials
 
 pytestmark = pytest.mark.usefixtures("quickly")
 QUICK = "--steps 2 --samples 4 --n 200 --device cpu"
@@ -17,9 +18,7 @@ QUICK = "--steps 2 --samples 4 --n 200 --device cpu"
 
 @pytest.fixture
 def quickly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lvmrs import samplers
-
-    monkeypatch.setattr(samplers, "_rate", lambda *given: 1_000.0)
+    without_trials(monkeypatch)
     monkeypatch.chdir(tmp_path)
     make_files()
 

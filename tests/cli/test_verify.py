@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lvmrs import Duels, Fixed, _stopping, registry, samplers
+from lvmrs import Duels, Fixed, _stopping, registry
 from tests.cli.helpers import run as lvmrs
 from tests.jobs.named_runs import NETWORK, altered_manifest, make_files, named_run
+from tests.quick import without_trials
 
 Captured = pytest.CaptureFixture[str]
 
@@ -19,7 +20,7 @@ Captured = pytest.CaptureFixture[str]
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(samplers, "_rate", lambda *given: 1_000.0)
+    without_trials(monkeypatch)
     make_files()
 
 

@@ -5,11 +5,12 @@ from importlib.metadata import version
 
 import pytest
 
-from lvmrs import origin, samplers
+from lvmrs import origin
+from tests.quick import without_trials
 
 
 @pytest.fixture
 def no_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     """The speed of the model is not measured, nor versions looked up anew; that takes longer than a tiny run itself."""
-    monkeypatch.setattr(samplers, "_rate", lambda *given: 1_000.0)
+    without_trials(monkeypatch)
     monkeypatch.setattr(origin, "version", functools.cache(version))

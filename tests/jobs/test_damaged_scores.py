@@ -17,6 +17,7 @@ from lvmrs.runs import Run, Selection
 from lvmrs.runs.score_statistics import score_statistics
 from tests.faults import Disk, faulty_disk
 from tests.jobs.helpers import INPUTS, fill, job_of, lines
+from tests.quick import without_trials
 
 pytestmark = pytest.mark.usefixtures("no_measuring")
 SIX = Selection(INPUTS, max=6)
@@ -31,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, one that was stopped after four of six inputs, and one of another seed."""
     place = tmp_path_factory.mktemp("scores")
     with pytest.MonkeyPatch.context() as patch, faulty_disk(Disk()):
-        patch.setattr("lvmrs.samplers._rate", lambda *given: 1_000.0)
+        without_trials(patch)
         finished = sampled(place / "finished")
         sampled(place / "other", seed=1)
         sampled(place / "unfinished")

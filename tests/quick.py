@@ -1,0 +1,18 @@
+"""Runs of tiny models without trials, which take longer than the run itself."""
+
+from typing import Any
+
+import pytest
+
+from lvmrs.running.choosing import Choice
+from lvmrs.running.way import Way
+
+
+def without_trials(patch: pytest.MonkeyPatch) -> None:
+    """How to run a model is not tried out."""
+    patch.setattr("lvmrs.samplers.chosen_batch", lambda run, x, threads: Choice(Way(64), 0.001))
+    patch.setattr("lvmrs.samplers.chosen_way", _as_asked)
+
+
+def _as_asked(fast: Any, x: Any, batch: int | None, threads: int) -> Choice:
+    return Choice(fast.way(batch or 64), 0.001)
