@@ -151,8 +151,7 @@ class Samplers:
             made = replace(made, runner=fast.runner(way, choice.workers), workers=choice.workers)
         elif way.folded:
             raise ModelError(
-                "the run was begun with the normalisation of the model folded, and this cannot be done here; begin "
-                "the run again"
+                "the run was begun with the model as a list of steps, and this cannot be done here; begin the run again"
             )
         elif way.compiled or self.compiled:
             way = replace(way, compiled=True)

@@ -27,7 +27,7 @@ from lvmrs.running.sharing import Sharing
 from lvmrs.scores import Scores, scores_of
 
 __all__ = [
-    "LOGITS", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "check_logits", "evaluating", "sampled",
+    "LOGITS", "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "check_logits", "evaluating", "sampled",
     "uncompared",
 ]  # fmt: skip
 

@@ -80,7 +80,8 @@ def test_certify_then_analyze(lvmrs: Command) -> None:
     assert told[2] == f"noise  exact:16: {words}"
     assert told[3] == "method Duels(width=None)"
     assert re.fullmatch(r"cost   6 inputs × 250 samples at [\d,]+ samples/s: about 1 s", told[4])
-    assert len(told) == 5  # no progress where nobody looks
+    assert told[5].startswith("runs   batches of 100, as a list of steps")
+    assert len(told) == 6  # no progress where nobody looks
     code, table, _ = lvmrs("analyze a --radii 0,0.5")
     assert code == 0
     assert re.fullmatch(r"run  inputs +clean +0 +0.5 +ACR +abstains\na +6( +\d+\.\d){3} +0\.\d{4} +\d+\.\d\n", table)

@@ -289,7 +289,8 @@ def test_what_is_told(tmp_path: Path) -> None:
 def test_other_batch(tmp_path: Path) -> None:
     run = fill(tmp_path / "a", planner=Cohen(), selection=FOUR)
     for batch, other in ((64, 32), (3, 1), (1, 3), (None, None)):
-        run = altered_manifest(run, partial(dict.update, batch=batch))
+        way = None if batch is None else {"batch": batch, "folded": False, "channels_last": False, "compiled": False}
+        run = altered_manifest(run, partial(dict.update, running=way))
         assert other_batch(run) == other
     assert math.isfinite(verified(run, 1, batch=5).largest("radius") or 0.0)
 

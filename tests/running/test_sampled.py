@@ -242,7 +242,7 @@ def test_rows_of_a_run_are_those_of_one_thread(tmp_path: Path, monkeypatch: pyte
 
 def test_a_run_that_was_begun_folded_is_not_continued_otherwise() -> None:
     smoothed = SmoothedClassifier(lambda x: x.flatten(1)[:, :3], 0.5, way=Way(16, folded=True))
-    with pytest.raises(ModelError, match="begun with the normalisation of the model folded"):
+    with pytest.raises(ModelError, match="begun with the model as a list of steps"):
         smoothed.prepare(X)
     with pytest.raises(InvalidArgumentError, match="batch must be 16 here, got 8"):
         SmoothedClassifier(network(), 0.5, batch=8, way=Way(16))

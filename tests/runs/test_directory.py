@@ -118,7 +118,7 @@ def damaged(run: Run, kind: str) -> str:
     rows = text.split("\n")
     if kind == "another format":
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
-        return "has format 99, and this version of lvmrs reads formats 1 to 3"
+        return "has format 99, and this version of lvmrs reads formats 1 to 4"
     if kind == "no manifest":
         manifest.unlink()
         return "it has no manifest.json"

@@ -21,7 +21,7 @@ from lvmrs.running.crew import Crew, Work, one_thread_each
 from lvmrs.running.fast import Fast, Model
 from lvmrs.running.way import Way
 
-__all__ = ["Choice", "chosen_batch", "chosen_way", "costs", "crew_pays", "trial"]
+__all__ = ["Choice", "best", "chosen_batch", "chosen_way", "costs", "crew_pays", "trial"]
 
 Key = TypeVar("Key")
 Clock = Callable[[], float]

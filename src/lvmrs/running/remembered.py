@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from lvmrs import _disk
 from lvmrs._replacing import replacing
 from lvmrs.errors import LvmrsError
 from lvmrs.running.choosing import Choice
@@ -66,7 +67,7 @@ def remember(key: str, choice: Choice) -> None:
     """Keep a choice for later runs, where the cache directory can be written to."""
     try:
         file = _file(key)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        _disk.make_directory(file.parent)
         with replacing(file) as out:
             out.write(json.dumps(asdict(choice)).encode())
     except (OSError, RuntimeError):  # also where there is no home

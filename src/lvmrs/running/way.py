@@ -14,7 +14,7 @@ class Way:
     """How a model is run. It belongs to a run: parts of it that come later or from elsewhere are run in the same way.
 
     >>> print(Way(batch=32, folded=True, channels_last=True).words)
-    batches of 32, normalisation folded, channels last
+    batches of 32, as a list of steps, channels last
     """
 
     batch: int
@@ -35,7 +35,7 @@ class Way:
     def words(self) -> str:
         """It in words."""
         how = {
-            "normalisation folded": self.folded,
+            "as a list of steps": self.folded,
             "channels last": self.channels_last,
             "compiled": self.compiled,
         }
