@@ -27,8 +27,8 @@ from lvmrs.running.sharing import Sharing
 from lvmrs.scores import Scores, scores_of
 
 __all__ = [
-    "LOGITS", "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "check_logits", "evaluating", "sampled",
-    "uncompared",
+    "LOGITS", "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "check_logits", "evaluating",
+    "sampled", "uncompared",
 ]  # fmt: skip
 
 Model = Callable[[Tensor], Tensor]
