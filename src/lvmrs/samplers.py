@@ -146,9 +146,12 @@ class Samplers:
         made = replace(plain, batch=way.batch)
         rate = (1 if x.device.type != "cpu" else self._cores) / choice.cost
         if fast is not None and way.folded == fast.folded:
-            if self.way is None and not way.compiled and self.compiled is not False:
-                way = compiling.if_worth_it(fast, way, x, samples, rate, asked=bool(self.compiled))
-            made = replace(made, runner=fast.runner(way, choice.workers), workers=choice.workers)
+            together = choice.workers == self._cores  # a compiled program has one thread
+            if self.way is None and fast.folded and (self.compiled or (self.compiled is None and together)):
+                size = None if self.given is None else way.batch
+                way = compiling.if_worth_it(fast, choice, x, size, samples / rate, asked=bool(self.compiled))
+                made = replace(made, batch=way.batch)
+            made = replace(made, runner=fast.runner(way, choice.workers, x), workers=choice.workers)
         elif way.folded:
             raise ModelError(
                 "the run was begun with the model as a list of steps, and this cannot be done here; begin the run again"

@@ -135,8 +135,8 @@ class Sampler:
 
     def _piece(self, request: Request) -> int:
         """How many samples a piece has: some batches, so that there are enough pieces for all threads."""
-        wanted = max(self.batch, min(_PIECE, request.n // (_PIECES_EACH * self.workers)))
-        return min(request.n, -(-wanted // self.batch) * self.batch)
+        wanted = min(_PIECE, request.n // (_PIECES_EACH * self.workers))
+        return min(request.n, max(1, wanted // self.batch) * self.batch)
 
     def _noisy(self, request: Request) -> Iterator[tuple[int, Callable[[], Tensor]]]:
         """For each piece: how many samples there are up to its end, and a function that makes its noisy inputs."""

@@ -100,7 +100,7 @@ def test_the_steps_compute_what_the_network_computes(name: str, kind: torch.dtyp
     assert fast.folded
     assert not any(isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) for layer in fast.network.modules())
     for last in (False, True):
-        run = fast.runner(fast.way(4, channels_last=last), 1)
+        run = fast.runner(fast.way(4, channels_last=last), 1, torch.zeros(SHAPE).to(kind))
         for rows in (1, 2, 7):
             x = torch.randn(rows, *SHAPE).to(kind)
             with torch.no_grad():
@@ -232,7 +232,7 @@ def test_our_own_networks_of_known_constant_run_as_copies() -> None:
     assert not fast.folded
     assert not fast.convolves
     assert fast.network is not network
-    run = fast.runner(fast.way(4), 2)
+    run = fast.runner(fast.way(4), 2, x[0])
     with torch.inference_mode():
         assert torch.equal(run(x), network(x))
     network.register_forward_hook(lambda *args: args[-1] * 2)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import torch
 from torch import Tensor
 
-from lvmrs.running.choosing import costs, trial
+from lvmrs.errors import ModelError, first_line
+from lvmrs.running.choosing import Choice, affordable_batch, costs, trial
 from lvmrs.running.crew import one_thread_each
 from lvmrs.running.fast import Fast, same
 from lvmrs.running.way import Way
@@ -17,43 +16,44 @@ __all__ = ["if_worth_it"]
 # What compiling is expected to take: seconds in any case, and for each layer.
 _SECONDS, _EACH_LAYER = 15.0, 0.2
 # The share of the time that it is expected to save, and what it must save to be kept.
-_SAVED, _AT_LEAST = 0.05, 0.02
+_SAVED, _AT_LEAST = 0.08, 0.02
 # It must save this many times what it takes.
 _TIMES = 2.0
+# Compiled networks want larger batches than others.
+_BATCH = 64
+# Both versions are compared under noise of this σ.
+_STRENGTH = 0.25
 
 
-def if_worth_it(fast: Fast, way: Way, x: Tensor, samples: int, rate: float, *, asked: bool) -> Way:
-    """The way, compiled if that was asked for, or if it is expected to pay and is then measured to be faster.
+def if_worth_it(fast: Fast, choice: Choice, x: Tensor, batch: int | None, seconds: float, *, asked: bool) -> Way:
+    """The way to take: compiled if that was asked for, or if it is expected to pay and is then measured to be faster.
 
     Args:
         fast: the fast version of the network.
-        way: how to run it without compiling.
+        choice: how to run it without compiling.
         x: an input, without a batch dimension.
-        samples: how many samples are to come.
-        rate: samples per second without compiling.
+        batch: the batch size, if it is given.
+        seconds: how long the run takes without compiling.
         asked: whether to compile in any case.
-
-    Returns:
-        The way to take.
     """
+    way = choice.way
     layers = sum(not list(layer.children()) for layer in fast.network.modules())
-    takes = _SECONDS + _EACH_LAYER * layers
-    if not asked and samples / rate * _SAVED < _TIMES * takes:
+    if not asked and seconds * _SAVED < _TIMES * (_SECONDS + _EACH_LAYER * layers):
         return way
-    compiled = fast.way(way.batch, channels_last=way.channels_last, compiled=True)
-    with one_thread_each(), torch.inference_mode():
-        plain, program = (fast.runner(one, 1) for one in (way, compiled))
-        inputs = x + 0.1 * torch.randn(way.batch, *x.shape, generator=torch.Generator().manual_seed(0)).to(x)
-        begun = time.perf_counter()
-        try:
-            equal = same(plain, program, inputs)
-        except Exception:  # a compiler that is missing or fails raises many kinds of errors
-            if asked:
-                raise
-            return way
-        takes = time.perf_counter() - begun
-        found = costs({one: (trial(run, x, way.batch), way.batch) for one, run in ((way, plain), (compiled, program))})
-    if asked:
-        return compiled
+    size = batch or affordable_batch(choice.cost, max(_BATCH, way.batch))
+    compiled = fast.way(size, channels_last=way.channels_last, compiled=True)
+    plain = fast.runner(way, 1, x)
+    try:
+        program = fast.runner(compiled, 1, x)
+    except Exception as error:  # a compiler that is missing or fails raises errors of many kinds
+        if asked:
+            raise ModelError(f"the model cannot be compiled ({first_line(error)}); do not ask for it") from error
+        return way
+    with one_thread_each():
+        noise = torch.randn(size, *x.shape, generator=torch.Generator().manual_seed(2)).to(x)
+        equal = same(plain, program, x + _STRENGTH * noise)
+        if asked and equal:
+            return compiled
+        found = costs({way: (trial(plain, x, way.batch), way.batch), compiled: (trial(program, x, size), size)})
     saves = 1 - found.get(compiled, float("inf")) / found.get(way, float("inf"))
     return compiled if equal and saves >= _AT_LEAST else way

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import queue
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from lvmrs.known_constant import runs_as_lvmrs_wrote
+from lvmrs.running.crew import one_thread_each
 from lvmrs.running.fixed_batch import InParts
 from lvmrs.running.folding import fold_normalisation
 from lvmrs.running.straight import NotStraightError, straightened
@@ -33,6 +34,8 @@ class Fast:
     """Whether it is a list of steps, which any number of threads may run; otherwise each thread needs a copy."""
     state: object
     """The state of the weights, to see whether they have changed since."""
+    programs: dict[Way, nn.Module] = field(default_factory=dict)
+    """What was compiled already."""
 
     @property
     def convolves(self) -> bool:
@@ -43,14 +46,27 @@ class Fast:
         """A way to run it."""
         return Way(batch, self.folded, channels_last and self.convolves, compiled)
 
-    def runner(self, way: Way, workers: int) -> Model:
-        """A function that so many threads may call at once, each with a batch of inputs."""
-        network = self.network
-        if way.channels_last:
-            network = copy.deepcopy(network).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    def runner(self, way: Way, workers: int, x: Tensor) -> Model:
+        """A function that so many threads may call at once, each with a batch of inputs like x."""
         if way.compiled:
-            network = InParts(torch.compile(network, dynamic=False, options={"freezing": True}), way.batch)
+            if way not in self.programs:
+                self.programs[way] = self._compiled(way, x)
+            return self.programs[way]
+        network = self._laid_out(way)
         return network if self.folded else _Copies([copy.deepcopy(network) for _ in range(workers)])
+
+    def _laid_out(self, way: Way) -> nn.Module:
+        made = copy.deepcopy(self.network)
+        return made.to(memory_format=torch.channels_last) if way.channels_last else made  # type: ignore[call-overload]
+
+    def _compiled(self, way: Way, x: Tensor) -> nn.Module:
+        """Compile it with frozen weights, for batches of one size and for one thread in each."""
+        import torch._inductor.config as inductor  # importing it takes seconds
+
+        program = torch.compile(self._laid_out(way), dynamic=False)
+        with one_thread_each(), torch.inference_mode(), inductor.patch(freezing=True):
+            program(x.expand(way.batch, *x.shape).contiguous())
+        return InParts(program, way.batch)
 
 
 class _Copies:
