@@ -15,7 +15,7 @@ from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.model_check import check_model
 from lvmrs.running import compiling
 from lvmrs.running.choosing import Choice, chosen_batch, chosen_way
-from lvmrs.running.crew import Crew, cores, one_thread_each
+from lvmrs.running.crew import Crew, cores, torch_threads
 from lvmrs.running.fast import Fast, fast_version, state_of
 from lvmrs.running.remembered import key_of, recall, remember
 from lvmrs.running.sharing import Sharing
@@ -122,7 +122,7 @@ class Samplers:
                 self._samplers.clear()
             self._state = state
         if kind not in self._samplers:
-            with one_thread_each():  # small batches: several threads would wait for each other
+            with torch_threads(1):  # small batches: several threads would wait for each other
                 self._samplers[kind] = self._made(x, samples)
         return self._samplers[kind]
 
@@ -131,7 +131,7 @@ class Samplers:
         kind = _kind(x)
         if kind not in self._checked:
             plain = replace(self.pattern, memory_format=_layout(x), batch=self.batch or _PLAIN_BATCH)
-            with one_thread_each():
+            with torch_threads(1):
                 check = check_model(plain, x, batch=self.batch)
             self._checked[kind] = replace(plain, recheck=check.recheck), check.classes
         return self._checked[kind]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from lvmrs.running.crew import Crew, Work, cores, one_thread_each
+from lvmrs.running.crew import Crew, Work, cores, torch_threads
 
 
 def works(count: int, *, fails: int = -1, ends: int = -1, owners: int = 3) -> Iterator[Work[int]]:
@@ -114,7 +114,7 @@ def test_torch_has_its_threads_again() -> None:
         other.start()
         other.join()
         assert seen == [3]  # also in threads that begin later
-        with one_thread_each():
+        with torch_threads(1):
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 3
         assert 1 <= cores() <= 3

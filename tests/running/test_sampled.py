@@ -1,7 +1,6 @@
 """Certificates of fast versions, by several threads: the same as those of the model itself, or refused."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from lvmrs.errors import DataError, InvalidArgumentError, ModelError
 from lvmrs.noise import ExactGaussian
 from lvmrs.planners import Planner
 from lvmrs.running import Way
+from lvmrs.running.crew import torch_threads
 from lvmrs.running.fast import Fast
 from lvmrs.running.fast import fast_version as fast_version_
 from lvmrs.runs import Run, Selection
@@ -24,16 +24,6 @@ from tests.running.test_straight import settled
 
 X = torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(3))
 TERMS: dict[str, Any] = {"n0": 100, "n": 1000, "alpha": 0.01}
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -209,7 +199,7 @@ def test_a_planner_that_fails_leaves_no_threads(monkeypatch: pytest.MonkeyPatch)
             raise ArithmeticError("on purpose")
 
     smoothed, alive = SmoothedClassifier(network(), 0.5, batch=16), threading.active_count()
-    with threads(2):
+    with torch_threads(2):
         with pytest.raises(Exception, match="on purpose"):
             smoothed.certify(X, Failing(), **TERMS)
         assert torch.get_num_threads() == 2

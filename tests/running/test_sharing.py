@@ -1,5 +1,6 @@
 import torch
 
+from lvmrs.running.crew import torch_threads
 from lvmrs.running.sharing import Sharing
 
 
@@ -14,15 +15,11 @@ def test_one_thread_takes_over_where_sharing_is_slow_and_sharing_is_tried_again(
         now += 0.1 * (1.0 if threads == 1 else 10.0 if busy else 0.5)  # an undisturbed thread takes .1 s
 
     sharing = Sharing(0.001, clock=lambda: now)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with torch_threads(2):
         for moment in (False, True, False):
             busy = moment
             for _ in range(200):
                 sharing.run(pass_, 100)
-    finally:
-        torch.set_num_threads(before)
     idle, loaded, again = seen[:200], seen[200:400], seen[400:]
     assert {threads for threads, _ in idle} == {2}
     assert [threads for threads, _ in loaded[:4]] == [2, 2, 2, 1]

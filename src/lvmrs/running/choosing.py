@@ -17,7 +17,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from lvmrs.running.crew import Crew, Work, one_thread_each
+from lvmrs.running.crew import Crew, Work, torch_threads
 from lvmrs.running.fast import Fast, Model
 from lvmrs.running.way import Way
 
@@ -104,7 +104,7 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
         batch: the batch size, if it is given.
         threads: how many threads may be used.
     """
-    with one_thread_each():
+    with torch_threads(1):
         layouts = (False, True) if fast.convolves and x.dim() == 3 else (False,)
         runners = {last: fast.runner(fast.way(1, channels_last=last), 1, x) for last in layouts}
         sizes = _affordable(runners[False], x)
@@ -145,8 +145,9 @@ def crew_pays(run: Model, x: Tensor, batch: int, workers: int) -> bool:
                 line.take()
 
     def one_after_the_other() -> None:
-        shared()
-        shared()
+        with torch_threads(workers):
+            shared()
+            shared()
 
     samples = 2 * workers * batch
     found = costs({True: (together, samples), False: (one_after_the_other, samples)}, clock=time.perf_counter)
@@ -190,7 +191,7 @@ def chosen_batch(run: Model, x: Tensor, threads: int) -> Choice:
     """
     if x.device.type != "cpu":
         return _doubled(run, x)
-    with one_thread_each():
+    with torch_threads(1):
         found = costs({Way(size): (trial(run, x, size), size) for size in _affordable(run, x)})
     way = best(found)
     return Choice(Way(way.batch * threads), found[way])

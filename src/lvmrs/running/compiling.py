@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lvmrs.errors import ModelError, first_line
 from lvmrs.running.choosing import Choice, affordable_batch, costs, trial
-from lvmrs.running.crew import one_thread_each
+from lvmrs.running.crew import torch_threads
 from lvmrs.running.fast import Fast, same
 from lvmrs.running.way import Way
 
@@ -49,7 +49,7 @@ def if_worth_it(fast: Fast, choice: Choice, x: Tensor, batch: int | None, second
         if asked:
             raise ModelError(f"the model cannot be compiled ({first_line(error)}); do not ask for it") from error
         return way
-    with one_thread_each():
+    with torch_threads(1):
         noise = torch.randn(size, *x.shape, generator=torch.Generator().manual_seed(2)).to(x)
         equal = same(plain, program, x + _STRENGTH * noise)
         if asked and equal:

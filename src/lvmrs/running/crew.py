@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 import torch
 
-__all__ = ["Crew", "Line", "Work", "cores", "one_thread_each"]
+__all__ = ["Crew", "Line", "Work", "cores", "torch_threads"]
 
 Result = TypeVar("Result")
 # Pieces of work that wait or run ahead for each thread: enough to be busy while a plan is made.
@@ -142,10 +142,10 @@ class Line(Generic[Result]):
 
 
 @contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Within the block, torch uses one thread: so time that is measured as that of this thread is all of it."""
+def torch_threads(count: int) -> Iterator[None]:
+    """Within the block, torch uses so many threads in this one; with one, its processor time is all of it."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs.known_constant import runs_as_lvmrs_wrote
-from lvmrs.running.crew import one_thread_each
+from lvmrs.running.crew import torch_threads
 from lvmrs.running.fixed_batch import InParts
 from lvmrs.running.folding import fold_normalisation
 from lvmrs.running.straight import NotStraightError, straightened
@@ -64,7 +64,7 @@ class Fast:
         import torch._inductor.config as inductor  # importing it takes seconds
 
         program = torch.compile(self._laid_out(way), dynamic=False)
-        with one_thread_each(), torch.inference_mode(), inductor.patch(freezing=True):
+        with torch_threads(1), torch.inference_mode(), inductor.patch(freezing=True):
             program(x.expand(way.batch, *x.shape).contiguous())
         return InParts(program, way.batch)
 

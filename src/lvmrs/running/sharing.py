@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import torch
 
-from lvmrs.running.crew import one_thread_each
+from lvmrs.running.crew import torch_threads
 
 __all__ = ["Sharing"]
 
@@ -39,7 +39,7 @@ class Sharing:
         """Run a pass of so many samples."""
         start = self._clock()
         if start < self._alone_until and torch.get_num_threads() > 1:
-            with one_thread_each():
+            with torch_threads(1):
                 return pass_()
         result = pass_()
         slow = self._clock() - start > _SLOW * self.cost * samples
