@@ -4,6 +4,7 @@ Property tests draw the same examples each time, on any machine: a failure is a 
 in any order (``--shuffle SEED``), and leave no process behind.
 """
 
+import atexit
 import os
 import random
 import tempfile
@@ -29,6 +30,7 @@ adopt_orphans()
 
 # Choices that tests make are not remembered for the user.
 _CACHE = tempfile.TemporaryDirectory(prefix="lvmrs-cache-")
+atexit.register(_CACHE.cleanup)
 os.environ["XDG_CACHE_HOME"] = _CACHE.name
 
 
