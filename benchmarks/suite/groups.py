@@ -57,7 +57,7 @@ def our_group(network: Network, n: int) -> Group:
         for planner in PLANNERS if length == "long" else ("Cohen",):
             name = f"ours, {planner}, {length}"
             group.contestants[name] = ours(network, made, planner, N0, n)
-            group.settings[name] = f"batch {made.batch}"
+            group.settings[name] = made.prepare(network.x).words
     return group
 
 
