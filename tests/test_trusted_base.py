@@ -61,7 +61,7 @@ TOGETHER = {
     "answering.py", "planners/votes.py", "jobs/deployed.py", "runs/classifier.py", "runs/comparing.py",
     "jobs/recorded.py", "method_check.py", "rounding.py", "known_constant.py", "_as_written.py", "calibrating.py",
     "runs/format_2.py", "runs/format_3.py", "running/straight.py", "running/folding.py", "running/fast.py",
-    "running/fixed_batch.py", "certifying.py", "jobs/selecting.py",
+    "running/fixed_batch.py", "running/operations.py", "certifying.py", "jobs/selecting.py",
 }  # fmt: skip
 
 

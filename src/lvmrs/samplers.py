@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lvmrs import _checks
 from lvmrs._memory import keep_freed
-from lvmrs.errors import InvalidArgumentError, ModelError
+from lvmrs.errors import InvalidArgumentError, ModelError, guarded
 from lvmrs.model_check import check_model
 from lvmrs.running import compiling
 from lvmrs.running.choosing import Choice, chosen_batch, chosen_way
@@ -26,6 +26,8 @@ __all__ = ["Pace", "Samplers"]
 
 # Noisy copies of an input on which a fast version of the model is compared with the model.
 _ROWS = 16
+# After so many changes of the weights the model runs as it is.
+_CHANGES = 5
 # Samples in a forward pass where that does not matter.
 _PLAIN_BATCH = 64
 
@@ -77,6 +79,7 @@ class Samplers:
         self._checked: dict[tuple[Any, ...], tuple[Sampler, int]] = {}
         self._paces: dict[tuple[Any, ...], Pace] = {}
         self._state: object = None
+        self._changes = 0
         self._cores = cores()
 
     @property
@@ -116,10 +119,12 @@ class Samplers:
 
     def _of(self, x: Tensor, samples: int) -> Sampler:
         model, kind = self.pattern.model, _kind(x)
+        self._plain(x)  # layers that are made when they first run are made now
         if isinstance(model, nn.Module) and self.fast:
             state = state_of(model)
             if state != self._state:  # a fast version has the weights of the moment at which it was made
                 self._samplers.clear()
+                self._changes += 1
             self._state = state
         if kind not in self._samplers:
             with torch_threads(1):  # small batches: several threads would wait for each other
@@ -151,7 +156,8 @@ class Samplers:
                 size = None if self.given is None else way.batch
                 way = compiling.if_worth_it(fast, choice, x, size, samples / rate, asked=bool(self.compiled))
                 made = replace(made, batch=way.batch)
-            made = replace(made, runner=fast.runner(way, choice.workers, x), workers=choice.workers)
+            with guarded("the model cannot be run as the run was begun", error=ModelError):
+                made = replace(made, runner=fast.runner(way, choice.workers, x), workers=choice.workers)
         elif way.folded:
             raise ModelError(
                 "the run was begun with the model as a list of steps, and this cannot be done here; begin the run again"
@@ -166,7 +172,10 @@ class Samplers:
 
     def _fast_version(self, x: Tensor) -> Fast | None:
         model = self.pattern.model
-        if not self.fast or self.pattern.autocast is not None:
+        # Threads do not share autocast. A model that changes its own buffers would be traced again for every input.
+        if not self.fast or self._changes > _CHANGES or torch.is_autocast_enabled(x.device.type):
+            return None
+        if self.pattern.autocast is not None:
             return None
         noise = torch.randn(_ROWS, *x.shape, generator=torch.Generator().manual_seed(1)).to(x)
         with evaluating(model):
@@ -214,4 +223,4 @@ def _layout(x: Tensor) -> torch.memory_format:
 
 
 def _kind(x: Tensor) -> tuple[Any, ...]:
-    return x.shape, x.dtype, x.device
+    return x.shape, x.dtype, x.device, torch.is_autocast_enabled(x.device.type)

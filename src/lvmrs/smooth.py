@@ -293,7 +293,8 @@ class SmoothedClassifier(Calibrating):
         check_still(self.model, self._stated)  # whatever is asked of the model begins with an input
         x = _torch_checks.finite_tensor("x", x, dims=0).detach()
         _torch_checks.warn_of_bytes("x", x)
-        return x.to(self._device(x), x.dtype if x.dtype == torch.float64 else torch.float32)
+        kind = x.dtype if x.dtype == torch.float64 else torch.float32
+        return x.to(self._device(x), kind, copy=True)  # it is read later, when the caller may have changed it
 
     def _device(self, x: Tensor) -> torch.device:
         held = self.model.parameters() if isinstance(self.model, nn.Module) else iter(())

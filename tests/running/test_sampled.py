@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import Cohen, Duels, SmoothedClassifier, jobs, samplers
+from lvmrs.data import Dataset
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError
+from lvmrs.models import Loaded
 from lvmrs.noise import ExactGaussian
 from lvmrs.planners import Planner
 from lvmrs.running import Way
@@ -236,3 +238,77 @@ def test_a_run_that_was_begun_folded_is_not_continued_otherwise() -> None:
         smoothed.prepare(X)
     with pytest.raises(InvalidArgumentError, match="batch must be 16 here, got 8"):
         SmoothedClassifier(network(), 0.5, batch=8, way=Way(16))
+
+
+@pytest.mark.usefixtures("crew")
+def test_inputs_are_copied_before_they_are_read_ahead() -> None:
+    """Data sets and loops may use the memory of an input again."""
+    eye = nn.Linear(5, 5, bias=False)
+    with torch.no_grad():
+        eye.weight.copy_(torch.eye(5))
+    memory = torch.zeros(5)
+
+    def again() -> Iterator[tuple[int, Tensor]]:
+        for index in range(5):
+            memory.zero_()
+            memory[index] = 1.0
+            yield index, memory
+
+    smoothed = SmoothedClassifier(eye.eval(), 0.2, batch=16)
+    assert smoothed.prepare(memory).workers == 3
+    found = [certificate.top for certificate in smoothed.certificates(again(), Cohen(), **TERMS)]
+    assert found == [0, 1, 2, 3, 4]
+
+
+class Reusing(Dataset):
+    """Gives each input in the same memory."""
+
+    name, split = "reusing", "test"
+
+    def __init__(self) -> None:
+        self.memory = torch.zeros(5)
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        self.memory.zero_()
+        self.memory[index] = 1.0
+        return self.memory, index
+
+    def fingerprint(self) -> str:
+        return "reusing"
+
+
+@pytest.mark.usefixtures("crew")
+def test_rows_are_of_their_inputs_whatever_the_indices_come_in() -> None:
+    eye = nn.Linear(5, 5, bias=False)
+    with torch.no_grad():
+        eye.weight.copy_(torch.eye(5))
+    model = Loaded.of(eye.eval(), "eye")
+    smoothed = SmoothedClassifier(model.model, 0.2, batch=16)
+    job = jobs.Job(model, Reusing(), smoothed, Cohen(), jobs.Sampling(n0=50, n=200), Selection(5))
+    rows = list(job.rows(iter(range(5))))
+    assert [(row.idx, row.label, row.clean, row.predict) for row in rows] == [(k, k, k, k) for k in range(5)]
+
+
+@pytest.mark.usefixtures("crew")
+def test_autocast_around_a_call_does_not_depend_on_threads() -> None:
+    smoothed = SmoothedClassifier(network(), 0.5, batch=16)
+    assert smoothed.sampler(X)[0].workers == 3
+    with torch.autocast("cpu", torch.bfloat16):
+        assert next(smoothed.scores(X, 10).logits()).dtype == torch.bfloat16
+    assert next(smoothed.scores(X, 10).logits()).dtype == torch.float32
+
+
+@pytest.mark.usefixtures("crew")
+def test_crews_that_overlap_give_the_threads_back() -> None:
+    smoothed = SmoothedClassifier(network(), 0.5, batch=16)
+    with torch_threads(2):
+        first, second = (smoothed.certificates(enumerate([X] * 3), Cohen(), **TERMS) for _ in range(2))
+        next(first)
+        next(second)
+        assert torch.get_num_threads() == 1
+        first.close()  # type: ignore[attr-defined]
+        second.close()  # type: ignore[attr-defined]
+        assert torch.get_num_threads() == 2

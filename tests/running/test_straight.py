@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lvmrs import SmoothedClassifier
 from lvmrs.models import Preprocessed, ResNet
 from lvmrs.models.ready import build
 from lvmrs.running.fast import fast_version
@@ -39,6 +40,7 @@ class Written(nn.Module):
         self.conv, self.norm, self.last = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 3)
         self.kept: Tensor
         self.register_buffer("kept", torch.zeros(3))
+        self.relu = nn.ReLU(inplace=True)
         self.written = forward
 
     def forward(self, x: Tensor) -> Tensor:
@@ -48,6 +50,28 @@ class Written(nn.Module):
 def logits(network: Written, x: Tensor) -> Tensor:
     hidden: Tensor = network.last(network.norm(network.conv(x)).relu().mean((2, 3)))
     return hidden
+
+
+def into_a_view(network: Written, x: Tensor) -> Tensor:
+    first = x[:, 0]
+    first += 5 * (first > 1)  # it changes x
+    return logits(network, x)
+
+
+def with_a_constant(network: Written, x: Tensor) -> Tensor:
+    return logits(network, (x - torch.tensor([0.4, 0.5, 0.6])[:, None, None]) / 0.25)
+
+
+def by_name(network: Written, x: Tensor) -> Tensor:
+    found: Tensor = network.last(network.relu(input=network.norm(network.conv(x))).mean((2, 3)))
+    return found
+
+
+class Masked(Written):
+    """It has a second argument, which nobody gives."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x if mask is None else x * mask)
 
 
 def unpacking(network: Written, x: Tensor) -> Tensor:
@@ -86,6 +110,10 @@ STRAIGHT: dict[str, Callable[[], nn.Module]] = {
     "a layer of one's own": lambda: nn.Sequential(Doubled(3, 2, 3), nn.Flatten()),
     "one layer": lambda: nn.Flatten(),
     "shapes": lambda: Written(unpacking),
+    "into a view of the input": lambda: Written(into_a_view),
+    "a constant": lambda: Written(with_a_constant),
+    "by name": lambda: Written(by_name),
+    "another argument": lambda: Masked(logits),
     "in place": lambda: Written(adding_in_place),
 }
 
@@ -190,6 +218,45 @@ def of_its_own(network: Written, x: Tensor) -> Tensor:
     return torch.vmap(own)(logits(network, x))
 
 
+def by_item(network: Written, x: Tensor) -> Tensor:
+    found = logits(network, x)
+    return found * torch.where(x[:, 0, 0, :1] > 50, 2.0, 1.0) if x[:, 0, 0, 0].max().item() > 50 else found
+
+
+def by_equality(network: Written, x: Tensor) -> Tensor:
+    return -logits(network, x) if torch.equal(x[:, :1], x[:, 1:2]) else logits(network, x)
+
+
+def by_mask(network: Written, x: Tensor) -> Tensor:
+    return -logits(network, x) if x[x > 50].shape[0] else logits(network, x)
+
+
+def by_list(network: Written, x: Tensor) -> Tensor:
+    return -logits(network, x) if max(x[:, 0, 0, 0].tolist()) > 50 else logits(network, x)
+
+
+def by_numpy(network: Written, x: Tensor) -> Tensor:
+    return -logits(network, x) if x.detach().numpy().max() > 50 else logits(network, x)
+
+
+def trying(network: Written, x: Tensor) -> Tensor:
+    try:
+        if x.max() > 50:
+            x = -x
+    except Exception:
+        return logits(network, x)
+    return logits(network, x)
+
+
+def asking_for_a_tensor(network: Written, x: Tensor) -> Tensor:
+    return logits(network, x.clamp(-50, 50) if isinstance(x, Tensor) else x)
+
+
+def into_the_buffer(network: Written, x: Tensor) -> Tensor:
+    network.kept.resize_(len(x), 3)
+    return torch.mul(logits(network, x), 1.0, out=network.kept)
+
+
 NOT_STRAIGHT: dict[str, Callable[[], nn.Module]] = {
     "a hook": hooked,
     "a replaced forward": replaced,
@@ -199,7 +266,7 @@ NOT_STRAIGHT: dict[str, Callable[[], nn.Module]] = {
         function.__name__: (lambda function=function: Written(function))  # type: ignore[misc]
         for function in (
             counting, remembering, storing, viewing, expanding, choosing, peeking, rows, noisy, tossing, looking_around,
-            of_its_own,
+            of_its_own, by_item, by_equality, by_mask, by_list, by_numpy, trying, asking_for_a_tensor, into_the_buffer,
         )
     },
 }  # fmt: skip
@@ -237,3 +304,39 @@ def test_our_own_networks_of_known_constant_run_as_copies() -> None:
         assert torch.equal(run(x), network(x))
     network.register_forward_hook(lambda *args: args[-1] * 2)
     assert fast_version(network, x) is None
+
+
+def squeezing(network: Written, x: Tensor) -> Tensor:
+    found = logits(network, x).squeeze()
+    return (found if found.dim() > 1 else found[None]).softmax(dim=1)
+
+
+class Listing(Written):
+    """It keeps what it has seen in a list."""
+
+    seen: list[Tensor]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.append(x.mean())
+        return super().forward(x)
+
+
+def test_tracing_leaves_nothing_in_the_model() -> None:
+    network, listing = settled(Written(with_a_constant)), Listing(logits)
+    listing.seen = []
+    before = set(vars(network))
+    with torch.no_grad():
+        assert fast_version(network, torch.randn(8, *SHAPE)) is not None
+        assert set(vars(network)) == before
+        fast_version(settled(listing), torch.randn(8, *SHAPE))
+    assert all(type(each) is Tensor for each in listing.seen)
+
+
+def test_models_that_tracing_or_copying_fails_for_run_as_they_are() -> None:
+    x = torch.rand(SHAPE)
+    unlucky: list[nn.Module] = [Written(squeezing), nn.Sequential(nn.Flatten(), nn.LazyLinear(3))]
+    derived = Written(logits)
+    derived.derived = derived.last.weight.exp()  # torch cannot copy what has a history
+    for network in (*unlucky, derived):
+        certificate = SmoothedClassifier(network.eval(), 0.5, batch=16).certify(x, n0=10, n=50, alpha=0.01)
+        assert certificate.classes == 3

@@ -143,6 +143,7 @@ class Job:
         Returns:
             The rows, in order. What is wrong with an input is raised when its row is asked for.
         """
+        indices = list(indices)
         coming: deque[tuple[int, Any, int]] = deque()
         sampling = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
         found = self.smoothed.certificates(self._inputs(indices, coming), self.method, **sampling)
@@ -168,8 +169,8 @@ class Job:
                     f"input {index} has {x.numel()} numbers, and the first has {self.dimensions}: with "
                     f"{self.smoothed.noise.name} noise no input may have more than the first; scale them to one size"
                 )
-            coming.append((index, x, label))
-            yield index, x
+            coming.append((index, x.clone(), label))  # a data set may use its memory again
+            yield coming[-1][:2]
 
     def _rounding_of_kept(self, x: Tensor) -> float | None:
         """What kept scores of an input allow for if they are certified with the constant; None if they cannot be."""

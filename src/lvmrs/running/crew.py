@@ -8,6 +8,7 @@ every layer.
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -57,7 +58,7 @@ class Crew:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
-            torch.set_num_threads(self._before)
+            _Quiet.leave()
 
     def begin(self, work: Work[Result]) -> Future[Result]:
         """Begin a piece of work: elsewhere if it may be done there, otherwise here and at once."""
@@ -80,10 +81,30 @@ class Crew:
 
     def _started(self) -> ThreadPoolExecutor:
         if self._pool is None:
-            self._before = torch.get_num_threads()
+            _Quiet.enter()
             self._pool = ThreadPoolExecutor(self.workers, "lvmrs", torch.set_num_threads, (1,))
-            torch.set_num_threads(1)
         return self._pool
+
+
+class _Quiet:
+    """Torch uses one thread while any crew works; crews may overlap, and the last one gives the threads back."""
+
+    crews, before = 0, 1
+    lock = threading.Lock()
+
+    @classmethod
+    def enter(cls) -> None:
+        with cls.lock:
+            cls.before = cls.before if cls.crews else torch.get_num_threads()
+            cls.crews += 1
+            torch.set_num_threads(1)
+
+    @classmethod
+    def leave(cls) -> None:
+        with cls.lock:
+            cls.crews -= 1
+            if not cls.crews:
+                torch.set_num_threads(cls.before)
 
 
 class Line(Generic[Result]):

@@ -26,7 +26,7 @@ __all__ = ["key_of", "recall", "remember"]
 
 _VERSION = 1
 _LONGEST = 10_000
-_DEAREST = 1e6
+_DEAREST, _LARGEST = 1e6, 1 << 16
 
 
 def key_of(model: object, x: Tensor, *more: object) -> str | None:
@@ -60,7 +60,8 @@ def recall(key: str) -> Choice | None:
         found = Choice(Way(**stored["way"]), float(stored["cost"]), int(stored["workers"]))
     except (OSError, RuntimeError, ValueError, TypeError, KeyError, LvmrsError):  # whatever is in the file
         return None
-    return found if 0 < found.cost < _DEAREST and 1 <= found.workers <= (os.cpu_count() or 1) else None
+    usual = found.way.batch <= _LARGEST and 1 <= found.workers <= (os.cpu_count() or 1)
+    return found if usual and 0 < found.cost < _DEAREST else None
 
 
 def remember(key: str, choice: Choice) -> None:
