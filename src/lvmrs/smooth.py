@@ -291,8 +291,7 @@ class SmoothedClassifier(Calibrating):
 
     def _input(self, x: Tensor) -> Tensor:
         check_still(self.model, self._stated)  # whatever is asked of the model begins with an input
-        x = _torch_checks.finite_tensor("x", x, dims=0).detach()
-        _torch_checks.warn_of_bytes("x", x)
+        _torch_checks.warn_of_bytes("x", x := _torch_checks.finite_tensor("x", x, dims=0).detach())
         kind = x.dtype if x.dtype == torch.float64 else torch.float32
         return x.to(self._device(x), kind, copy=True)  # it is read later, when the caller may have changed it
 
