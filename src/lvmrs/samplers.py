@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from lvmrs import _checks
 from lvmrs._memory import keep_freed
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
 from lvmrs.model_check import check_model
+from lvmrs.noise import Stream
 from lvmrs.running import compiling
 from lvmrs.running.choosing import Choice, chosen_batch, chosen_way
 from lvmrs.running.crew import Crew, cores, torch_threads
@@ -26,6 +28,8 @@ __all__ = ["Pace", "Samplers"]
 
 # Noisy copies of an input on which a fast version of the model is compared with the model.
 _ROWS = 16
+# The speed is measured for about so many seconds, with at most so many batches.
+_MEASURED, _MOST = 0.1, 8
 # After so many changes of the weights the model runs as it is.
 _CHANGES = 5
 # Samples in a forward pass where that does not matter.
@@ -167,8 +171,17 @@ class Samplers:
             made = replace(made, runner=_in_eval_mode(self.pattern.model))
         if made.workers == 1 and self._cores > 1 and x.device.type == "cpu":
             made = replace(made, sharing=Sharing(choice.cost))
-        self._paces[_kind(x)] = Pace(way, made.workers, rate, classes)
+        self._paces[_kind(x)] = Pace(way, made.workers, self._rate(made, x, choice.cost), classes)
         return made
+
+    def _rate(self, sampler: Sampler, x: Tensor, cost: float) -> float:
+        """Samples per second with all that a certificate needs besides; on a CPU, if nothing else used it."""
+        clock = time.process_time if x.device.type == "cpu" else time.perf_counter
+        n = min(max(sampler.batch, round(_MEASURED / cost)), _MOST * sampler.batch)
+        start = clock()
+        for _ in sampler.logits(x, Stream(0, 0, "calibration"), n):  # a stage that is not checked again
+            pass
+        return n * (self._cores if x.device.type == "cpu" else 1) / max(clock() - start, 1e-9)
 
     def _fast_version(self, x: Tensor) -> Fast | None:
         model = self.pattern.model
