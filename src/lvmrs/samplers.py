@@ -28,8 +28,8 @@ __all__ = ["Pace", "Samplers"]
 
 # Noisy copies of an input on which a fast version of the model is compared with the model.
 _ROWS = 16
-# The speed is measured for about so many seconds, with at most so many batches.
-_MEASURED, _MOST = 0.1, 8
+# The speed is measured for about so many seconds, with at most so many batches, which have at most so many samples.
+_MEASURED, _MOST, _FEW = 0.1, 8, 1024
 # After so many changes of the weights the model runs as it is.
 _CHANGES = 5
 # Samples in a forward pass where that does not matter.
@@ -177,7 +177,9 @@ class Samplers:
     def _rate(self, sampler: Sampler, x: Tensor, cost: float) -> float:
         """Samples per second with all that a certificate needs besides; on a CPU, if nothing else used it."""
         clock = time.process_time if x.device.type == "cpu" else time.perf_counter
-        n = min(max(sampler.batch, round(_MEASURED / cost)), _MOST * sampler.batch)
+        few = min(sampler.batch, _FEW)
+        n = min(max(few, round(_MEASURED / cost)), _MOST * few)
+        sampler.answers_as_run(x.expand(few, *x.shape).clone())  # the first pass takes longer
         start = clock()
         for _ in sampler.logits(x, Stream(0, 0, "calibration"), n):  # a stage that is not checked again
             pass

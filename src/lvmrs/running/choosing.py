@@ -31,8 +31,11 @@ _LARGEST_ELSEWHERE = 4096
 # Seconds that one trial may take, and all together.
 _ONE, _ALL = 0.1, 1.0
 _ROUNDS = 4
-# A crew of threads may take this much longer in a trial than a shared pass: other programs disturb it less.
-_FAVOURED = 1.1
+# A crew of threads may take this much longer in a trial than a shared pass: in a run it also draws the noise and works
+# while plans are made, and other programs disturb it less.
+_FAVOURED = 1.5
+# In such a trial each thread has so many pieces, of about so many samples.
+_PIECES, _PIECE = 3, 128
 # The batch size that is good for most networks; layouts are compared at about this size.
 _MIDDLE = 32
 # What costs this much more than the best after a round is not tried again; what is within the second factor is as good.
@@ -116,7 +119,8 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
     way = best(found)
     run = runners[last]
     crew = threads > 1 and (not fast.folded or crew_pays(run, x, way.batch, threads))
-    return Choice(replace(way, batch=batch or way.batch), found[way], threads if crew else 1)
+    size = way.batch if crew else way.batch * threads
+    return Choice(replace(way, batch=batch or size), found[way], threads if crew else 1)
 
 
 def _costs_of(fast: Fast, runners: dict[bool, Model], x: Tensor, sizes: list[int]) -> dict[Way, float]:
@@ -135,22 +139,26 @@ def crew_pays(run: Model, x: Tensor, batch: int, workers: int) -> bool:
 
     What else runs on the machine slows a shared pass down, so that then the answer is yes.
     """
-    shared = trial(run, x, batch * workers)
-    alone = trial(run, x, batch)
+    shared, alone = trial(run, x, batch * workers), trial(run, x, batch)
+    passes = max(1, _PIECE // batch)
+    with Crew(workers) as crew:  # one for all rounds: new threads are slow at first
 
-    def together() -> None:
-        with Crew(workers) as crew:
-            line = crew.line(Work(0, alone, elsewhere=True) for _ in range(2 * workers))
+        def piece() -> None:
+            for _ in range(passes):
+                alone()
+
+        def together() -> None:
+            line = crew.line(Work(0, piece, elsewhere=True) for _ in range(_PIECES * workers))
             while line.goes_on():
                 line.take()
 
-    def one_after_the_other() -> None:
-        with torch_threads(workers):
-            shared()
-            shared()
+        def one_after_the_other() -> None:
+            with torch_threads(workers):
+                for _ in range(_PIECES * passes):
+                    shared()
 
-    samples = 2 * workers * batch
-    found = costs({True: (together, samples), False: (one_after_the_other, samples)}, clock=time.perf_counter)
+        samples = _PIECES * workers * passes * batch
+        found = costs({True: (together, samples), False: (one_after_the_other, samples)}, clock=time.perf_counter)
     return found.get(True, math.inf) <= _FAVOURED * found.get(False, math.inf)
 
 

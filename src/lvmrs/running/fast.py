@@ -53,7 +53,13 @@ class Fast:
                 self.programs[way] = self._compiled(way, x)
             return self.programs[way]
         network = self._laid_out(way)
-        return network if self.folded else _Copies([copy.deepcopy(network) for _ in range(workers)])
+        if self.folded:
+            return network
+        copies = [copy.deepcopy(network) for _ in range(workers)]
+        with torch.inference_mode():
+            for each in copies:  # what a copy prepares when it first runs is prepared now
+                each(x[None])
+        return _Copies(copies)
 
     def _laid_out(self, way: Way) -> nn.Module:
         made = copy.deepcopy(self.network)
