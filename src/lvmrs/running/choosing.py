@@ -47,6 +47,7 @@ def costs(
     *,
     clock: Clock = time.thread_time,
     seconds: float = _ALL,
+    hopeless: float = _HOPELESS,
 ) -> dict[Key, float]:
     """Measure what one sample costs in each trial; the best of several rounds counts.
 
@@ -54,6 +55,7 @@ def costs(
         trials: what to run, and how many samples that is.
         clock: what is measured.
         seconds: about how long all rounds may take, after one to warm up.
+        hopeless: what costs so many times as much as the best is not tried again.
 
     Returns:
         Seconds for a sample, of the trials that were not dropped.
@@ -67,7 +69,7 @@ def costs(
             run, samples = trials[key]
             found[key] = min(found[key], _once(run, clock) / samples)
         least = min(found.values())
-        found = {key: cost for key, cost in found.items() if cost <= _HOPELESS * least}
+        found = {key: cost for key, cost in found.items() if cost <= hopeless * least}
         if clock() - begun > seconds:
             break
     return found
@@ -158,8 +160,12 @@ def crew_pays(run: Model, x: Tensor, batch: int, workers: int) -> bool:
                     shared()
 
         samples = _PIECES * workers * passes * batch
-        found = costs({True: (together, samples), False: (one_after_the_other, samples)}, clock=time.perf_counter)
-    return found.get(True, math.inf) <= _FAVOURED * found.get(False, math.inf)
+        both: dict[bool, tuple[Callable[[], object], int]] = {
+            True: (together, samples),
+            False: (one_after_the_other, samples),
+        }
+        found = costs(both, clock=time.perf_counter, hopeless=math.inf)
+    return found[True] <= _FAVOURED * found[False]
 
 
 def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[int]:
