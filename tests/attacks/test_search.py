@@ -149,7 +149,8 @@ def test_points_are_judged_on_other_noise_than_they_were_found_with(monkeypatch:
     top, truth, _ = true_radius(network, x)
     monkeypatch.setattr(Sampler, "_noisy", noted)
     attacked(network, x, top, 1.2 * truth, Duel(), Search(steps=3, samples=8, n=500))
-    assert {stage for stage, _ in drawn} == {"attack", "confirmation"}  # never that of certificates
+    drawn_for = {stage for stage, _ in drawn} - {"calibration"}  # by which the speed of a model is measured
+    assert drawn_for == {"attack", "confirmation"}  # never that of certificates
     assert shared == []
 
 

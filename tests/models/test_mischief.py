@@ -162,6 +162,7 @@ def test_no_certificate_relies_on_a_constant_that_was_undone(name: str, monkeypa
 
 
 def test_a_change_after_the_smoothed_classifier_was_made_is_seen() -> None:
+    torch.manual_seed(0)
     model = SandwichNetwork((2,), [], dense=[4], classes=2)
     smoothed, x = SmoothedClassifier(model, None), torch.tensor([0.3, 0.1])
     certified = smoothed.certify(x, Deterministic()).radius
