@@ -166,7 +166,11 @@ class Certificate:
         """Read the certificate that ``to_json`` wrote; a text that would be read as another certificate is refused."""
         # Earlier versions knew one noise, which takes no risk, did not allow for rounding, and wrote none of this.
         known = {"noise": Gaussian.name, "noise_risk": 0.0, "rounding": 0.0}
-        fields = {**known, **fields_of_json(text, "certificate")}
+        given = fields_of_json(text, "certificate")
+        lacking = [name for name in known if name not in given]
+        if lacking and not {"noise_risk", "rounding"}.isdisjoint(given):  # this version writes all of it
+            raise InvalidArgumentError(f"this is not a whole certificate: it has no {lacking[0]}")
+        fields = {**known, **given}
         check_fields(cls, fields, "certificate")
         with guarded("this is not a whole certificate", error=InvalidArgumentError):
             made = cls._made_again(dict(fields))
