@@ -31,6 +31,12 @@ BOUNDS = Names("bound", "lvmrs.confidence.base:Bound", {
     "bernstein": Entry("lvmrs.confidence.bernstein:Bernstein", "for any scores, from their variance"),
     "hoeffding": Entry("lvmrs.confidence.hoeffding:Hoeffding", "for any scores, from their mean alone"),
     "clopper_pearson": Entry("lvmrs.confidence.clopper_pearson:ClopperPearson", "exact, for 0/1 scores only"),
+    "beta_mixture": Entry(
+        "lvmrs.confidence.beta_mixture:BetaMixture", "for 0/1 scores, whenever sampling stops", facts=("anytime",)
+    ),
+    "betting_mixture": Entry(
+        "lvmrs.confidence.betting_mixture:BettingMixture", "for any scores, whenever sampling stops", facts=("anytime",)
+    ),
 })
 FORMS = Names("form", "lvmrs.forms.base:Form", {
     "r1": Entry("lvmrs.forms.r1:R1", "margin over the constant that noise and network give together",

@@ -14,10 +14,17 @@ module                for                     needs
 ``hoeffding``         any in [0, mass]        mean, n
 ``bernstein``         any in [0, mass]        mean, unbiased variance of all n samples, n
 ``betting``           any in [0, mass]        the samples in the order drawn, or a safely rounded histogram
+``beta_mixture``      variables in {0, mass}  how many were not zero, n; at any time
+``betting_mixture``   any in [0, mass]        the samples, or their power sums; at any time
 ====================  ======================  =============================================================
+
+The bounds of the last two are wrong *at any time*, over all n together, with probability at most ``risk``. So whoever
+samples may look at them again and again, and stop for any reason.
 """
 
-from lvmrs.confidence import bernstein, betting, clopper_pearson, hoeffding
+from lvmrs.confidence import bernstein, beta_mixture, betting, betting_mixture, clopper_pearson, hoeffding
 from lvmrs.confidence.base import Bound, Tally
 
-__all__ = ["Bound", "Tally", "bernstein", "betting", "clopper_pearson", "hoeffding"]
+__all__ = [
+    "Bound", "Tally", "bernstein", "beta_mixture", "betting", "betting_mixture", "clopper_pearson", "hoeffding",
+]  # fmt: skip

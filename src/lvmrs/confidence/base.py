@@ -15,7 +15,7 @@ from torch import Tensor
 from lvmrs._checks import Floats
 from lvmrs.moments import Moments, statistics_device
 
-__all__ = ["Bound", "Sides", "Tally", "TallyOfMoments"]
+__all__ = ["Bound", "Sides", "Tally", "TallyOfMoments", "anytime_goal"]
 
 Sides = NDArray[np.bool_]
 """For each column, whether its mean is bounded from above (else from below)."""
@@ -34,7 +34,7 @@ class Tally(ABC):
 
     @abstractmethod
     def bounds(self) -> Floats:
-        """The bound of each column, once all n samples were added."""
+        """The bound of each column, once all n samples were added; those of an anytime bound, whenever they are asked."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Bound(ABC):
     name: ClassVar[str]
     votes_only: ClassVar[bool] = False
     """Whether it holds for 0/1 scores only; the proof then accepts only booleans."""
+    anytime: ClassVar[bool] = False
+    """Whether its bounds hold at every moment at once, so that sampling may stop for any reason before n."""
     at_ease: ClassVar[int | None] = None
     """How many columns it bounds at a cost that does not matter; None for any number."""
 
@@ -108,3 +110,9 @@ class TallyOfMoments(Tally):
             if side.any():
                 found[side] = closed_form(mean[side], variance[side], self.moments.count, self.risks[side])
         return found
+
+
+def anytime_goal(risk: Floats, n: Floats) -> Floats:
+    """The logarithm of the wealth that rejects a mean: ln(1/risk), and far more than rounding adds in n samples."""
+    goal: Floats = -np.log(risk) + 1e-7 + 1e-12 * n
+    return goal

@@ -25,7 +25,7 @@ from lvmrs.confidence.game import ROUNDING, Game, blocks
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.moments import statistics_device
 
-__all__ = ["Betting", "histogram", "lower", "lower_from_histogram", "upper", "upper_from_histogram"]
+__all__ = ["Betting", "histogram", "lower", "lower_from_histogram", "shares", "upper", "upper_from_histogram"]
 
 # Rows that play at a time.
 _ROWS = 256
@@ -52,7 +52,7 @@ def lower(samples: Numbers, risk: Numbers, *, mass: float = 1.0) -> Floats:
     0.975
     """
     top = _checks.positive_number("mass", mass)
-    return top * _bound(_shares(samples, top), risk)
+    return top * _bound(shares(samples, top), risk)
 
 
 def upper(samples: Numbers, risk: Numbers, *, mass: float = 1.0) -> Floats:
@@ -64,10 +64,11 @@ def upper(samples: Numbers, risk: Numbers, *, mass: float = 1.0) -> Floats:
     0.257
     """
     top = _checks.positive_number("mass", mass)
-    return top * (1.0 - _bound(1.0 - _shares(samples, top), risk))
+    return top * (1.0 - _bound(1.0 - shares(samples, top), risk))
 
 
-def _shares(samples: Numbers, top: float) -> Floats:
+def shares(samples: Numbers, top: float) -> Floats:
+    """Check samples in [0, top] along the last dimension, and divide them by ``top``."""
     array = _checks.real("samples", samples)
     if array.ndim == 0:
         raise InvalidArgumentError(f"samples must have at least one dimension, got the single number {array}")
@@ -205,8 +206,8 @@ class _Games(Tally):
         self.game, self.upper = Game(n, risks), upper
 
     def add(self, columns: Tensor) -> None:
-        shares = columns.to(statistics_device(columns.device)).to(torch.float64)
-        values = shares.t().contiguous().cpu().numpy()
+        exact = columns.to(statistics_device(columns.device)).to(torch.float64)
+        values = exact.t().contiguous().cpu().numpy()
         # An upper bound is a lower bound on what is missing to 1.
         self.game.feed(np.where(self.upper[:, None], 1 - values, values))
 

@@ -15,7 +15,7 @@ from lvmrs import _checks, binomial
 from lvmrs._checks import Floats, Numbers
 from lvmrs.confidence.base import Bound, Sides, Tally
 
-__all__ = ["ClopperPearson", "lower", "upper"]
+__all__ = ["ClopperPearson", "guarded_counts", "lower", "upper"]
 
 
 def lower(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
@@ -33,7 +33,7 @@ def lower(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> 
     >>> print(f"{lower(990, 1000, 0.001):.4f}")
     0.9760
     """
-    count, n, risk, top = _guarded(count, n, risk, mass)
+    count, n, risk, top = guarded_counts(count, n, risk, mass)
     return _checks.unwrapped(top * binomial.lower(count, n, risk))
 
 
@@ -45,11 +45,12 @@ def upper(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> 
     >>> print(f"{upper(5, 1000, 0.001):.4f}")
     0.0164
     """
-    count, n, risk, top = _guarded(count, n, risk, mass)
+    count, n, risk, top = guarded_counts(count, n, risk, mass)
     return _checks.unwrapped(top * binomial.upper(count, n, risk))
 
 
-def _guarded(count: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[Floats, Floats, Floats, Floats]:
+def guarded_counts(count: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[Floats, Floats, Floats, Floats]:
+    """Check the arguments of a bound from counts; they are given back as arrays that broadcast."""
     top = _checks.mass(mass)
     count, n, risk = _checks.whole("count", count, least=0), _checks.whole("n", n, least=1), _checks.risk(risk)
     _checks.broadcast(count=count, n=n, risk=risk, mass=top)
