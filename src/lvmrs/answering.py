@@ -12,20 +12,26 @@ all other methods the proof itself is the test.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
+from torch import Tensor
+
 from lvmrs import _checks
+from lvmrs.certificate import Certificate
+from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.method import Method
 from lvmrs.noise import Stage
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.cohen import Cohen
+from lvmrs.planners.duels import Duels
 from lvmrs.planners.votes import Votes, winner_of_votes
 from lvmrs.prove import prove
 from lvmrs.scores import Scores
 
-__all__ = ["N0", "Sampled", "check_one_classifier", "winner"]
+__all__ = ["N0", "Answering", "Sampled", "check_one_classifier", "winner"]
 
 N0 = 100
 """Samples on which the candidate is found, unless another number is given."""
@@ -76,3 +82,55 @@ def winner(method: Planner, sampled: Sampled, terms: Terms, n0: int | None = Non
     n0 = N0 if n0 is None else _checks.count("n0", n0, least=1)
     plan = method.plan(sampled(n0, "selection"), terms)
     return prove(plan, terms, sampled(terms.n, "prediction")).prediction
+
+
+class Answering(ABC):
+    """The part of a smoothed classifier that answers."""
+
+    @abstractmethod
+    def check_method(self, method: Method) -> Planner | Deterministic:
+        """Give the method back; refuse what is no method."""
+
+    @abstractmethod
+    def certain(self, method: Deterministic, x: Tensor) -> Certificate:
+        """The certificate of an input without noise."""
+
+    @abstractmethod
+    def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
+        """Make the scores of n noisy copies of an input."""
+
+    @abstractmethod
+    def terms(self, alpha: float, n: int, *inputs: Tensor, method: Method | None = None) -> Terms:
+        """The terms of certificates of these inputs."""
+
+    def predict(
+        self,
+        x: Tensor,
+        planner: Method | None = None,
+        *,
+        n: int = 1_000,
+        n0: int | None = None,
+        alpha: float = 0.001,
+        seed: int = 0,
+        index: int = 0,
+    ) -> int:
+        """Predict the answer of the smoothed classifier. It is wrong with probability at most ``alpha``.
+
+        Args:
+            x: the input, without a batch dimension.
+            planner: the method that certifies this classifier, by default hard duels. A method that chooses a map for
+                each input is refused, since its certificates are about no one classifier.
+            n: samples to test the answer on.
+            n0: other samples, on which the candidate is found, by default 100; votes need none.
+            alpha: the risk.
+            seed: as in ``certify``.
+            index: as in ``certify``.
+
+        Returns:
+            The class, or −1 if the samples do not show it at this risk.
+        """
+        method = self.check_method(Duels() if planner is None else planner)
+        if isinstance(method, Deterministic):
+            return self.certain(method, x).prediction
+        terms = self.terms(alpha, n, x, method=method)
+        return winner(method, lambda n, stage: self.scores(x, n, seed=seed, index=index, stage=stage), terms, n0)

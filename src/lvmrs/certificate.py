@@ -12,10 +12,13 @@ from typing import Any, Final
 from lvmrs import radius as radii
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import InvalidArgumentError, ProofError, guarded
+from lvmrs.goals import Verdict, verdict
 from lvmrs.noise import Gaussian, Noise, Stream, noise_named
 from lvmrs.plan import Plan, check_fields, fields_of, fields_of_json
 
 __all__ = ["ABSTAIN", "BY_A_PROOF", "Certificate"]
+
+_MAY_BE_INFINITE = ("lipschitz", "radius", "limit")
 
 BY_A_PROOF: Final = object()
 """The key that makers of certificates pass; there are two, ``lvmrs.prove`` and ``lvmrs.deterministic``."""
@@ -65,6 +68,13 @@ class Certificate:
 
     For a deterministic certificate, how far it may move each logit. Earlier versions did not allow for rounding.
     """
+    limit: float = math.inf
+    """The largest radius that this plan may certify with more samples; infinite if that is not known.
+
+    It is too small with probability at most ``beta``, at whatever moment sampling stopped (``lvmrs.anytime``).
+    """
+    beta: float = 0.0
+    """The risk of the limit; 0 if there is none."""
     made_by: dataclasses.InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
@@ -75,6 +85,10 @@ class Certificate:
     def n0(self) -> int:
         """How many samples the plan was made on; 0 if there is no plan."""
         return 0 if self.plan is None else self.plan.n0
+
+    def verdict(self, target: float) -> Verdict:
+        """Whether a radius is certified, cannot be certified by this plan, or is undecided (``lvmrs.goals``)."""
+        return verdict(self.radius, self.limit, target)
 
     @property
     def guarantee(self) -> str:
@@ -154,7 +168,7 @@ class Certificate:
     def to_json(self) -> str:
         """The certificate as JSON, without loss."""
         fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ("lipschitz", "radius"):  # JSON has no infinity
+        for name in _MAY_BE_INFINITE:  # JSON has no infinity
             fields[name] = fields[name] if math.isfinite(fields[name]) else None
         fields["noise"] = self.noise.spelling
         fields["plan"] = None if self.plan is None else self.plan.to_dict()
@@ -165,10 +179,11 @@ class Certificate:
     def from_json(cls, text: str) -> Certificate:
         """Read the certificate that ``to_json`` wrote; a text that would be read as another certificate is refused."""
         # Earlier versions knew one noise, which takes no risk, did not allow for rounding, and wrote none of this.
-        known = {"noise": Gaussian.name, "noise_risk": 0.0, "rounding": 0.0}
+        known = {"noise": Gaussian.name, "noise_risk": 0.0, "rounding": 0.0, "limit": None, "beta": 0.0}
         given = fields_of_json(text, "certificate")
         lacking = [name for name in known if name not in given]
-        if lacking and not {"noise_risk", "rounding"}.isdisjoint(given):  # this version writes all of it
+        written = {"noise_risk", "rounding", "limit", "beta"}
+        if lacking and not written.isdisjoint(given):  # this version writes all of it
             raise InvalidArgumentError(f"this is not a whole certificate: it has no {lacking[0]}")
         fields = {**known, **given}
         check_fields(cls, fields, "certificate")
@@ -180,7 +195,7 @@ class Certificate:
 
     @classmethod
     def _made_again(cls, fields: dict[str, Any]) -> Certificate:
-        for name in ("lipschitz", "radius"):
+        for name in _MAY_BE_INFINITE:
             fields[name] = math.inf if fields[name] is None else fields[name]
         stream, plan = fields.pop("stream"), fields.pop("plan")
         noise = noise_named(fields.pop("noise"))

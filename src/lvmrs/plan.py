@@ -182,9 +182,10 @@ class Plan(Choice):
     def to_dict(self) -> dict[str, Any]:
         """All fields, as values that JSON can hold."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        settings = dataclasses.asdict(self.bound)
         return fields | {
             "map": {"name": self.map.name, **dataclasses.asdict(self.map)},
-            "bound": self.bound.name,
+            "bound": {"name": self.bound.name, **settings} if settings else self.bound.name,
             "form": self.form.name,
             "origin": dataclasses.asdict(self.origin),
         }
@@ -210,12 +211,25 @@ class Plan(Choice):
             **{
                 **fields,
                 "map": kind(**settings),
-                "bound": BOUNDS.find(fields["bound"])(),
+                "bound": _bound(fields["bound"]),
                 "form": FORMS.find(fields["form"])(),
                 "alone": None if fields["alone"] is None else tuple(fields["alone"]),
                 "origin": Stream(**origin),
             }
         )
+
+
+def _bound(described: Any) -> Bound:
+    """The bound that a plan names, alone or with its settings."""
+    if not isinstance(described, dict):
+        found: Bound = BOUNDS.find(described)()
+        return found
+    settings = dict(described)
+    kind = BOUNDS.find(settings.pop("name", None))
+    check_fields(kind, settings, "bound of a plan")
+    return kind(  # type: ignore[no-any-return]
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    )
 
 
 def _index(name: str, value: Any) -> int:

@@ -38,24 +38,15 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from lvmrs._checks import Floats
 from lvmrs.certificate import ABSTAIN, BY_A_PROOF, Certificate
-from lvmrs.confidence.base import Bound
 from lvmrs.errors import ProofError, guarded
-from lvmrs.forms.base import Form
-from lvmrs.maps.base import Map
-from lvmrs.moments import statistics_device
-from lvmrs.noise import Stream
+from lvmrs.intake import PORTION, Intake, check_stream
 from lvmrs.plan import Plan, Terms
 from lvmrs.scores import Portion, Regrouping, Scores, check_scores
 
-__all__ = ["Proof", "prove"]
-
-# Samples are mapped and tallied this many at a time, whatever the portions that they come in: sums are then rounded in
-# the same way for every batch size.
-_PORTION = 1024
+__all__ = ["Proof", "concluded", "conclusion", "prove"]
 
 
 def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
@@ -80,7 +71,7 @@ def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
     with guarded(f"the proof of a plan by {planner} fails", error=ProofError):  # a part of it may be the user's own
         proof = Proof(plan, terms)
         check_scores(scores, error=ProofError)
-        _check_stream(plan, scores.stream)
+        check_stream(plan, scores.stream)
         for portion in scores:
             proof.add(portion)
         return proof.certificate()
@@ -94,80 +85,31 @@ class Proof:
     """
 
     def __init__(self, plan: Plan, terms: Terms) -> None:
-        _check_plan(plan, terms)
-        self.plan, self.terms = plan, terms
-        alone, pooled = plan.rivals
-        self._alone, self._pooled = torch.tensor(alone, dtype=torch.long), torch.tensor(pooled, dtype=torch.long)
-        tops, rivals = int(not plan.map.paired), len(alone) + bool(pooled)
-        risks = np.array([plan.risk_top] * tops + [plan.risk_rival] * rivals)
-        upper = np.array([False] * tops + [not plan.map.paired] * rivals)
-        self._tally, self._width = plan.bound.tally(terms.n, risks, upper), len(risks)
-        self._stream: Stream | None = None
-        self._seen = 0
+        self._intake = Intake(plan, terms)
+        self._tally = plan.bound.tally(terms.n, self._intake.risks, self._intake.upper)
         self._broken = False
-        self._regrouping = Regrouping(_PORTION)
+        self._regrouping = Regrouping(PORTION)
 
     def add(self, portion: Portion) -> None:
         """Take the next samples of the stream: each once, in order, with the noise and σ of the terms."""
-        if not isinstance(portion, Portion):
-            raise ProofError(f"a proof takes portions of Scores, which know their stream, not {type(portion).__name__}")
-        _check_stream(self.plan, portion.stream)
-        if self._stream not in (None, portion.stream):
-            raise ProofError(f"scores of {portion.stream} after scores of {self._stream}; a proof is about one stream")
-        if portion.noise != self.terms.noise:
-            names = portion.noise.spelling, self.terms.noise.spelling
-            raise ProofError("the scores have {} noise, and the terms say {} noise; use one for both".format(*names))
-        if portion.sigma != self.terms.sigma:
-            sigmas = f"σ = {portion.sigma:g}, and the terms say σ = {self.terms.sigma:g}"
-            raise ProofError(f"the scores have noise of {sigmas}; use one for both")
-        if portion.dimensions > self.terms.dimensions and self.terms.noise.error(self.terms.sigma) > 0:
-            sizes = f"{portion.dimensions} numbers, and the terms count the risk of {self.terms.dimensions}"
-            raise ProofError(f"the scores are of an input of {sizes}; give the terms the dimensions of the input")
-        if portion.first != self._seen:
-            raise ProofError(
-                f"sample {portion.first} was given and sample {self._seen} is next; give each once, in order"
-            )
-        logits = _checked(portion.logits, self.plan.classes)
-        if self._seen + len(logits) > self.terms.n:
-            raise ProofError(f"more scores were given than the n = {self.terms.n} of the terms; give exactly n")
-        self._stream, self._seen = portion.stream, self._seen + len(logits)
+        intake = self._intake
+        logits = intake.take(portion)
         with self._whole_or_broken():
-            for rows in torch.split(logits, _PORTION):
-                columns = self._columns(rows)
+            for rows in torch.split(logits, PORTION):
+                columns = intake.columns(rows)
                 # Counts are the same in any portions; what is rounded is not.
-                for part in [columns] if self.plan.bound.votes_only else self._regrouping.add(columns):
+                for part in [columns] if intake.plan.bound.votes_only else self._regrouping.add(columns):
                     self._tally.add(part)
 
     def certificate(self) -> Certificate:
         """Give the certificate, once all n samples were added."""
-        if self._seen != self.terms.n:
-            raise ProofError(f"{self._seen} scores were given, and the terms say n = {self.terms.n}; give exactly n")
+        seen, terms = self._intake.seen, self._intake.terms
+        if seen != terms.n:
+            raise ProofError(f"{seen} scores were given, and the terms say n = {terms.n}; give exactly n")
         with self._whole_or_broken():
             for part in self._regrouping.rest():
                 self._tally.add(part)
-        plan, terms = self.plan, self.terms
-        p_a, p_b = _worst(plan, self._tally.bounds(), terms.allowance(plan.map, plan.form))
-        radius = float(plan.form.radius(p_a, p_b, sigma=terms.sigma, slopes=plan.map.slopes(terms.lipschitz)))
-        if not radius >= 0:
-            raise ProofError(f"the form {plan.form.name} gives the radius {radius} for the bounds {p_a} and {p_b}")
-        return Certificate(
-            prediction=plan.top if radius > 0 else ABSTAIN,
-            radius=radius,
-            top=plan.top,
-            p_lower=plan.map.mass * float(p_a),
-            p_upper=plan.map.mass * float(p_b),
-            classes=plan.classes,
-            sigma=terms.sigma,
-            alpha=terms.alpha,
-            noise_risk=terms.noise_risk,
-            n=terms.n,
-            lipschitz=terms.lipschitz,
-            noise=terms.noise,
-            plan=plan,
-            stream=self._stream,
-            rounding=terms.rounding if terms.relies_on_constant(plan.map, plan.form) else 0.0,
-            made_by=BY_A_PROOF,
-        )
+        return concluded(self._intake, self._tally.bounds(), seen)
 
     @contextmanager
     def _whole_or_broken(self) -> Iterator[None]:
@@ -178,20 +120,48 @@ class Proof:
         yield
         self._broken = False
 
-    def _columns(self, logits: Tensor) -> Tensor:
-        plan = self.plan
-        if self.terms.relies_on_constant(plan.map, plan.form):  # the allowance is for logits, not for their scores
-            logits = logits.to(statistics_device(logits.device)).double()
-        columns = plan.map.columns(logits, plan.top, self._alone, self._pooled)
-        if columns.shape != (len(logits), self._width):
-            expected = (len(logits), self._width)
-            raise ProofError(f"the map {plan.map.name} gives columns of shape {tuple(columns.shape)}, not {expected}")
-        binary = columns.dtype == torch.bool
-        if plan.bound.votes_only and not binary:
-            raise ProofError(f"{plan.bound.name} holds for 0/1 scores only, and {plan.map.name} is not; use betting")
-        if not binary and not bool(((columns >= 0) & (columns <= 1)).all()):  # also where a score is NaN
-            raise ProofError(f"the map {plan.map.name} gives scores outside of [0, {plan.map.mass:g}]")
-        return columns
+
+def concluded(intake: Intake, bounds: Floats, n: int, *, limit: float = math.inf, beta: float = 0.0) -> Certificate:
+    """The certificate that follows from bounds on the means of the columns, which hold at the risks of the plan.
+
+    Args:
+        intake: what the bounds are from.
+        bounds: a bound for each column, on its side.
+        n: how many samples they are from.
+        limit: the largest radius that the plan may certify with more samples, if that is known.
+        beta: the risk of the limit.
+    """
+    plan, terms = intake.plan, intake.terms
+    p_a, p_b, radius = conclusion(plan, terms, bounds)
+    return Certificate(
+        prediction=plan.top if radius > 0 else ABSTAIN,
+        radius=radius,
+        top=plan.top,
+        p_lower=plan.map.mass * float(p_a),
+        p_upper=plan.map.mass * float(p_b),
+        classes=plan.classes,
+        sigma=terms.sigma,
+        alpha=terms.alpha,
+        noise_risk=terms.noise_risk,
+        n=n,
+        lipschitz=terms.lipschitz,
+        noise=terms.noise,
+        plan=plan,
+        stream=intake.stream,
+        rounding=terms.rounding if terms.relies_on_constant(plan.map, plan.form) else 0.0,
+        limit=limit,
+        beta=beta,
+        made_by=BY_A_PROOF,
+    )
+
+
+def conclusion(plan: Plan, terms: Terms, bounds: Floats) -> tuple[Floats, Floats, float]:
+    """The score of the top class, that of its worst rival, and the radius, if the columns had these means."""
+    p_a, p_b = _worst(plan, bounds, terms.allowance(plan.map, plan.form))
+    radius = float(plan.form.radius(p_a, p_b, sigma=terms.sigma, slopes=plan.map.slopes(terms.lipschitz)))
+    if not radius >= 0:
+        raise ProofError(f"the form {plan.form.name} gives the radius {radius} for the bounds {p_a} and {p_b}")
+    return p_a, p_b, radius
 
 
 def _worst(plan: Plan, bounds: Floats, allowance: float) -> tuple[Floats, Floats]:
@@ -206,44 +176,3 @@ def _worst(plan: Plan, bounds: Floats, allowance: float) -> tuple[Floats, Floats
         return won, 1 - won
     top, rivals = np.maximum(bounds[0] - allowance, 0.0), bounds[1:] + allowance
     return top, np.minimum(rivals.max(initial=0.0), 1 - top) if len(rivals) else 1 - top
-
-
-def _check_stream(plan: Plan, stream: Stream) -> None:
-    if stream == plan.origin:
-        raise ProofError(f"the plan was made on these very scores ({stream}); certify with another stage or seed")
-
-
-def _check_plan(plan: Plan, terms: Terms) -> None:
-    if not isinstance(plan, Plan) or not isinstance(terms, Terms):
-        raise ProofError(f"expected a Plan and Terms, got {type(plan).__name__} and {type(terms).__name__}")
-    for name, part, kind in (("map", plan.map, Map), ("bound", plan.bound, Bound), ("form", plan.form, Form)):
-        if not isinstance(part, kind):
-            raise ProofError(f"{name} must be an object of the class {kind.__name__}, got {part!r:.60}")
-    if plan.classes < 2 or not 0 <= plan.top < plan.classes:
-        raise ProofError(f"class {plan.top} is not one of {plan.classes} classes")
-    alone = [] if plan.alone is None else list(plan.alone)
-    if len(set(alone)) < len(alone) or any(k == plan.top or not 0 <= k < plan.classes for k in alone):
-        raise ProofError(f"alone must name rivals of class {plan.top} among {plan.classes} classes, each once")
-    # A duel is one statement about both classes; otherwise the top class needs a bound of its own.
-    expected, free = ("risk_rival", "risk_top") if plan.map.paired else ("risk_top", "risk_rival")
-    if not 0 < getattr(plan, expected) < 1 or not 0 <= getattr(plan, free) < 1:
-        of = "for duels" if plan.map.paired else "for a map to the simplex"
-        raise ProofError(f"{of}, {expected} must lie strictly between 0 and 1, and {free} must lie in [0, 1)")
-    if plan.risk > terms.spendable * (1 + 1e-12):
-        left = f", of which the noise takes {terms.noise_risk:.3g}" if terms.noise_risk else ""
-        raise ProofError(f"the plan spends a risk of {plan.risk:.12g}, more than alpha = {terms.alpha:.12g}{left}")
-    if terms.noise.law not in plan.form.noises:
-        known = ", ".join(plan.form.noises)
-        raise ProofError(f"{plan.form.name} is a theorem about {known} noise, and this is {terms.noise.name} noise")
-    if plan.form.needs_constant and not math.isfinite(plan.map.slopes(terms.lipschitz).vector):
-        raise ProofError(f"{plan.form.name} needs a Lipschitz constant of the logits, and a map that keeps it")
-
-
-def _checked(logits: Tensor, classes: int) -> Tensor:
-    if logits.dim() != 2 or logits.shape[1] != classes:
-        raise ProofError(f"the scores have shape {tuple(logits.shape)}, and the plan has {classes} classes")
-    if not logits.is_floating_point():
-        raise ProofError(f"the scores are {logits.dtype}; expected floating-point logits")
-    if not torch.isfinite(logits).all():
-        raise ProofError("a score is NaN or infinite; nothing can be certified from it")
-    return logits.detach()

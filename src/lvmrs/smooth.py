@@ -11,17 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import _checks, _torch_checks
-from lvmrs.answering import winner
+from lvmrs.adaptive import adaptively
+from lvmrs.answering import Answering
 from lvmrs.calibrating import Calibrating
 from lvmrs.certificate import Certificate
 from lvmrs.certifying import Asked, certified
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.flights import Arrival, Asking
+from lvmrs.goals import Goal, check_goal
 from lvmrs.known_constant import check_still, known_lipschitz
 from lvmrs.method import Method
 from lvmrs.method_check import checked_method, relies_on_constant
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
 from lvmrs.plan import Terms
+from lvmrs.planners.anytime import Anytime
 from lvmrs.planners.base import Planner
 from lvmrs.planners.duels import Duels
 from lvmrs.rounding import Rounding
@@ -33,7 +37,7 @@ from lvmrs.scores import Scores
 __all__ = ["SmoothedClassifier"]
 
 
-class SmoothedClassifier(Calibrating):
+class SmoothedClassifier(Calibrating, Answering):
     """A classifier that is smoothed over noisy copies of its input.
 
     Args:
@@ -120,6 +124,7 @@ class SmoothedClassifier(Calibrating):
         alpha: float = 0.001,
         seed: int = 0,
         index: int = 0,
+        goal: Goal | None = None,
         watch: Watch | None = None,
     ) -> Certificate:
         """Certify one input. The certificate is right with probability at least 1 − ``alpha``.
@@ -132,12 +137,14 @@ class SmoothedClassifier(Calibrating):
             alpha: the risk.
             seed: the noise depends on it and on ``index``, and on nothing else.
             index: place of the input in its data set.
+            goal: stop before n samples, as soon as this is reached; None for all n. See ``lvmrs.goals``.
             watch: called with the stage and each batch of logits.
 
         Returns:
             The certificate; its ``guarantee`` says what holds.
         """
-        (certificate,) = self.certificates([(index, x)], planner, n0=n0, n=n, alpha=alpha, seed=seed, watch=watch)
+        sampling: dict[str, Any] = {"n0": n0, "n": n, "alpha": alpha, "seed": seed, "goal": goal, "watch": watch}
+        (certificate,) = self.certificates([(index, x)], planner, **sampling)
         return certificate
 
     def certificates(
@@ -149,6 +156,7 @@ class SmoothedClassifier(Calibrating):
         n: int = 100_000,
         alpha: float = 0.001,
         seed: int = 0,
+        goal: Goal | None = None,
         watch: Watch | None = None,
     ) -> Iterator[Certificate]:
         """Certify inputs one after the other; while one is planned and proved, the next is sampled.
@@ -158,16 +166,22 @@ class SmoothedClassifier(Calibrating):
         """
         method = self.check_method(self.default_method if planner is None else planner)
         if isinstance(method, Deterministic):
-            yield from (self._certain(method, self._input(x)) for _, x in inputs)
+            yield from (self.certain(method, x) for _, x in inputs)
             return
         n0, n = _checks.count("n0", n0, least=1), self.terms(alpha, n).n
         prepared = ((index, self._input(x)) for index, x in inputs)
-        asked = (Asked.of(self._samplers.of(x), x, seed, index, n0, n) for index, x in prepared)
+        of, terms = self._samplers.of, lambda x: self.terms(alpha, n, x, method=method)
         with self._samplers.crew() as crew:
-            yield from certified(asked, crew, method, lambda x: self.terms(alpha, n, x, method=method), watch)
+            if goal is not None:
+                coming = (Arrival(of(x), x, index) for index, x in prepared)
+                yield from adaptively(coming, crew, Asking(Anytime(method), terms, check_goal(goal), seed, n0), watch)
+                return
+            asked = (Asked.of(of(x), x, seed, index, n0, n) for index, x in prepared)
+            yield from certified(asked, crew, method, terms, watch)
 
-    def _certain(self, method: Deterministic, x: Tensor) -> Certificate:
-        logits, rounding = self.rounding.of_margin(x)
+    def certain(self, method: Deterministic, x: Tensor) -> Certificate:
+        """The certificate of an input without noise."""
+        logits, rounding = self.rounding.of_margin(self._input(x))
         return method.certify(logits, self.lipschitz, rounding)
 
     @property
@@ -228,38 +242,6 @@ class SmoothedClassifier(Calibrating):
         if "index" in settings:
             raise InvalidArgumentError("index is counted from first= on for several inputs; give that instead")
         return list(self.certificates(enumerate(inputs, start=first), planner, **settings))
-
-    def predict(
-        self,
-        x: Tensor,
-        planner: Method | None = None,
-        *,
-        n: int = 1_000,
-        n0: int | None = None,
-        alpha: float = 0.001,
-        seed: int = 0,
-        index: int = 0,
-    ) -> int:
-        """Predict the answer of the smoothed classifier. It is wrong with probability at most ``alpha``.
-
-        Args:
-            x: the input, without a batch dimension.
-            planner: the method that certifies this classifier, by default hard duels. A method that chooses a map for
-                each input is refused, since its certificates are about no one classifier.
-            n: samples to test the answer on.
-            n0: other samples, on which the candidate is found, by default 100; votes need none.
-            alpha: the risk.
-            seed: as in ``certify``.
-            index: as in ``certify``.
-
-        Returns:
-            The class, or −1 if the samples do not show it at this risk.
-        """
-        x, method = self._input(x), self.check_method(Duels() if planner is None else planner)
-        if isinstance(method, Deterministic):
-            return self._certain(method, x).prediction
-        terms = self.terms(alpha, n, x, method=method)
-        return winner(method, lambda n, stage: self.scores(x, n, seed=seed, index=index, stage=stage), terms, n0)
 
     def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
         """Make the scores of n noisy copies of an input, the same that ``certify`` takes at that stage.

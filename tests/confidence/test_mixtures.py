@@ -16,7 +16,7 @@ from tests.oracles import Floats
 
 
 def evidence(throws: tuple[int, ...], q: float, a: float, b: float) -> float:
-    """What a bookmaker with the prior Beta(a, b) makes of these throws, one after the other, against a coin of mean q."""
+    """What a bookmaker with the prior Beta(a, b) makes of these throws, one by one, against a coin of mean q."""
     wealth, ones, zeros = 1.0, a, b
     for one in throws:
         expected = ones / (ones + zeros)
@@ -141,7 +141,7 @@ def test_tallies_give_the_bounds_of_the_functions_at_every_moment() -> None:
     for stop in (30, 60, 90):
         of_votes.add(hard[stop - 30 : stop])
         of_scores.add(soft[stop - 30 : stop])
-        of_votes, of_scores = pickle.loads(pickle.dumps((of_votes, of_scores)))
+        of_votes, of_scores = pickle.loads(pickle.dumps((of_votes, of_scores)))  # noqa: S301 (our own bytes)
         wins = hard[:stop].sum(dim=0).numpy()
         assert of_votes.bounds() == pytest.approx([
             float(beta_mixture.lower(wins[0], stop, 0.01, prior=(3.0, 1.0))),

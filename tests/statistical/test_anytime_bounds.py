@@ -55,7 +55,7 @@ def test_bounds_by_betting_are_false_at_any_time_no_more_often_than_the_risk(nam
 
 
 def test_the_bounds_are_not_far_from_their_risk() -> None:
-    """A bound that is never false would be no use: at a large risk some are false, on sequences that are long enough."""
+    """A bound that is never false would be no use: at a large risk some are false, on long sequences."""
     repeats, risk = 600, 0.2
     counts = np.cumsum(drawn(bernoulli(0.6), 3000, repeats), axis=1)
     bounds = {t: beta_mixture.lower(counts[:, t - 1], t, risk) for t in looks(3000)}

@@ -13,6 +13,7 @@ from lvmrs.analysis.metrics import (
     clean_accuracy,
 )
 from lvmrs.analysis.results import Attacked, Results, read, results_of
+from lvmrs.analysis.spending import Decided, Spending, spending, spending_object, spending_words
 from lvmrs.analysis.summary import Summary, best_over_runs, summarise
 
 __all__ = [
@@ -20,8 +21,10 @@ __all__ = [
     "Attacked",
     "Comparison",
     "Curve",
+    "Decided",
     "Estimate",
     "Results",
+    "Spending",
     "Summary",
     "abstention",
     "attack_summary",
@@ -36,6 +39,9 @@ __all__ = [
     "import_results",
     "read",
     "results_of",
+    "spending",
+    "spending_object",
+    "spending_words",
     "summarise",
     "unfinished",
 ]

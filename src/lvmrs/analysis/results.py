@@ -60,6 +60,10 @@ class Results:
     """The noise that a file of another project names, if it names one."""
     attacked: Attacked | None = None
     """What an attack on the run found; None if it was not attacked."""
+    samples: NDArray[np.float64] | None = None
+    """How many samples each proof used; None unless that is known for every input."""
+    limit: NDArray[np.float64] | None = None
+    """The largest radius that more samples may certify, infinite where that is not known; None for earlier versions."""
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -78,6 +82,8 @@ class Results:
             manifest=self.manifest,
             clean=None if self.clean is None else self.clean[places],
             attacked=None if found is None else Attacked(found.distance[places], found.tried[places], found.beta),
+            samples=None if self.samples is None else self.samples[places],
+            limit=None if self.limit is None else self.limit[places],
         )
 
     def __len__(self) -> int:
@@ -128,7 +134,7 @@ def results_of(run: Run, attack: Attack | None = None) -> Results:
         The results; ``missing`` is the number of inputs that have no row yet.
     """
     _checks.instance("run", run, Run, "a lvmrs.Run")
-    columns = run.read(*_NEEDED, "clean")
+    columns = run.read(*_NEEDED, "clean", "samples", "limit")
     found = len(columns["idx"])
     if not found:
         raise NoRowsError(f"{run.directory} has no rows yet; there is nothing to analyse")
@@ -159,4 +165,17 @@ def _results(name: str, columns: Columns, missing: int = 0, manifest: Manifest |
     measured = None if clean is None or np.isnan(clean).any() else clean.astype(np.int64)
     noise = columns.get("sigma")
     sigma = None if noise is None or not len(noise) else float(noise[0])
-    return Results(name, idx, label, predict, radius, missing, manifest, measured, sigma)
+    samples, limit = columns.get("samples"), columns.get("limit")
+    return Results(
+        name,
+        idx,
+        label,
+        predict,
+        radius,
+        missing,
+        manifest,
+        measured,
+        sigma,
+        samples=None if samples is None or np.isnan(samples).any() else samples,
+        limit=None if limit is None else np.where(np.isnan(limit), np.inf, limit),
+    )

@@ -17,6 +17,7 @@ from lvmrs.analysis.metrics import (
     clean_accuracy,
 )
 from lvmrs.analysis.results import Results, check_results
+from lvmrs.analysis.spending import Spending, spending
 from lvmrs.errors import RunError
 
 __all__ = ["Summary", "best_over_runs", "summarise"]
@@ -42,6 +43,8 @@ class Summary:
     abstention: Estimate
     attack: AttackSummary | None = None
     """What an attack on the run found; None if it was not attacked."""
+    spent: Spending | None = None
+    """Samples and verdicts, for a run whose sampling stops at a goal; None for others."""
 
 
 def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0.95) -> Summary:
@@ -75,6 +78,7 @@ def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0
         clean_accuracy(results, confidence=confidence),
         abstention(results, confidence=confidence),
         attack_summary(results, radii, confidence=confidence),
+        spending(results),
     )
 
 

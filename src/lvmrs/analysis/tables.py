@@ -17,11 +17,14 @@ from lvmrs._printable import printable
 from lvmrs.analysis.attacked import AttackSummary
 from lvmrs.analysis.compare import Comparison
 from lvmrs.analysis.metrics import Estimate
+from lvmrs.analysis.spending import spending_object, spending_words
 from lvmrs.analysis.summary import Summary, best_over_runs
+from lvmrs.goals import CERTIFIED, IMPOSSIBLE, UNDECIDED
 
 __all__ = ["FORMATS", "attack_object", "comparison_table", "formatted", "summary_table"]
 
 _BEST = "best at each radius"
+_VERDICTS = (CERTIFIED, IMPOSSIBLE, UNDECIDED)
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "σ": r"$\sigma$", "α": r"$\alpha$",
@@ -90,6 +93,8 @@ def _rows(runs: Sequence[Summary], *, intervals: bool, envelope: bool) -> list[l
                 _percent(run.abstention, intervals=intervals),
             ]
         )
+        for words in () if run.spent is None else spending_words(run.spent):
+            rows.append([f"  {words}", *[""] * (len(rows[0]) - 1)])
         if run.attack is not None:
             shares = [_percent(share, intervals=intervals) for share in run.attack.accuracy]
             rows.append([_attack_words(run.attack), str(run.attack.inputs), *([""] if clean else []), *shares, "", ""])
@@ -134,6 +139,13 @@ def _long_rows(runs: Sequence[Summary], *, envelope: bool) -> list[list[str]]:
             [run.name, str(run.inputs), name, radius, repr(value.value), *_ends(value)]
             for name, radius, value in measures
         ]
+        if run.spent is not None:
+            rows.append([run.name, str(run.inputs), "mean samples", "", repr(run.spent.mean), "", ""])
+            rows += [
+                [run.name, str(run.inputs), name, f"{each.target:g}", repr(count / run.inputs), "", ""]
+                for each in run.spent.targets
+                for name, count in zip(_VERDICTS, (each.certified, each.impossible, each.undecided), strict=True)
+            ]
         if run.attack is not None:
             rows += _long_rows_of_attack(run.name, run.radii, run.attack)
     if envelope:
@@ -185,6 +197,7 @@ def attack_object(attack: AttackSummary) -> dict[str, Any]:
 
 def _object(run: Summary) -> dict[str, Any]:
     attacked = {} if run.attack is None else {"attack": attack_object(run.attack)}
+    spent = {} if run.spent is None else {"samples": spending_object(run.spent)}
     return {
         "run": run.name,
         "inputs": run.inputs,
@@ -199,6 +212,7 @@ def _object(run: Summary) -> dict[str, Any]:
         "clean accuracy interval": _finite(run.clean_accuracy),
         "abstention": run.abstention.value,
         "abstention interval": _finite(run.abstention),
+        **spent,
         **attacked,
     }
 

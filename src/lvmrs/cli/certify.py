@@ -37,6 +37,9 @@ def certify(
     alpha: options.Alpha = 0.001,
     n0: options.N0 = 1_000,
     n: options.N = 100_000,
+    target_radius: options.Targets = None,
+    tolerance: options.Tolerance = None,
+    beta: options.Beta = None,
     shard_: Annotated[
         Optional[str], typer.Option("--shard", help="Do only this share, such as 2/8; merge them with lvmrs merge.")
     ] = None,
@@ -65,12 +68,15 @@ def certify(
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --method cohen --skip 20 --out runs/c
     """
     from lvmrs import jobs  # torch takes seconds to import: only those who use it wait
+    from lvmrs.cli.chosen_goal import N0_FOR_A_GOAL, chosen_goal
     from lvmrs.cli.chosen_method import chosen_method
     from lvmrs.cli.recorded import Recorded
 
     part = shard(shard_)
     RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
     recorded = Recorded.read(settings)
+    goal = chosen_goal(target_radius, tolerance, beta)
+    n0 = n0 if goal is None or "n0" in setup.typed else N0_FOR_A_GOAL
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     running: dict[str, Any] = {"lipschitz": lipschitz, "autocast": autocast, "compiled": compile}
     if recorded is None:
@@ -83,11 +89,13 @@ def certify(
         dataset,
         smoothed,
         smoothed.default_method if chosen is None else chosen,
-        jobs.Sampling(alpha, n0, n, setup.seed),
+        jobs.Sampling(alpha, n0, n, setup.seed, goal),
         setup.selection(dataset, part),
         keep_scores,
     )
     tell(f"method {job.method}")
+    if goal is not None:
+        tell(f"goal   sampling for an input stops {goal.words}, or after {n} samples; n0 = {n0}")
     watcher = Watcher(len(job.selection.indices))
     with stoppable(lambda: watcher.how_to_go_on(*(() if resume else ("--resume",)))), watcher:
         run = jobs.certify(
@@ -96,21 +104,22 @@ def certify(
             resume=resume,
             resample=resample,
             command=command_line(),
-            on_begin=lambda outlook: _tell_cost(outlook, watcher),
+            on_begin=lambda outlook: _tell_cost(outlook, watcher, at_most=goal is not None),
             on_row=watcher.row,
             on_note=lambda note: tell(f"caution: {note}"),
         )
     show_run(run, as_json=as_json)
 
 
-def _tell_cost(outlook: Outlook, watcher: Watcher) -> None:
-    watcher.begin(outlook.inputs, outlook.samples_each, done=outlook.done, rate=outlook.rate)
+def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:
+    samples = {"samples_each": 0} if at_most else {"samples_each": outlook.samples_each, "rate": outlook.rate}
+    watcher.begin(outlook.inputs, done=outlook.done, **samples)  # type: ignore[arg-type]
     if not outlook.inputs:
         return
     tell(
-        f"cost   {outlook.inputs} inputs × {outlook.samples_each} samples at {outlook.rate:,.0f} samples/s: "
-        f"about {duration(outlook.seconds)}"
+        f"cost   {outlook.inputs} inputs × {'at most ' * at_most}{outlook.samples_each} samples at "
+        f"{outlook.rate:,.0f} samples/s: {'at most ' * at_most}about {duration(outlook.seconds)}"
     )
     tell(f"runs   {outlook.running}")
     if outlook.scores_bytes:
-        tell(f"scores {outlook.scores_bytes / 1e9:.3g} GB on disk, for all inputs")
+        tell(f"scores {'at most ' * at_most}{outlook.scores_bytes / 1e9:.3g} GB on disk, for all inputs")

@@ -14,6 +14,7 @@ __all__ = [
     "Alpha",
     "Autocast",
     "Batch",
+    "Beta",
     "Bound",
     "ClassIndex",
     "Compile",
@@ -44,7 +45,9 @@ __all__ = [
     "Skip",
     "Split",
     "Std",
+    "Targets",
     "Temperature",
+    "Tolerance",
     "Weights",
     "Width",
 ]  # fmt: skip
@@ -87,6 +90,26 @@ Noise = Annotated[
 Alpha = Annotated[float, typer.Option("--alpha", help="Risk that a certificate is wrong.")]
 N0 = Annotated[int, typer.Option("--n0", "--N0", help="Samples to plan on.")]
 N = Annotated[int, typer.Option("--n", "--N", help="Samples to prove on.")]
+Targets = Annotated[
+    Optional[str],
+    typer.Option(
+        "--target-radius",
+        help="Stop sampling for an input once it is decided whether this radius can be certified; several with commas.",
+    ),
+]
+Tolerance = Annotated[
+    Optional[float],
+    typer.Option(
+        "--tolerance", help="Stop sampling for an input once its radius is so close to what more samples could certify."
+    ),
+]
+Beta = Annotated[
+    Optional[float],
+    typer.Option(
+        "--beta",
+        help="With --target-radius or --tolerance: risk that more samples would certify more; 0.001 by default.",
+    ),
+]
 Batch = Annotated[Optional[int], typer.Option("--batch", help="Samples at a time; measured if not given.")]
 Skip = Annotated[int, typer.Option("--skip", help="Take one input of so many: 20 for every 20th.")]
 Max = Annotated[Optional[int], typer.Option("--max", help="Stop before this index of the data set.")]

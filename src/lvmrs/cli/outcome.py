@@ -19,6 +19,7 @@ def show_run(run: Run, *, as_json: bool) -> None:
     """Print the result in one line and where it is; an unfinished run ends the command with its own exit code."""
     results = analysis.results_of(run)
     average = analysis.average_certified_radius(results).value
+    spent = analysis.spending(results)
     (accuracy,) = analysis.certified_accuracy(results, [0.0])
     if as_json:
         shown = {
@@ -27,6 +28,7 @@ def show_run(run: Run, *, as_json: bool) -> None:
             "missing": results.missing,
             "certified accuracy": accuracy,
             "average certified radius": average,
+            **({} if spent is None else {"samples": analysis.spending_object(spent)}),
         }
         output(json.dumps(shown))
     else:
@@ -34,5 +36,7 @@ def show_run(run: Run, *, as_json: bool) -> None:
             f"{printable(str(run.directory))}: {len(results)} inputs, certified accuracy {percent(accuracy)} %, "
             f"average certified radius {rounded_down(average)}"
         )
+        for words in () if spent is None else analysis.spending_words(spent):
+            output(words)
     if results.missing:
         raise typer.Exit(INCOMPLETE)

@@ -43,6 +43,9 @@ def recertify(
     alpha: Annotated[Optional[float], typer.Option("--alpha", help="Another risk.")] = None,
     n0: Annotated[Optional[int], typer.Option("--n0", "--N0", help="Fewer samples to plan on.")] = None,
     n: Annotated[Optional[int], typer.Option("--n", "--N", help="Fewer samples to prove on.")] = None,
+    target_radius: options.Targets = None,
+    tolerance: options.Tolerance = None,
+    beta: options.Beta = None,
     as_json: options.Json = False,
 ) -> None:
     """Certify the kept scores of RUN in another way: no network, seconds instead of hours.
@@ -56,17 +59,19 @@ def recertify(
       lvmrs recertify runs/a --method lvm --bound bernstein --alpha 0.01 --out runs/a-bernstein
     """
     from lvmrs import jobs
+    from lvmrs.cli.chosen_goal import chosen_goal
     from lvmrs.cli.chosen_method import chosen_method
     from lvmrs.cli.own_parts import known_name
     from lvmrs.registry import NOISES
 
     known_name(NOISES, noise)
     source = Run(run)
+    goal = chosen_goal(target_radius, tolerance, beta)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     inputs, terms = source.count, source.manifest.terms
     watcher = Watcher(inputs)
     with stoppable(lambda: ("stopped; what is done is safe; go on with:", command_line())), watcher:
-        watcher.begin(inputs, (terms.n0 or 0) + (terms.n or 0))
+        watcher.begin(inputs, (terms.n0 or 0) + (terms.n or 0) if goal is None and terms.goal is None else 0)
         made = jobs.recertify(
             source,
             out,
@@ -74,6 +79,7 @@ def recertify(
             alpha=alpha,
             n0=n0,
             n=n,
+            goal=goal,
             command=command_line(),
             processes=(os.cpu_count() or 1) if inputs >= _WORTH_PROCESSES else 1,
             on_row=watcher.row,

@@ -34,7 +34,7 @@ class Tally(ABC):
 
     @abstractmethod
     def bounds(self) -> Floats:
-        """The bound of each column, once all n samples were added; those of an anytime bound, whenever they are asked."""
+        """The bound of each column, once all n samples were added; for an anytime bound, at any time."""
 
 
 @dataclass(frozen=True)

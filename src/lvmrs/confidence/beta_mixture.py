@@ -100,7 +100,7 @@ class BetaMixture(Bound):
     """Bounds for 0/1 scores that hold at every moment at once, from their counts."""
 
     wins: tuple[float, ...] = ()
-    """The ones that are expected in each column: a of its prior; ½ each if empty. From other samples than the bound's."""
+    """The ones that are expected in each column: a of its prior; ½ if empty. They must be from other samples."""
     losses: tuple[float, ...] = ()
     """The zeros that are expected in each column: b of its prior."""
 

@@ -7,8 +7,8 @@ Waudby-Smith and Ramdas 2024). The best stake depends on the n at which one stop
 geometric progression one of them is close to it at every n, and having fourteen gamblers costs no more than a factor of
 14 of the wealth: no stake looks at n or at the samples.
 
-**What is kept.** Since stakes do not change, the order of the samples has no effect, and five sums do for all m: those of
-the samples to the powers 0 to 4. With y = λ(Z − m), which is at least −λm,
+**What is kept.** Since stakes do not change, the order of the samples has no effect, and five sums do for all m: those
+of the samples to the powers 0 to 4. With y = λ(Z − m), which is at least −λm,
 
     ln(1 + y) = y − y²/2 + y³/3 − y⁴ h(y),  h(y) = ∫₀¹ u³/(1 + yu) du,
 
@@ -121,7 +121,8 @@ def _lower(sums: Floats, risks: Floats) -> Floats:
     goal = anytime_goal(risks, n)[:, None]
     mean = np.clip(_CENTRE + sums[1] / np.maximum(n, 1.0), 0.0, 1.0)
     points = mean[:, None] * (1 - _DISTANCES)
-    low, high = np.zeros_like(mean), mean
+    low: Floats = np.zeros_like(mean)
+    high: Floats = mean
     for _ in range(1 + _TIMES):
         rejected = _log_wealth(sums, points) >= goal
         last = np.where(rejected, np.arange(points.shape[1]), -1).max(axis=1)[:, None]

@@ -119,7 +119,7 @@ def job_of_run(
         noise=noise,
         rounding=terms.rounding,
     )
-    samples = {name: getattr(terms, name) for name in ("alpha", "n0", "n")} if terms.samples else {}
+    samples = {name: getattr(terms, name) for name in ("alpha", "n0", "n", "goal")} if terms.samples else {}
     job = Job(loaded, dataset, smoothed, chosen, Sampling(**samples, seed=terms.seed or 0), old.selection)
     if changed := differences(run, job):
         lost = weights is None and any("weights" in what for what in changed)

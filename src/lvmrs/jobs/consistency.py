@@ -74,8 +74,21 @@ def _doubts(row: Row, terms: TermsRecord) -> Iterator[str]:
         return
     yield from _doubts_of_risk(row, terms, map_)
     yield from _doubts_of_radius(row, terms, map_, form)
+    yield from _doubts_of_samples(row, terms)
     if row.bound in BOUNDS and row.bound not in {part.name for part in BOUNDS.added}:  # type: ignore[attr-defined]
         yield from _doubts_of_bounds(row, terms, map_)
+
+
+def _doubts_of_samples(row: Row, terms: TermsRecord) -> Iterator[str]:
+    """Only bounds that hold at any time may be from fewer samples than the run takes at most."""
+    if row.samples is not None and terms.goal is None and row.samples != terms.n:
+        yield f"it is from {row.samples} samples, and the run took {terms.n}"
+    if terms.goal is None:
+        return
+    if row.samples is None or not 0 < row.samples <= (terms.n or 0):
+        yield f"it is from {row.samples} samples, and the run took from 1 to {terms.n}"
+    if row.bound in BOUNDS and not BOUNDS.find(row.bound).anytime:
+        yield f"its bound is {row.bound}, which does not hold where sampling stops early"
 
 
 def _doubts_without_noise(row: Row, terms: TermsRecord) -> Iterator[str]:
@@ -121,7 +134,7 @@ def _doubts_of_radius(row: Row, terms: TermsRecord, map_: Map, form: Form) -> It
 
 def _doubts_of_bounds(row: Row, terms: TermsRecord, map_: Map) -> Iterator[str]:
     """A bound of n samples is at most risk^(1/n), and the bound of votes is that of a whole number of them."""
-    n = terms.n or 1
+    n = row.samples or terms.n or 1
     rival = 0.0 if row.risk_groups == UNKNOWN else float(row.risk_groups)
     risk = rival if map_.paired else row.risk_top
     p_a, p_b = row.p_lower / row.mass, row.p_upper / row.mass

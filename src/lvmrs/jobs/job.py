@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from lvmrs import _checks
 from lvmrs.data import Dataset, checked_input
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError
+from lvmrs.goals import Goal, check_goal
 from lvmrs.jobs.packing import Packed, packed, unpacked
 from lvmrs.jobs.recorded import data_record, method_record, model_record
 from lvmrs.jobs.selecting import check_selection
@@ -55,9 +56,13 @@ class Sampling:
     """Samples to prove on; at least 2."""
     seed: int = 0
     """The seed of the noise, from 0 to 2⁶³ − 1."""
+    goal: Goal | None = None
+    """When sampling for an input stops before n samples; None if all n are taken."""
 
     def __post_init__(self) -> None:
         terms = Terms(1.0, self.alpha, self.n)
+        if self.goal is not None:
+            check_goal(self.goal)
         plain = {
             "alpha": terms.alpha,
             "n0": _checks.count("n0", self.n0, least=1),
@@ -99,6 +104,9 @@ class Job:
             raise InvalidArgumentError(
                 f"the denoiser {known.name} was loaded for sigma {source.sigma:g}, and not for {self.smoothed.sigma:g}"
             )
+        if self.sampling.goal is not None and not self.method.samples:
+            kind = type(self.method).__name__
+            raise InvalidArgumentError(f"a goal has no effect, since {kind} takes no samples; leave it out")
         if self.keeps_scores and not self.method.samples:
             kind = type(self.method).__name__
             raise InvalidArgumentError(f"scores cannot be kept, since {kind} takes no samples; do not keep scores")
@@ -112,7 +120,7 @@ class Job:
 
     @property
     def samples_each(self) -> int:
-        """Samples for one input: forward passes, without the one that has no noise."""
+        """Samples for one input, at most: forward passes, without the one that has no noise."""
         return self.sampling.n0 + self.sampling.n if self.method.samples else 1
 
     def input(self, index: int) -> tuple[Any, int]:
@@ -257,6 +265,7 @@ class Job:
             distance=smoothed.noise.distance,
             noise_words=smoothed.noise.words(smoothed.sigma),
             rounding=None if constant is None else rounding,
+            goal=sampling.goal,
         )
 
 

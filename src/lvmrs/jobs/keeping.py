@@ -52,5 +52,5 @@ def copy_scores(run: Run, kept: KeptScores, row: Row, keeper: ScoresWriter) -> N
     with refusing(run):
         kept.check(row)
         for stage in kept.files:
-            for batch in kept.logits(row.idx, stage):
+            for batch in kept.logits(row.idx, stage, kept.count(row, stage)):
                 keeper.add(stage, batch)

@@ -12,7 +12,10 @@ from typing import Any
 
 from lvmrs import _checks, method_settings
 from lvmrs._user_code import code_hash
+from lvmrs.anytime import AnytimeProof
+from lvmrs.certificate import Certificate
 from lvmrs.errors import InvalidArgumentError, RunError
+from lvmrs.goals import Goal, check_goal
 from lvmrs.jobs.certify import OnRow
 from lvmrs.jobs.keeping import OnNote, opened_scores
 from lvmrs.jobs.processes import spread
@@ -22,11 +25,12 @@ from lvmrs.method_check import relies_on_constant
 from lvmrs.noise import Stream, noise_named
 from lvmrs.origin import origin
 from lvmrs.plan import Terms
-from lvmrs.planners import Planner
+from lvmrs.planners import Anytime, Planner
 from lvmrs.prove import prove
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.manifest import ROWS_OF, TermsRecord
 from lvmrs.runs.scores import KeptScores, refusing
+from lvmrs.scores import Scores
 
 __all__ = ["recertify"]
 
@@ -40,6 +44,7 @@ def recertify(
     n0: int | None = None,
     n: int | None = None,
     rounding: float | None = None,
+    goal: Goal | None = None,
     command: str = "",
     processes: int = 1,
     on_row: OnRow = lambda row: None,
@@ -60,6 +65,8 @@ def recertify(
         rounding: how far rounding moves the logits at most, in the Euclidean norm, for methods that rely on the
             Lipschitz constant; it must be given if the rows do not say what was measured for their inputs. Where they
             do, it counts if it is more.
+        goal: use no more scores of an input than this needs; by default as the source. Where sampling was stopped by a
+            goal, certificates are proved with bounds that hold at any time, whatever the method.
         command: what the user typed, for readers of the run.
         processes: how many processes to use.
         on_row: called with each row after it is on the disk.
@@ -89,6 +96,8 @@ def recertify(
     if relies:
         _check_rounding(source, planner, rounding)
     record = _fewer(old.terms, alpha, n0, n)
+    if goal is not None:
+        record = replace(record, goal=check_goal(goal))
     if relies and rounding is not None:
         record = replace(record, rounding=max(rounding, record.rounding or 0.0))
     terms = _terms(record if relies else replace(record, lipschitz=None))
@@ -121,10 +130,26 @@ def _recertified(kept: KeptScores, planner: Planner, terms: Terms, record: Terms
     terms = replace(terms, rounding=max(terms.rounding, old.rounding or 0.0))
     seed = record.seed or 0
     selection = kept.scores(Stream(seed, old.idx, "selection"), terms, record.n0 or 0)
-    certification = kept.scores(Stream(seed, old.idx, "certification"), terms, terms.n)
+    count = min(terms.n, kept.count(old, "certification"))
+    certification = kept.scores(Stream(seed, old.idx, "certification"), terms, count)
     start = time.perf_counter()
-    certificate = prove(planner.plan(selection, terms), terms, certification)
+    if record.goal is None:
+        certificate = prove(planner.plan(selection, terms), terms, certification)
+    else:
+        certificate = _as_far_as_needed(record.goal, planner, terms, selection, certification)
     return Row.of(old.idx, old.label, certificate, time.perf_counter() - start, clean=old.clean, name=old.name)
+
+
+def _as_far_as_needed(
+    goal: Goal, planner: Planner, terms: Terms, selection: Scores, certification: Scores
+) -> Certificate:
+    plan = Anytime(planner).plan(selection, terms)
+    proof = AnytimeProof(plan, terms, beta=goal.beta, stop=goal.reached)
+    for portion in certification:
+        proof.add(portion)
+        if proof.stopped:
+            break
+    return proof.certificate()
 
 
 def _check_rounding(source: Run, planner: Planner, rounding: float | None) -> None:

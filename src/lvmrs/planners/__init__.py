@@ -5,6 +5,7 @@ bad one makes certificates small, but never false, since the proof works on othe
 ``Planner`` and write ``choose``; ``lvmrs.testing.check_planner`` tests it.
 """
 
+from lvmrs.planners.anytime import Anytime
 from lvmrs.planners.base import Planner
 from lvmrs.planners.cohen import Cohen
 from lvmrs.planners.duels import Duels
@@ -14,4 +15,4 @@ from lvmrs.planners.lvm import LVM
 from lvmrs.planners.paper import Paper
 from lvmrs.planners.votes import Votes
 
-__all__ = ["LVM", "Cohen", "Duels", "Fixed", "Lipschitz", "Paper", "Planner", "Votes"]
+__all__ = ["LVM", "Anytime", "Cohen", "Duels", "Fixed", "Lipschitz", "Paper", "Planner", "Votes"]

@@ -37,12 +37,24 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
     relies = constant is not None and any(_uses_constant(row) for row in rows)
     least = f"by no more than each row says, which is {terms.rounding:.2g} or more" if terms.rounding else ""
     rounded = f", and on rounding moving them {least}" if least else ""
+    number = f"{terms.n} others" if terms.goal is None else f"at most {terms.n} others"
     known = f" That relies on {constant:g} being a Lipschitz constant of the logits{rounded}." if relies else ""
     return (
         f"Each certificate is right with probability at least 1 − {terms.alpha:g} over its sampling: no point closer "
         f"than the radius (in {terms.distance} of pixels in [0, 1]) changes the answer of "
-        f"{_classifier(manifest, rows)}. Choices were made on {terms.n0} samples, and proved on {terms.n} others."
-        f"{known}{_of_inputs(terms.noise)}"
+        f"{_classifier(manifest, rows)}. Choices were made on {terms.n0} samples, and proved on {number}."
+        f"{_stopped(manifest)}{known}{_of_inputs(terms.noise)}"
+    )
+
+
+def _stopped(manifest: Manifest) -> str:
+    """When sampling stopped, and what else is known then."""
+    goal = manifest.terms.goal
+    if goal is None:
+        return ""
+    return (
+        f" Sampling for an input stopped {goal.words}; certificates hold at any such moment. That more samples would "
+        f"certify a larger radius than the limit in its row has a probability of at most {goal.beta:g}."
     )
 
 

@@ -67,7 +67,10 @@ def write_report(
         "cautions": _cautions(results),
         "runs": [
             _measures(result, radii, confidence)
-            | {"settings": settings_shown(run.manifest), "guarantee": guarantee(run.manifest, kinds_of_rows(run))}
+            | {
+                "settings": settings_shown(run.manifest) | _spent(result),
+                "guarantee": guarantee(run.manifest, kinds_of_rows(run)),
+            }
             | {
                 "pictured": run.manifest.data.hash == manifests[0].data.hash,
                 "rows": {row.idx: _row(row) | distances.get(row.idx, {}) for row in part},
@@ -122,6 +125,12 @@ def _cautions(results: Sequence[Results]) -> list[str]:
 
 def _broken(result: Results) -> int:
     return 0 if result.attacked is None else int((result.attacked.distance < result.radius).sum())
+
+
+def _spent(result: Results) -> dict[str, str]:
+    """Samples and verdicts of a run whose sampling stops at a goal, shown with its settings."""
+    spent = analysis.spending(result)
+    return {} if spent is None else {"samples": "; ".join(analysis.spending_words(spent))}
 
 
 def _measures(result: Results, radii: Sequence[float], confidence: float) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from lvmrs import _checks, _disk
 from lvmrs._paths import check_kind
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.facts import DataFacts, ModelFacts
+from lvmrs.goals import Goal
 from lvmrs.running import Way
 from lvmrs.runs import format_1, format_2, format_3
 from lvmrs.runs.comparing import differences
@@ -139,6 +140,8 @@ class TermsRecord:
 
     Machines measure different numbers, so a resumed run keeps this one.
     """
+    goal: Goal | None = None
+    """When sampling for an input stops before n samples; None if all n are taken."""
 
     def __post_init__(self) -> None:
         if self.sigma is None:
@@ -246,19 +249,25 @@ class Manifest:
         if type(found) is int and found == format_1.FORMAT:
             return read_record(cls, format_3.migrated(format_1.migrated(stored, where)), where)
         if type(found) is int and found == format_2.FORMAT:
-            return read_record(cls, format_3.migrated(format_2.migrated(stored, where)), where, whole=True)
+            return read_record(cls, _with_goal(format_3.migrated(format_2.migrated(stored, where))), where, whole=True)
         if type(found) is int and found == format_3.FORMAT:
-            return read_record(cls, format_3.migrated(stored), where, whole=True)
+            return read_record(cls, _with_goal(format_3.migrated(stored)), where, whole=True)
         if type(found) is not int or found != FORMAT:
             raise RunError(
                 f"{where} has format {found!r:.20}, and this version of lvmrs reads formats {format_1.FORMAT} to "
                 f"{FORMAT}; read it with the version that wrote it"
             )
-        return read_record(cls, stored, where, whole=True)
+        return read_record(cls, _with_goal(stored), where, whole=True)
 
     def difference(self, other: Manifest) -> list[str]:
         """The fields that decide rows and that differ, in words: first the value here, then that of ``other``."""
         return differences(self, other)
+
+
+def _with_goal(stored: dict[str, Any]) -> dict[str, Any]:
+    """Runs were begun before there were goals, and took all their samples."""
+    terms = stored.get("terms")
+    return stored | {"terms": {"goal": None, **terms}} if isinstance(terms, dict) else stored
 
 
 def _refuse(name: str, rule: str, value: object) -> NoReturn:

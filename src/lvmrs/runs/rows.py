@@ -74,6 +74,10 @@ class Row:
     It is known if the certificate relies on it, and if scores are kept that may be certified again with a constant. It
     is about the vector of logits in the Euclidean norm, and for a deterministic certificate about each logit.
     """
+    samples: int | None = None
+    """How many samples the proof used; None if that is not known ("-" in a file)."""
+    limit: float | None = None
+    """The largest radius that more samples may certify; None if that is not known ("-" in a file)."""
 
     @classmethod
     def of(
@@ -108,6 +112,8 @@ class Row:
             clean=clean,
             name=name or None,
             rounding=certificate.rounding or None,
+            samples=certificate.n,
+            limit=certificate.limit if math.isfinite(certificate.limit) else None,
             **{"scope": UNKNOWN, **certificate.record()},
         )
 

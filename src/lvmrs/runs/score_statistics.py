@@ -26,7 +26,7 @@ def score_statistics(run: Run) -> Iterator[tuple[str, float, float]]:
     for row in run.rows():
         with refusing(run):
             kept.check(row)
-            logits = torch.cat(list(kept.logits(row.idx, "certification")))
+            logits = torch.cat(list(kept.logits(row.idx, "certification", kept.count(row, "certification"))))
         rivals = torch.tensor([k for k in range(logits.shape[1]) if k != row.top])
         smoothed = MAPS.find(row.map)(row.temperature, row.mass)
         columns = smoothed.columns(logits, row.top, rivals, none).double()

@@ -153,6 +153,8 @@ class KeptScores:
     """The selection of the run."""
     have_checksums: bool
     """Whether rows hold checksums; those of earlier versions do not."""
+    unequal: bool = False
+    """Whether inputs have different numbers of certification scores, which their rows say."""
 
     @classmethod
     def of(cls, run: Run, *, whole: bool = True) -> KeptScores:
@@ -176,7 +178,9 @@ class KeptScores:
             )
         for file in files.values() if whole else ():
             file.check_size()
-        return cls(run.directory, files, run.manifest.selection, "scores" in run.columns)
+        return cls(
+            run.directory, files, run.manifest.selection, "scores" in run.columns, run.manifest.terms.goal is not None
+        )
 
     @property
     def note(self) -> str | None:
@@ -188,6 +192,15 @@ class KeptScores:
             "noticed, and changed scores are not"
         )
 
+    def count(self, row: Row, stage: Stage) -> int:
+        """How many scores of an input were kept."""
+        room = self.files[stage].shape[1]
+        if not self.unequal or stage != "certification":
+            return room
+        if row.samples is None or not 0 < row.samples <= room:
+            raise DamagedScoresError(f"the row of input {row.idx} does not say how many scores of it were kept")
+        return row.samples
+
     def check(self, row: Row) -> None:
         """Refuse the scores of an input if they are not those that its row knows."""
         position = self.selection.position(row.idx)
@@ -197,7 +210,7 @@ class KeptScores:
                     raise DamagedScoresError(f"{file.path.name} is damaged: samples of input {row.idx} are missing")
         elif row.scores == UNKNOWN:
             raise DamagedScoresError(f"the row of input {row.idx} has no checksum of its scores")
-        elif Checksum.of(self.files, position) != row.scores:
+        elif Checksum.of(self.files, position, {stage: self.count(row, stage) for stage in self.files}) != row.scores:
             names = " or ".join(SCORES.values())
             raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not fit their checksum")
 

@@ -148,10 +148,10 @@ class Checksum:
         return found.hexdigest()
 
     @classmethod
-    def of(cls, files: Mapping[Stage, ScoresFile], position: int) -> str:
-        """The checksum of the scores that files hold for one input."""
+    def of(cls, files: Mapping[Stage, ScoresFile], position: int, counts: Mapping[Stage, int]) -> str:
+        """The checksum of the first scores that files hold for one input: so many of each stage."""
         found = cls()
         for stage, file in files.items():
-            for logits in file.logits(position):
+            for logits in file.logits(position, counts[stage]):
                 found.add(stage, logits)
         return found.text()

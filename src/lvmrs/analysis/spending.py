@@ -1,0 +1,100 @@
+"""What sampling with a goal has cost and decided: samples for each input, and a verdict for each target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lvmrs.analysis.results import Results
+from lvmrs.goals import CERTIFIED, IMPOSSIBLE, UNDECIDED, verdict
+
+__all__ = ["Decided", "Spending", "spending", "spending_object", "spending_words"]
+
+
+@dataclass(frozen=True)
+class Decided:
+    """How many inputs have each verdict about one target; whether the class is the label does not count here."""
+
+    target: float
+    certified: int
+    impossible: int
+    """It cannot be certified with this plan, however many samples are taken."""
+    undecided: int
+
+    @property
+    def words(self) -> str:
+        """It in words."""
+        counts = zip((self.certified, self.impossible, self.undecided), (CERTIFIED, IMPOSSIBLE, UNDECIDED), strict=True)
+        return f"{self.target:g}: {', '.join(f'{count} {verdict}' for count, verdict in counts)}"
+
+
+@dataclass(frozen=True)
+class Spending:
+    """The samples of a run whose sampling stops at a goal, and what they decided."""
+
+    total: int
+    """Samples to prove on, of all inputs."""
+    mean: float
+    """Of them, for an input."""
+    median: float
+    most: int
+    """The most that an input may take."""
+    n0: int
+    """Samples to plan on, for each input, which are not among those above."""
+    targets: tuple[Decided, ...]
+    """Verdicts; empty if the goal has no targets."""
+
+    @property
+    def fewer(self) -> float:
+        """How many times fewer samples were taken, with those to plan on, than without a goal."""
+        return (self.most + self.n0) / (self.mean + self.n0)
+
+
+def spending(results: Results) -> Spending | None:
+    """What a run has spent and decided; None if it has no goal.
+
+    Args:
+        results: The results of the run.
+    """
+    made = results.manifest
+    if made is None or made.terms.goal is None or results.samples is None or results.limit is None:
+        return None
+    found = []
+    for target in made.terms.goal.targets:
+        answers = [verdict(*pair, target) for pair in zip(results.radius, results.limit, strict=True)]
+        found.append(Decided(target, *(answers.count(each) for each in (CERTIFIED, IMPOSSIBLE, UNDECIDED))))
+    samples = results.samples
+    return Spending(
+        int(samples.sum()),
+        float(samples.mean()),
+        float(np.median(samples)),
+        made.terms.n or 0,
+        made.terms.n0 or 0,
+        tuple(found),
+    )
+
+
+def spending_words(spent: Spending) -> list[str]:
+    """It in lines for people."""
+    first = (
+        f"{spent.mean:.0f} samples an input (median {spent.median:.0f}), {spent.fewer:.1f} × fewer than {spent.most}"
+    )
+    return [first, *(decided.words for decided in spent.targets)]
+
+
+def spending_object(spent: Spending) -> dict[str, Any]:
+    """It by name, as JSON has it."""
+    return {
+        "total": spent.total,
+        "mean": spent.mean,
+        "median": spent.median,
+        "at most": spent.most,
+        "n0": spent.n0,
+        "times fewer": spent.fewer,
+        "targets": [
+            {"target": each.target, CERTIFIED: each.certified, IMPOSSIBLE: each.impossible, UNDECIDED: each.undecided}
+            for each in spent.targets
+        ],
+    }

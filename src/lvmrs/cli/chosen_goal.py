@@ -1,0 +1,23 @@
+"""The goal of sampling, from the options of the command line."""
+
+from __future__ import annotations
+
+from lvmrs.cli.parsing import numbers
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.goals import Goal
+
+__all__ = ["N0_FOR_A_GOAL", "chosen_goal"]
+
+N0_FOR_A_GOAL = 64
+"""Samples to plan on where sampling stops early, unless another number is typed: most inputs need few in all."""
+
+
+def chosen_goal(target_radius: str | None, tolerance: float | None, beta: float | None) -> Goal | None:
+    """The goal that was typed; None if all n samples are to be taken."""
+    if target_radius is None and tolerance is None:
+        if beta is not None:
+            raise InvalidArgumentError("beta has no effect without a target radius or a tolerance; leave it out")
+        return None
+    targets = tuple(numbers("target-radius", target_radius) or ())
+    risk = {} if beta is None else {"beta": beta}
+    return Goal(targets, tolerance, **risk)

@@ -1,0 +1,197 @@
+"""One input on its way to a goal: its selection sample, its plan, and looks at its certification sample."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lvmrs.anytime import AnytimeProof
+from lvmrs.certificate import Certificate
+from lvmrs.errors import LvmrsError
+from lvmrs.goals import Goal
+from lvmrs.noise import Stage, Stream
+from lvmrs.noise.stream import samples_per_block
+from lvmrs.plan import Terms
+from lvmrs.planners.anytime import Anytime
+from lvmrs.sampling import Sampler, check_logits
+from lvmrs.scores import Portion, Scores, scores_of
+
+__all__ = ["Arrival", "Asking", "Flight", "Piece", "Refused", "answered"]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """An input that is to be certified."""
+
+    sampler: Sampler
+    x: Tensor
+    """The input, without a batch dimension."""
+    index: int
+
+
+class Asking(NamedTuple):
+    """What is asked about all inputs."""
+
+    planner: Anytime
+    terms: Callable[[Tensor], Terms]
+    """The terms of the certificate of an input; n is the most samples that are taken."""
+    goal: Goal
+    seed: int
+    n0: int
+    """Samples to plan on."""
+
+
+class _Copies:
+    """The noisy copies of one stream, drawn in whole blocks; what is left of a block is kept for the next call."""
+
+    def __init__(self, sampler: Sampler, x: Tensor, stream: Stream) -> None:
+        self._sampler, self._x, self._stream = sampler, x, stream
+        self._block = samples_per_block(x.shape, x.device)
+        self._first, self._drawn = 0, x[None][:0]
+        self._lock = threading.Lock()
+
+    def of(self, first: int, count: int) -> Tensor:
+        """So many copies from sample ``first`` on."""
+        with self._lock:
+            have = self._first + len(self._drawn)
+            if not self._first <= first <= have:  # parts of a batch may be asked for out of order
+                self._first, self._drawn = first - first % self._block, self._x[None][:0]
+                have = self._first
+            if first + count > have:
+                missing = -(-(first + count - have) // self._block) * self._block
+                drawn = list(self._sampler.copies(self._x, self._stream, missing, first=have))
+                self._drawn = torch.cat([self._drawn, *drawn]) if len(self._drawn) else torch.cat(drawn)
+            found = self._drawn[first - self._first : first - self._first + count].clone()
+            kept = (first + count) - (first + count) % self._block
+            if kept > self._first:
+                self._first, self._drawn = kept, self._drawn[kept - self._first :].clone()
+            return found
+
+
+class Flight:
+    """One input on its way: first its selection sample, then looks until the goal is reached."""
+
+    def __init__(self, arrival: Arrival, asking: Asking, *, keeps: bool) -> None:
+        self.sampler, self.x, self._asking, self._keeps = arrival.sampler, arrival.x, asking, keeps
+        self._terms = asking.terms(arrival.x)
+        self.kept: list[tuple[Stage, Tensor]] = []
+        self.failure: Exception | None = None
+        self._proof: AnytimeProof | None = None
+        self._index, self._selected = arrival.index, list[Tensor]()
+        self._begin("selection", asking.n0)
+
+    def _begin(self, stage: Stage, count: int) -> None:
+        self.stream = Stream(self._asking.seed, self._index, stage)
+        self._copies = _Copies(self.sampler, self.x, self.stream)
+        self._asked = self._taken = self._pieces = 0
+        self._waiting: deque[Tensor] = deque()
+        sampler = self.sampler
+        batches = (self._waiting.popleft() for _ in itertools.count())
+        self._scores = scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), count, batches)
+        self._portions: Iterator[Portion] = iter(self._scores)
+
+    @property
+    def arrived(self) -> bool:
+        """Whether nothing more is to be done for it."""
+        return self.failure is not None or (self._proof is not None and self._proof.stopped)
+
+    @property
+    def wanted(self) -> int:
+        """How many samples it can use now, beside those that were asked for."""
+        if self.arrived:
+            return 0
+        needed = self._asking.n0 - self._taken if self._proof is None else self._proof.wanted
+        return needed - (self._asked - self._taken)
+
+    @property
+    def most(self) -> int:
+        """How many samples it takes at most."""
+        return self._terms.n
+
+    def ask(self, count: int) -> Piece:
+        """Ask for the next samples."""
+        piece = Piece(self, partial(self._copies.of, self._asked, count), count, self._pieces)
+        self._asked, self._pieces = self._asked + count, self._pieces + 1
+        return piece
+
+    def take(self, logits: Tensor) -> None:
+        """Take the logits of the next samples that were asked for."""
+        if self.arrived:
+            return
+        self._taken += len(logits)
+        if self._proof is None:
+            self._selected.append(logits)
+            if self._taken == self._asking.n0:
+                self._plan()
+            return
+        self._waiting.append(logits)
+        self._proof.add(next(self._portions))
+        if self._keeps:
+            self.kept.append(("certification", logits[: len(logits) - max(0, self._taken - self._counted)]))
+
+    @property
+    def _counted(self) -> int:
+        """How many certification samples count: those up to the last look, once it has stopped."""
+        return self._proof.used if self._proof is not None and self._proof.stopped else self._taken
+
+    def _plan(self) -> None:
+        sampler, n0 = self.sampler, self._asking.n0
+        made: Scores = scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), n0, self._selected)
+        plan = self._asking.planner.plan(made, self._terms)
+        if self._keeps:
+            self.kept += [("selection", logits) for logits in self._selected]
+        self._selected = []
+        goal = self._asking.goal
+        self._proof = AnytimeProof(plan, self._terms, beta=goal.beta, stop=goal.reached)
+        self._begin("certification", self._terms.n)
+
+    def certificate(self) -> Certificate:
+        """What was proved."""
+        assert self._proof is not None  # noqa: S101 (it has arrived)
+        return self._proof.certificate()
+
+
+class Refused:
+    """An input that could not even begin: it raises its error when it is its turn."""
+
+    arrived, wanted, kept = True, 0, ()
+
+    def __init__(self, failure: Exception) -> None:
+        self.failure = failure
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive samples of an input, as a part of a batch."""
+
+    flight: Flight
+    copies: Callable[[], Tensor]
+    count: int
+    number: int
+
+
+def answered(sampler: Sampler, pieces: list[Piece]) -> list[Tensor | LvmrsError]:
+    """The logits of each piece of a batch, or what is wrong with them."""
+    copies = [piece.copies() for piece in pieces]
+    compare = [
+        sampler.recheck(piece.flight.stream, piece.number, False, rows)
+        for piece, rows in zip(pieces, copies, strict=True)
+    ]
+    together = sampler.answers_as_run(torch.cat(copies))
+    found: list[Tensor | LvmrsError] = []
+    for compares, logits in zip(compare, torch.split(together, [piece.count for piece in pieces]), strict=True):
+        try:
+            check_logits(logits, len(logits), 0)
+            compares(logits)
+            found.append(logits)
+        except LvmrsError as error:
+            found.append(error)
+    return found

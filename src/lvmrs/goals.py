@@ -1,0 +1,95 @@
+"""When sampling for an input is done: what is known at a moment, what is asked, and the answer. It needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from lvmrs import _checks
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = ["CERTIFIED", "IMPOSSIBLE", "UNDECIDED", "Goal", "Moment", "Verdict", "check_goal", "verdict"]
+
+Verdict = Literal["certified", "cannot be certified", "undecided"]
+CERTIFIED: Verdict = "certified"
+IMPOSSIBLE: Verdict = "cannot be certified"
+UNDECIDED: Verdict = "undecided"
+
+
+class Moment(NamedTuple):
+    """What is known about an input after some samples."""
+
+    n: int
+    """Samples so far."""
+    radius: float
+    """The certified radius; 0 if nothing is certified."""
+    limit: float
+    """The largest radius that this plan may certify with more samples; infinite if nothing is known."""
+
+
+def verdict(radius: float, limit: float, target: float) -> Verdict:
+    """Whether a target is certified, cannot be certified, or is undecided.
+
+    Args:
+        radius: the certified radius.
+        limit: the largest radius that may be certified with more samples.
+        target: the radius that is asked for.
+
+    >>> verdict(0.3, 0.6, 0.25), verdict(0.3, 0.6, 0.5), verdict(0.3, 0.6, 0.75)
+    ('certified', 'undecided', 'cannot be certified')
+    """
+    if radius >= target:
+        return CERTIFIED
+    return IMPOSSIBLE if limit < target else UNDECIDED
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What sampling is for: it stops as soon as the goal is reached.
+
+    Either ``targets`` or ``tolerance`` is given. With targets, each is to be certified (false with probability at most
+    alpha) or shown to be out of reach of the plan with any number of samples (false with probability at most beta).
+
+    >>> Goal(targets=(0.25, 0.5)).reached(Moment(n=96, radius=0.3, limit=0.45))
+    True
+    >>> Goal(tolerance=0.1).reached(Moment(n=96, radius=0.3, limit=0.45))
+    False
+    """
+
+    targets: tuple[float, ...] = ()
+    """Radii, each of which is to be decided."""
+    tolerance: float | None = None
+    """How far the certified radius may stay below the limit."""
+    beta: float = 0.001
+    """The risk of the limit: that more samples would certify a larger radius than it."""
+
+    def __post_init__(self) -> None:
+        several: list[float] = []
+        if not isinstance(self.targets, tuple) or self.targets:
+            several = _checks.several("targets", _checks.positive("targets", self.targets))
+        tolerance = None if self.tolerance is None else _checks.positive_number("tolerance", self.tolerance)
+        if bool(several) == (tolerance is not None):
+            raise InvalidArgumentError("a goal has either targets or a tolerance; give one of them")
+        beta = _checks.single("beta", _checks.fraction("beta", self.beta))
+        for name, value in (("targets", tuple(several)), ("tolerance", tolerance), ("beta", beta)):
+            object.__setattr__(self, name, value)
+
+    def reached(self, now: Moment) -> bool:
+        """Whether enough is known."""
+        if self.tolerance is not None:
+            return now.limit - now.radius <= self.tolerance
+        return all(verdict(now.radius, now.limit, target) != UNDECIDED for target in self.targets)
+
+    @property
+    def words(self) -> str:
+        """It in words that fit after "sampling stops"."""
+        if self.tolerance is not None:
+            return f"when the radius is within {self.tolerance:g} of what more samples could certify"
+        asked = " and ".join(f"{target:g}" for target in self.targets)
+        return f"when it is decided whether {asked} can be certified"
+
+
+def check_goal(goal: object) -> Goal:
+    """Give the goal back; refuse what is no goal."""
+    _checks.instance("goal", goal, Goal, "a goal such as lvmrs.goals.Goal(targets=(0.5,))")
+    return goal  # type: ignore[return-value]

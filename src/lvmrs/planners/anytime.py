@@ -1,0 +1,84 @@
+"""Plans for sampling that may stop at any time: the choice of another planner, proved with an anytime bound."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lvmrs import _checks
+from lvmrs.confidence.base import Bound
+from lvmrs.confidence.beta_mixture import BetaMixture
+from lvmrs.confidence.betting_mixture import BettingMixture
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.plan import Choice, Scope, Terms
+from lvmrs.planners.base import Planner
+
+__all__ = ["Anytime"]
+
+# The prior has this share of the selection sample, and this many samples beside: both ends must stay possible.
+_SHARE, _BESIDE = 0.5, 0.5
+
+
+@dataclass(frozen=True)
+class Anytime(Planner):
+    """Chooses as another planner does, and proves with bounds that hold at every moment at once.
+
+    The selection sample also says what the bounds expect, and which rival is the nearest: it comes first in the plan.
+    """
+
+    planner: Planner
+    """The planner that chooses class, map and form."""
+
+    def __post_init__(self) -> None:
+        _checks.instance("planner", self.planner, Planner, "a planner such as Duels()")
+        if isinstance(self.planner, Anytime):
+            raise InvalidArgumentError("planner is for sampling that may stop at any time already; use it as it is")
+
+    @property
+    def needs_constant(self) -> bool:
+        """As of the planner."""
+        return self.planner.needs_constant
+
+    @property
+    def uses_constant(self) -> bool:
+        """As of the planner."""
+        return self.planner.uses_constant
+
+    @property
+    def scope(self) -> Scope:
+        """As of the planner."""
+        return self.planner.scope
+
+    def classifier(self, noise: str) -> str:
+        """As of the planner."""
+        return self.planner.classifier(noise)
+
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+        """Choose as the planner does, with the nearest rival first, and an anytime bound that expects what was seen."""
+        shown = [batch.clone() for batch in logits]
+        choice = self.planner.choose(shown, terms)
+        if not isinstance(choice, Choice):  # the one who calls says so
+            return choice
+        together, (alone, pooled) = torch.cat(shown), choice.rivals
+        tops = int(not choice.map.paired)
+        bound: Bound = BetaMixture() if choice.map.binary else BettingMixture()
+        if alone:
+            means = _columns(choice, together).double().mean(dim=0)[tops : tops + len(alone)]
+            order = (means if tops else -means).argsort(descending=True, stable=True)
+            nearest = [alone[place] for place in order.tolist()]
+            choice = dataclasses.replace(choice, alone=bound.alone(nearest, tops + bool(pooled)) or tuple(nearest))
+        if choice.map.binary:
+            wins = (columns := _columns(choice, together)).sum(dim=0).double()
+            prior = _SHARE * wins + _BESIDE, _SHARE * (len(columns) - wins) + _BESIDE
+            bound = BetaMixture(*(tuple(part.tolist()) for part in prior))
+        return dataclasses.replace(choice, bound=bound)
+
+
+def _columns(choice: Choice, logits: Tensor) -> Tensor:
+    """The columns that will be bounded, of the selection sample."""
+    alone, pooled = (torch.tensor(rivals, dtype=torch.long) for rivals in choice.rivals)
+    return choice.map.columns(logits, choice.top, alone, pooled).cpu()
