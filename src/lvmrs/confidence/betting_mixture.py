@@ -22,13 +22,11 @@ show it or not. So the search for the largest such m can proceed in any order.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
-from scipy import special
 from torch import Tensor
 
 from lvmrs import _checks
@@ -135,19 +133,34 @@ def _lower(sums: Floats, risks: Floats) -> Floats:
 def _log_wealth(sums: Floats, points: Floats) -> Floats:
     """A lower bound on the logarithm of the wealth, for each row of samples and each of its points."""
     stakes = np.minimum(_STAKES[:, None, None], (1 - _RESERVE) / np.maximum(points, 1e-300))
-    shift = _CENTRE - points
-    about = [sum(math.comb(k, j) * shift ** (k - j) * sums[j][:, None] for j in range(k + 1)) for k in range(1, 5)]
-    first, second, third, fourth = (stakes**k * moment for k, moment in enumerate(about, start=1))
-    growth = first - second / 2 + third / 3 - _remainder(stakes * points) * fourth
-    wealth: Floats = special.logsumexp(growth, axis=0) - np.log(len(_STAKES))
+    first, second, third, fourth = _moments_about(sums, points)
+    growth = stakes * (
+        first - stakes * (second / 2 - stakes * (third / 3 - stakes * _remainder(stakes * points) * fourth))
+    )
+    most = growth.max(axis=0)
+    wealth: Floats = most + np.log(np.exp(growth - most).sum(axis=0) / len(_STAKES))
     return wealth
+
+
+def _moments_about(sums: Floats, points: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Sums of (samples − point) to the powers 1 to 4, from those about the centre."""
+    zeroth, one, two, three, four = (row[:, None] for row in sums)
+    shift = _CENTRE - points
+    return (
+        one + shift * zeroth,
+        two + shift * (2 * one + shift * zeroth),
+        three + shift * (3 * two + shift * (3 * one + shift * zeroth)),
+        four + shift * (4 * three + shift * (6 * two + shift * (4 * one + shift * zeroth))),
+    )
 
 
 def _remainder(loss: Floats) -> Floats:
     """h(−loss), for a loss from 0 to less than 1; never less."""
     small = loss < 0.02
-    y = -np.where(small, 0.02, loss)
-    found: Floats = np.where(small, 0.25 / (1 - loss), (y - y**2 / 2 + y**3 / 3 - np.log1p(y)) / y**4)
+    y = np.where(small, 0.02, loss)
+    squared = y * y
+    exact = -(y * (1 + y * (0.5 + y / 3)) + np.log1p(-y)) / (squared * squared)
+    found: Floats = np.where(small, 0.25 / (1 - loss), exact)
     return found
 
 

@@ -1,0 +1,156 @@
+"""Runs whose sampling stops at a goal: rows, resume, shards, kept scores of unequal number, and what is shown."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lvmrs import Cohen, Deterministic, Duels, Votes, analysis, jobs
+from lvmrs.anytime import looks
+from lvmrs.errors import InvalidArgumentError, RunError
+from lvmrs.goals import Goal, verdict
+from lvmrs.jobs.consistency import inconsistency
+from lvmrs.report.guarantee import guarantee, kinds_of_rows
+from lvmrs.report.settings import settings_shown
+from lvmrs.runs import Manifest, Run, Selection
+from tests.jobs.helpers import INPUTS, fill, job_of, lines
+
+GOAL = Goal((0.1, 0.3), beta=0.02)
+SOME = Selection(INPUTS, max=6)
+SETTINGS: dict[str, Any] = {"planner": Duels(), "n": 700, "goal": GOAL}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return fill(tmp_path_factory.mktemp("runs") / "whole", keep=True, **SETTINGS)
+
+
+def test_rows_say_how_many_samples_were_used_and_what_more_could_certify(whole: Run) -> None:
+    rows = whole.rows()
+    assert len({row.samples for row in rows}) > 1
+    for row in rows:
+        assert row.samples in looks(700)
+        answers = [verdict(row.radius, row.limit or float("inf"), target) for target in GOAL.targets]
+        assert "undecided" not in answers or row.samples == 700
+        assert row.bound == "beta_mixture"
+        assert inconsistency(row, whole.manifest.terms) is None
+    assert whole.manifest.terms.goal == GOAL
+    assert Manifest.parse(whole.manifest.to_json(), "it") == whole.manifest
+
+
+def test_rows_of_runs_without_a_goal_say_how_many_samples_were_taken(tmp_path: Path) -> None:
+    made = fill(tmp_path / "a", selection=SOME)
+    assert {(row.samples, row.limit) for row in made.rows()} == {(300, None)}
+    assert analysis.spending(analysis.results_of(made)) is None
+
+
+def test_rows_do_not_depend_on_batches_or_on_a_stop(whole: Run, tmp_path: Path) -> None:
+    assert lines(fill(tmp_path / "other", batch=7, keep=True, **SETTINGS)) == lines(whole)
+    torn = tmp_path / "torn"
+    shutil.copytree(whole.directory, torn)
+    text = (torn / "certificates.tsv").read_text().split("\n")
+    (torn / "certificates.tsv").write_text("\n".join(text[:4]) + "\n")
+    assert lines(fill(torn, resume=True, keep=True, **SETTINGS)) == lines(whole)
+    with pytest.raises(RunError, match="goal targets"):
+        fill(torn, resume=True, keep=True, **{**SETTINGS, "goal": Goal((0.1,), beta=0.02)})
+    with pytest.raises(RunError, match="cannot be resumed: goal:"):
+        fill(torn, resume=True, keep=True, **{**SETTINGS, "goal": None})
+
+
+def test_scores_of_unequal_number_are_kept_checked_and_merged(whole: Run, tmp_path: Path) -> None:
+    shards = [
+        fill(tmp_path / str(k), selection=Selection(INPUTS, shard=k, shards=2), keep=True, **SETTINGS) for k in (1, 2)
+    ]
+    merged = jobs.merge(shards, tmp_path / "merged")
+    assert sorted(lines(merged)) == sorted(lines(whole))
+    for source in (whole, merged):
+        again = jobs.recertify(source, tmp_path / f"again-{source.directory.name}")
+        assert [replace(row, time=0, scores="-") for row in again.rows()] == [
+            replace(row, time=0, scores="-") for row in source.rows()
+        ]
+    file = merged.directory / "scores-certification.npy"
+    assert file.exists()
+    content = bytearray(file.read_bytes())
+    content[200] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(RunError, match="do not fit their checksum"):
+        jobs.recertify(Run(merged.directory), tmp_path / "damaged")
+
+
+def test_scores_that_a_goal_stopped_are_proved_with_bounds_that_hold_at_any_time(whole: Run, tmp_path: Path) -> None:
+    for planner in (Cohen(), Votes(), Duels(0.5)):
+        name = type(planner).__name__ + str(getattr(planner, "width", ""))
+        made = jobs.recertify(whole, tmp_path / name, planner)
+        assert {row.bound for row in made.rows()} <= {"beta_mixture", "betting_mixture"}
+        assert all(new.samples <= old.samples for new, old in zip(made.rows(), whole.rows(), strict=True))  # type: ignore[operator]
+
+
+def test_kept_scores_of_one_number_can_be_asked_with_a_goal(tmp_path: Path) -> None:
+    source = fill(tmp_path / "a", planner=Duels(), n=700, keep=True, selection=SOME)
+    asked = jobs.recertify(source, tmp_path / "b", Duels(), goal=GOAL)
+    assert lines(asked) == lines(fill(tmp_path / "c", selection=SOME, **SETTINGS))
+    looser = jobs.recertify(source, tmp_path / "d", Duels(), goal=Goal(tolerance=0.3))
+    assert sum(row.samples or 0 for row in looser.rows()) < 700 * 6
+
+
+def test_a_run_gives_its_job_back_with_its_goal(whole: Run) -> None:
+    job = job_of(Duels(), keep=True, n=700, goal=GOAL)
+    again = jobs.job_of_run(whole, model=job.model, data=job.data)
+    assert again.sampling.goal == GOAL
+    first = whole.rows()[0]
+    assert replace(again.row(0), time=0) == replace(first, time=0, scores="-")
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"samples": 701}, "it is from 701 samples, and the run took from 1 to 700"),
+        ({"samples": None}, "it is from None samples"),
+        ({"bound": "clopper_pearson"}, "its bound is clopper_pearson, which does not hold where sampling stops early"),
+    ],
+)
+def test_rows_that_cannot_be_are_found(whole: Run, changed: dict[str, Any], sentence: str) -> None:
+    row = replace(whole.rows()[0], **changed)
+    assert sentence in (inconsistency(row, whole.manifest.terms) or "")
+
+
+def test_a_row_of_a_run_without_a_goal_has_all_samples(tmp_path: Path) -> None:
+    made = fill(tmp_path / "a", selection=SOME)
+    row = replace(made.rows()[0], samples=200)
+    assert inconsistency(row, made.manifest.terms) == "it is from 200 samples, and the run took 300"
+
+
+def test_what_is_shown(whole: Run) -> None:
+    results = analysis.results_of(whole)
+    spent = analysis.spending(results)
+    assert spent is not None
+    samples = [row.samples or 0 for row in whole.rows()]
+    assert (spent.total, spent.mean, spent.most) == (sum(samples), sum(samples) / INPUTS, 700)
+    assert [each.certified + each.impossible + each.undecided for each in spent.targets] == [INPUTS, INPUTS]
+    assert [each.certified for each in spent.targets] == [
+        sum(row.radius >= t for row in whole.rows()) for t in (0.1, 0.3)
+    ]
+    summary = analysis.summarise(results, [0.0, 0.1])
+    table = analysis.tables.summary_table([summary])
+    assert f"  {spent.targets[0].words}" in table
+    assert spent.targets[0].words == f"0.1: {spent.targets[0].certified} certified, " + (
+        f"{spent.targets[0].impossible} cannot be certified, {spent.targets[0].undecided} undecided"
+    )
+    (found,) = json.loads(analysis.tables.summary_table([summary], "json"))
+    assert found["samples"]["total"] == spent.total
+    assert "mean samples" in analysis.tables.summary_table([summary], "csv")
+    assert results.only(results.idx[:3]).samples is not None
+    words = guarantee(whole.manifest, kinds_of_rows(whole))
+    assert "at most 700 others" in words
+    assert "Sampling for an input stopped when it is decided whether 0.1 and 0.3 can be certified" in words
+    assert settings_shown(whole.manifest)["sampling stops"] == GOAL.words
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="a goal has no effect, since Deterministic takes no samples"):
+        job_of(Deterministic(), goal=GOAL)
+    with pytest.raises(InvalidArgumentError, match="goal must be a goal"):
+        jobs.Sampling(goal=0.5)  # type: ignore[arg-type]
