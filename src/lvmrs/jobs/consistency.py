@@ -81,8 +81,6 @@ def _doubts(row: Row, terms: TermsRecord) -> Iterator[str]:
 
 def _doubts_of_samples(row: Row, terms: TermsRecord) -> Iterator[str]:
     """Only bounds that hold at any time may be from fewer samples than the run takes at most."""
-    if row.samples is not None and terms.goal is None and row.samples != terms.n:
-        yield f"it is from {row.samples} samples, and the run took {terms.n}"
     if terms.goal is None:
         return
     if row.samples is None or not 0 < row.samples <= (terms.n or 0):

@@ -13,7 +13,7 @@ from lvmrs.errors import RunError
 from lvmrs.runs import result_file
 from lvmrs.runs.manifest import Manifest
 from lvmrs.runs.result_file import Columns, Wanted
-from lvmrs.runs.rows import ADDED, COLUMNS, KINDS, Row, rows_of
+from lvmrs.runs.rows import ADDED, COLUMNS, KINDS, OF_A_GOAL, Row, rows_of
 
 if TYPE_CHECKING:
     import pandas
@@ -72,12 +72,17 @@ class Run:
 
         Files of earlier versions have fewer columns, and keep these when the run is resumed.
         """
-        found = result_file.header(self.file, ours=True) or COLUMNS
+        found = result_file.header(self.file, ours=True) or self._usual_columns
         if unknown := [name for name in found if name not in COLUMNS]:
             raise RunError(
                 f"{self.file}: column {unknown[0]} is not known to this version of lvmrs; use the version that wrote it"
             )
         return found
+
+    @property
+    def _usual_columns(self) -> tuple[str, ...]:
+        """The columns of a new run: those of a goal only if it has one."""
+        return COLUMNS if self.manifest.terms.goal is not None else tuple(c for c in COLUMNS if c not in OF_A_GOAL)
 
     def read(self, *names: str, wanted: Wanted | None = None) -> Columns:
         """Read columns of all complete rows, or of those that are wanted.

@@ -20,7 +20,7 @@ from lvmrs.runs.result_file import NOT_NAMED, UNKNOWN, Columns, Kind
 if TYPE_CHECKING:
     from lvmrs.certificate import Certificate
 
-__all__ = ["ADDED", "COLUMNS", "KINDS", "NOT_NAMED", "Row", "rows_of"]
+__all__ = ["ADDED", "COLUMNS", "KINDS", "NOT_NAMED", "OF_A_GOAL", "Row", "rows_of"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Row:
     is about the vector of logits in the Euclidean norm, and for a deterministic certificate about each logit.
     """
     samples: int | None = None
-    """How many samples the proof used; None if that is not known ("-" in a file)."""
+    """How many samples the proof used, if sampling stops at a goal; None for the n of the terms."""
     limit: float | None = None
     """The largest radius that more samples may certify; None if that is not known ("-" in a file)."""
 
@@ -112,7 +112,7 @@ class Row:
             clean=clean,
             name=name or None,
             rounding=certificate.rounding or None,
-            samples=certificate.n,
+            samples=certificate.n if certificate.beta else None,
             limit=certificate.limit if math.isfinite(certificate.limit) else None,
             **{"scope": UNKNOWN, **certificate.record()},
         )
@@ -139,6 +139,8 @@ _KINDS = {
 KINDS = {column.name: _KINDS[str(column.type)] for column in dataclasses.fields(Row)}
 """The kind of each column."""
 COLUMNS = tuple(KINDS)
+OF_A_GOAL = frozenset({"samples", "limit"})
+"""Columns that only runs have whose sampling stops at a goal."""
 ADDED = frozenset(column.name for column in dataclasses.fields(Row) if column.default is not dataclasses.MISSING)
 """Columns that files of earlier versions do not have."""
 
