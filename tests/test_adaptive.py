@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import Cohen, Duels, Fixed, SmoothedClassifier
-from lvmrs.adaptive import Traffic, adaptively
+from lvmrs.adaptive import Batches, Traffic, adaptively
 from lvmrs.anytime import AnytimeProof, looks
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError
 from lvmrs.flights import Arrival, Asking
@@ -67,7 +67,7 @@ def test_batches_are_full_with_any_number_of_threads(workers: int) -> None:
     arrivals = (Arrival(sampler, x, k) for k, x in enumerate(inputs))
     asking = Asking(Anytime(Duels()), lambda x: smoothed.terms(0.01, 600, x, method=Duels()), GOAL, 0, 32)
     with Crew(workers) as crew:
-        found = list(adaptively(arrivals, crew, asking, traffic=traffic))
+        found = list(adaptively(arrivals, Batches(crew, traffic), asking))
     assert found == smoothed.certify_batch(inputs, Duels(), n0=32, n=600, alpha=0.01, goal=GOAL)
     assert traffic.rows == sum(each.n + 32 for each in found)
     assert traffic.filled > 0.9

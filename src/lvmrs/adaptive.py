@@ -9,7 +9,7 @@ inputs, or on which thread is faster.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from lvmrs.flights import Arrival, Asking, Flight, Piece, Refused, answered
 from lvmrs.running.crew import Crew, Work
 from lvmrs.sampling import Watch
 
-__all__ = ["Traffic", "adaptively"]
+__all__ = ["Batches", "Traffic", "adaptively"]
 
 # Batches that are begun before the oldest is taken, for each thread.
 _AHEAD = 2
@@ -49,25 +49,20 @@ class Traffic:
 
 
 def adaptively(
-    inputs: Iterable[Arrival],
-    crew: Crew,
-    asking: Asking,
-    watch: Watch | None = None,
-    traffic: Traffic | None = None,
+    inputs: Iterable[Arrival], batches: Batches, asking: Asking, watch: Watch | None = None
 ) -> Iterator[Certificate]:
     """Certify each input as far as the goal needs.
 
     Args:
         inputs: the inputs; they are asked for some time before their turn.
-        crew: the threads that sample.
+        batches: runs the samples.
         asking: what is asked about them.
         watch: called with the stage and the logits that an input has used, when it is its turn.
-        traffic: counts the batches.
 
     Returns:
         The certificates, in order. What is wrong with an input is raised when its turn comes.
     """
-    scheduler = _Scheduler(inputs, crew, asking, Traffic() if traffic is None else traffic, watched=watch is not None)
+    scheduler = _Scheduler(inputs, batches, asking, watched=watch is not None)
     for flight in scheduler.landed():
         if isinstance(flight, Refused) or flight.failure is not None:
             raise flight.failure  # type: ignore[misc]
@@ -76,17 +71,69 @@ def adaptively(
         yield flight.certificate()
 
 
+class Batches:
+    """Batches that inputs fill together, and the threads that run them."""
+
+    def __init__(self, crew: Crew, traffic: Traffic | None = None) -> None:
+        self._crew, self._traffic = crew, Traffic() if traffic is None else traffic
+        self._begun: deque[tuple[list[Piece], Future[list[Tensor | LvmrsError]]]] = deque()
+        self.classes = 0
+        """How many classes the model has; 0 if that is not known yet."""
+
+    def run(self, flights: Sequence[Flight]) -> None:
+        """Give inputs all the samples that they want."""
+        while any(flight.wanted for flight in flights) or self._begun:
+            if not self.begin(flights):
+                self.take()
+
+    def begin(self, flights: Iterable[Flight | Refused]) -> bool:
+        """Begin a full batch, or one that is not full if nothing else is going on; False if there is no room."""
+        waiting = [flight for flight in flights if isinstance(flight, Flight) and flight.wanted > 0]
+        if not waiting:
+            return False
+        sampler = waiting[0].sampler
+        if len(self._begun) >= (_AHEAD * sampler.workers if sampler.workers > 1 else 1):
+            return False
+        same = [flight for flight in waiting if flight.sampler is sampler]
+        if self._begun and sum(flight.wanted for flight in same) < sampler.batch:
+            return False  # what is going on may let them ask for more
+        pieces, room = [], sampler.batch
+        for flight in same:
+            if room and (count := min(room, flight.wanted)):
+                pieces.append(flight.ask(count))
+                room -= count
+        self._traffic.batches += 1
+        self._traffic.rows += sampler.batch - room
+        self._traffic.room += sampler.batch
+        work = Work(0, partial(answered, sampler, pieces), sampler.workers > 1)
+        self._begun.append((pieces, self._crew.begin(work)))
+        return True
+
+    def take(self) -> None:
+        """Wait for the oldest batch, and give each input its logits."""
+        pieces, future = self._begun.popleft()
+        try:
+            answers = future.result()
+        except LvmrsError as error:  # the first of these inputs raises it, when it is its turn
+            answers = [error] * len(pieces)
+        for piece, answer in zip(pieces, answers, strict=True):
+            try:
+                if isinstance(answer, LvmrsError):
+                    raise answer
+                piece.flight.take(answer)
+                self.classes = answer.shape[1]
+            except LvmrsError as error:
+                piece.flight.failure = piece.flight.failure or error
+
+
 class _Scheduler:
     """Keeps batches full with the samples of several inputs, and lets inputs land in order."""
 
-    def __init__(
-        self, inputs: Iterable[Arrival], crew: Crew, asking: Asking, traffic: Traffic, *, watched: bool
-    ) -> None:
+    def __init__(self, inputs: Iterable[Arrival], batches: Batches, asking: Asking, *, watched: bool) -> None:
         self._coming: Iterator[Arrival] | None = iter(inputs)
-        self._crew, self._asking, self._traffic, self._watched = crew, asking, traffic, watched
+        self._batches, self._asking, self._watched = batches, asking, watched
         self._flights: deque[Flight | Refused] = deque()
-        self._begun: deque[tuple[list[Piece], Future[list[Tensor | LvmrsError]]]] = deque()
-        self._window, self._classes = _FEW, 0
+        self._window = _FEW
 
     def landed(self) -> Iterator[Flight | Refused]:
         """The inputs in order, each when its goal is reached."""
@@ -96,8 +143,8 @@ class _Scheduler:
                 return
             while not self._flights[0].arrived:
                 self._admit()
-                if not self._begin_batch():
-                    self._take_batch()
+                if not self._batches.begin(self._flights):
+                    self._batches.take()
             yield self._flights.popleft()
 
     def _admit(self) -> None:
@@ -119,44 +166,5 @@ class _Scheduler:
         """How many inputs may be on their way: enough to fill batches, and few enough for the logits that are kept."""
         sampler = flight.sampler
         wanted = min(_MOST, max(_FEW, 2 * _AHEAD * sampler.workers * sampler.batch // _SPAN))
-        kept = self._classes * flight.most * 4 if self._watched else 0
+        kept = self._batches.classes * flight.most * 4 if self._watched else 0
         return max(1, min(wanted, _WAITING // kept)) if kept else wanted
-
-    def _begin_batch(self) -> bool:
-        """Begin a full batch, or one that is not full if nothing else is going on; False if there is no room."""
-        waiting = [flight for flight in self._flights if isinstance(flight, Flight) and flight.wanted > 0]
-        if not waiting:
-            return False
-        sampler = waiting[0].sampler
-        if len(self._begun) >= (_AHEAD * sampler.workers if sampler.workers > 1 else 1):
-            return False
-        same = [flight for flight in waiting if flight.sampler is sampler]
-        if self._begun and sum(flight.wanted for flight in same) < sampler.batch:
-            return False  # what is going on may let them ask for more
-        pieces, room = [], sampler.batch
-        for flight in same:
-            if room and (count := min(room, flight.wanted)):
-                pieces.append(flight.ask(count))
-                room -= count
-        self._traffic.batches += 1
-        self._traffic.rows += sampler.batch - room
-        self._traffic.room += sampler.batch
-        work = Work(0, partial(answered, sampler, pieces), sampler.workers > 1)
-        self._begun.append((pieces, self._crew.begin(work)))
-        return True
-
-    def _take_batch(self) -> None:
-        """Wait for the oldest batch, and give each input its logits."""
-        pieces, future = self._begun.popleft()
-        try:
-            answers = future.result()
-        except LvmrsError as error:  # the first of these inputs raises it, when it is its turn
-            answers = [error] * len(pieces)
-        for piece, answer in zip(pieces, answers, strict=True):
-            try:
-                if isinstance(answer, LvmrsError):
-                    raise answer
-                piece.flight.take(answer)
-                self._classes = answer.shape[1]
-            except LvmrsError as error:
-                piece.flight.failure = piece.flight.failure or error

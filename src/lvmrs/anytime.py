@@ -146,6 +146,17 @@ class AnytimeProof:
         radius, limit = (conclusion(plan, terms, bounds)[2] for bounds in (self._best, self._worst))
         return Moment(self._looked, radius, limit)
 
+    def go_on(self) -> None:
+        """Go on after a stop, unless all n samples are taken."""
+        if self._intake.seen != self._looked:
+            raise ProofError("samples that came after the stop were ignored, so the proof cannot go on")
+        self.stopped = self._looked == self._intake.terms.n
+
+    @property
+    def following(self) -> int:
+        """The number of samples at the look after the last one; n if there is none."""
+        return self._look
+
     def certificate(self) -> Certificate:
         """The certificate of this moment."""
         if not self._looked:

@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from lvmrs.anytime import AnytimeProof
 from lvmrs.certificate import Certificate
 from lvmrs.errors import LvmrsError
-from lvmrs.goals import Goal
+from lvmrs.goals import Goal, Moment
 from lvmrs.noise import Stage, Stream
 from lvmrs.noise.stream import samples_per_block
 from lvmrs.plan import Terms
@@ -67,13 +67,19 @@ class _Copies:
                 have = self._first
             if first + count > have:
                 missing = -(-(first + count - have) // self._block) * self._block
-                drawn = list(self._sampler.copies(self._x, self._stream, missing, first=have))
+                whole = replace(self._sampler, batch=missing)  # one piece, so that no block is drawn twice
+                drawn = list(whole.copies(self._x, self._stream, missing, first=have))
                 self._drawn = torch.cat([self._drawn, *drawn]) if len(self._drawn) else torch.cat(drawn)
             found = self._drawn[first - self._first : first - self._first + count].clone()
             kept = (first + count) - (first + count) % self._block
             if kept > self._first:
                 self._first, self._drawn = kept, self._drawn[kept - self._first :].clone()
             return found
+
+    def forget(self) -> None:
+        """Keep nothing until the next call."""
+        with self._lock:
+            self._first, self._drawn = 0, self._x[None][:0]
 
 
 class Flight:
@@ -134,6 +140,8 @@ class Flight:
             return
         self._waiting.append(logits)
         self._proof.add(next(self._portions))
+        if self._asking.goal.limited and self._proof.stopped:
+            self._copies.forget()  # all inputs wait at once
         if self._keeps:
             self.kept.append(("certification", logits[: len(logits) - max(0, self._taken - self._counted)]))
 
@@ -150,13 +158,37 @@ class Flight:
             self.kept += [("selection", logits) for logits in self._selected]
         self._selected = []
         goal = self._asking.goal
-        self._proof = AnytimeProof(plan, self._terms, beta=goal.beta, stop=goal.reached)
+        stop = at_each_look if goal.limited else goal.reached
+        self._proof = AnytimeProof(plan, self._terms, beta=goal.beta, stop=stop)
         self._begin("certification", self._terms.n)
 
     def certificate(self) -> Certificate:
         """What was proved."""
-        assert self._proof is not None  # noqa: S101 (it has arrived)
-        return self._proof.certificate()
+        return self._proved.certificate()
+
+    @property
+    def now(self) -> Moment:
+        """What is known at the last look."""
+        return self._proved.now
+
+    @property
+    def following(self) -> int:
+        """The number of samples at the next look."""
+        return self._proved.following
+
+    def go_on(self) -> None:
+        """Go on to the next look."""
+        self._proved.go_on()
+
+    @property
+    def _proved(self) -> AnytimeProof:
+        assert self._proof is not None  # noqa: S101 (it was planned)
+        return self._proof
+
+
+def at_each_look(now: Moment) -> bool:
+    """Stop, since others may need the samples more."""
+    return True
 
 
 class Refused:

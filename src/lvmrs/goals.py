@@ -47,8 +47,9 @@ def verdict(radius: float, limit: float, target: float) -> Verdict:
 class Goal:
     """What sampling is for: it stops as soon as the goal is reached.
 
-    Either ``targets`` or ``tolerance`` is given. With targets, each is to be certified (false with probability at most
-    alpha) or shown to be out of reach of the plan with any number of samples (false with probability at most beta).
+    ``targets``, a ``tolerance``, or a budget for all inputs is given; a budget may have targets. Each target is to be
+    certified (false with probability at most alpha) or shown to be out of reach of the plan with any number of samples
+    (false with probability at most beta).
 
     >>> Goal(targets=(0.25, 0.5)).reached(Moment(n=96, radius=0.3, limit=0.45))
     True
@@ -62,20 +63,38 @@ class Goal:
     """How far the certified radius may stay below the limit."""
     beta: float = 0.001
     """The risk of the limit: that more samples would certify a larger radius than it."""
+    budget: int | None = None
+    """Samples for all inputs together, also those to plan on. They are spent where they are expected to gain most: for
+    the average radius, or for the number of inputs certified at the targets if there are some."""
+    seconds: float | None = None
+    """The same in time."""
 
     def __post_init__(self) -> None:
         several: list[float] = []
         if not isinstance(self.targets, tuple) or self.targets:
             several = _checks.several("targets", _checks.positive("targets", self.targets))
         tolerance = None if self.tolerance is None else _checks.positive_number("tolerance", self.tolerance)
-        if bool(several) == (tolerance is not None):
+        if self.limited and (tolerance is not None or None not in (self.budget, self.seconds)):
+            raise InvalidArgumentError("a budget is of samples or of time, and goes with targets, not with a tolerance")
+        if not self.limited and bool(several) == (tolerance is not None):
             raise InvalidArgumentError("a goal has either targets or a tolerance; give one of them")
+        if self.budget is not None:
+            object.__setattr__(self, "budget", _checks.count("budget", self.budget, least=1))
+        if self.seconds is not None:
+            object.__setattr__(self, "seconds", _checks.positive_number("seconds", self.seconds))
         beta = _checks.single("beta", _checks.fraction("beta", self.beta))
         for name, value in (("targets", tuple(several)), ("tolerance", tolerance), ("beta", beta)):
             object.__setattr__(self, name, value)
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is a budget for all inputs, so that what one gets depends on the others."""
+        return self.budget is not None or self.seconds is not None
+
     def reached(self, now: Moment) -> bool:
-        """Whether enough is known."""
+        """Whether enough is known; with a budget without targets, it never is."""
+        if self.limited and not self.targets:
+            return False
         if self.tolerance is not None:
             return now.limit - now.radius <= self.tolerance
         return all(verdict(now.radius, now.limit, target) != UNDECIDED for target in self.targets)
@@ -83,10 +102,17 @@ class Goal:
     @property
     def words(self) -> str:
         """It in words that fit after "sampling stops"."""
+        if self.limited:
+            for_what = "the average radius" if not self.targets else f"certificates at {self._targets}"
+            how_much = f"{self.budget} samples" if self.budget is not None else f"{self.seconds:g} seconds"
+            return f"when {how_much} for all inputs are spent, where they are expected to gain most for {for_what}"
         if self.tolerance is not None:
             return f"when the radius is within {self.tolerance:g} of what more samples could certify"
-        asked = " and ".join(f"{target:g}" for target in self.targets)
-        return f"when it is decided whether {asked} can be certified"
+        return f"when it is decided whether {self._targets} can be certified"
+
+    @property
+    def _targets(self) -> str:
+        return " and ".join(f"{target:g}" for target in self.targets)
 
 
 def check_goal(goal: object) -> Goal:

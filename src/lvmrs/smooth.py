@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lvmrs import _checks, _torch_checks
-from lvmrs.adaptive import adaptively
+from lvmrs.adaptive import Batches, adaptively
 from lvmrs.answering import Answering
+from lvmrs.budget import within_budget
 from lvmrs.calibrating import Calibrating
 from lvmrs.certificate import Certificate
 from lvmrs.certifying import Asked, certified
@@ -174,7 +176,9 @@ class SmoothedClassifier(Calibrating, Answering):
         with self._samplers.crew() as crew:
             if goal is not None:
                 coming = (Arrival(of(x), x, index) for index, x in prepared)
-                yield from adaptively(coming, crew, Asking(Anytime(method), terms, check_goal(goal), seed, n0), watch)
+                asking = Asking(Anytime(method), terms, check_goal(goal), seed, n0)
+                by = within_budget if goal.limited else partial(adaptively, watch=watch)
+                yield from by(coming, Batches(crew), asking)
                 return
             asked = (Asked.of(of(x), x, seed, index, n0, n) for index, x in prepared)
             yield from certified(asked, crew, method, terms, watch)

@@ -39,6 +39,8 @@ def certify(
     n: options.N = 100_000,
     target_radius: options.Targets = None,
     tolerance: options.Tolerance = None,
+    budget: options.Budget = None,
+    time: options.Time = None,
     beta: options.Beta = None,
     shard_: Annotated[
         Optional[str], typer.Option("--shard", help="Do only this share, such as 2/8; merge them with lvmrs merge.")
@@ -75,7 +77,7 @@ def certify(
     part = shard(shard_)
     RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
     recorded = Recorded.read(settings)
-    goal = chosen_goal(target_radius, tolerance, beta)
+    goal = chosen_goal(target_radius, tolerance, beta, budget, time)
     n0 = n0 if goal is None or "n0" in setup.typed else N0_FOR_A_GOAL
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     running: dict[str, Any] = {"lipschitz": lipschitz, "autocast": autocast, "compiled": compile}

@@ -12,12 +12,18 @@ N0_FOR_A_GOAL = 64
 """Samples to plan on where sampling stops early, unless another number is typed: most inputs need few in all."""
 
 
-def chosen_goal(target_radius: str | None, tolerance: float | None, beta: float | None) -> Goal | None:
+def chosen_goal(
+    target_radius: str | None,
+    tolerance: float | None,
+    beta: float | None,
+    budget: int | None = None,
+    seconds: float | None = None,
+) -> Goal | None:
     """The goal that was typed; None if all n samples are to be taken."""
-    if target_radius is None and tolerance is None:
+    if target_radius is tolerance is budget is seconds is None:
         if beta is not None:
-            raise InvalidArgumentError("beta has no effect without a target radius or a tolerance; leave it out")
+            raise InvalidArgumentError("beta has no effect without a goal such as a target radius; leave it out")
         return None
     targets = tuple(numbers("target-radius", target_radius) or ())
     risk = {} if beta is None else {"beta": beta}
-    return Goal(targets, tolerance, **risk)
+    return Goal(targets, tolerance, budget=budget, seconds=seconds, **risk)

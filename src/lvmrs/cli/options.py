@@ -16,6 +16,7 @@ __all__ = [
     "Batch",
     "Beta",
     "Bound",
+    "Budget",
     "ClassIndex",
     "Compile",
     "Confidence",
@@ -47,6 +48,7 @@ __all__ = [
     "Std",
     "Targets",
     "Temperature",
+    "Time",
     "Tolerance",
     "Weights",
     "Width",
@@ -103,11 +105,20 @@ Tolerance = Annotated[
         "--tolerance", help="Stop sampling for an input once its radius is so close to what more samples could certify."
     ),
 ]
+Budget = Annotated[
+    Optional[int],
+    typer.Option(
+        "--budget",
+        help="Samples for all inputs together, spent where they gain most for the average radius, or for the number of "
+        "inputs certified at --target-radius.",
+    ),
+]
+Time = Annotated[Optional[float], typer.Option("--time", help="The same in seconds of sampling.")]
 Beta = Annotated[
     Optional[float],
     typer.Option(
         "--beta",
-        help="With --target-radius or --tolerance: risk that more samples would certify more; 0.001 by default.",
+        help="With a goal for sampling: risk that more samples would certify more; 0.001 by default.",
     ),
 ]
 Batch = Annotated[Optional[int], typer.Option("--batch", help="Samples at a time; measured if not given.")]

@@ -94,11 +94,15 @@ def certify(
         with keeping(writer, anew=len(damaged) == len(writer.done)) as keeper:
             if keeper is not None and resample:
                 keeper.mend_ends()
-            rows = job.rows(pending, None if keeper is None else keeper.add)
-            for index in pending:
+            # Inputs that share a budget are all sampled again: the rows are then those of a run that was not stopped.
+            todo = list(job.selection.indices) if job.shares_budget and pending else pending
+            rows = job.rows(todo, None if keeper is None else keeper.add)
+            for index in todo:
                 if keeper is not None:
                     keeper.begin(writer.position(index))
                 row = next(rows)
+                if index not in pending:
+                    continue
                 if keeper is not None:
                     row = replace(row, scores=keeper.finish())
                 (writer.replace if index in writer.done else writer.append)(row)

@@ -107,6 +107,8 @@ class Job:
         if self.sampling.goal is not None and not self.method.samples:
             kind = type(self.method).__name__
             raise InvalidArgumentError(f"a goal has no effect, since {kind} takes no samples; leave it out")
+        if self.keeps_scores and self.shares_budget:
+            raise InvalidArgumentError("scores cannot be kept with a budget for all inputs; do not keep scores")
         if self.keeps_scores and not self.method.samples:
             kind = type(self.method).__name__
             raise InvalidArgumentError(f"scores cannot be kept, since {kind} takes no samples; do not keep scores")
@@ -117,6 +119,11 @@ class Job:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["smoothed"], fields["settled"] = self.smoothed.settings, self.smoothed.rounding.settled
         return _made_again, (packed(fields),)
+
+    @property
+    def shares_budget(self) -> bool:
+        """Whether all inputs share a budget, so that their rows depend on each other."""
+        return self.sampling.goal is not None and self.sampling.goal.limited
 
     @property
     def samples_each(self) -> int:

@@ -98,6 +98,8 @@ def recertify(
     record = _fewer(old.terms, alpha, n0, n)
     if goal is not None:
         record = replace(record, goal=check_goal(goal))
+        if goal.limited:
+            raise InvalidArgumentError("a budget is for sampling, and scores were kept already; give targets")
     if relies and rounding is not None:
         record = replace(record, rounding=max(rounding, record.rounding or 0.0))
     terms = _terms(record if relies else replace(record, lipschitz=None))

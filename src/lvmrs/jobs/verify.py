@@ -103,6 +103,8 @@ def check_verifiable(run: Run) -> None:
     made = run.manifest
     if made.origin.imported is not None:
         raise RunError(f"{run.directory} was imported from another project's file; there is nothing to verify it with")
+    if made.terms.goal is not None and made.terms.goal.limited:
+        raise RunError(f"the inputs of {run.directory} shared a budget, so that no row can be computed again alone")
     if made.rows_of != ROWS_OF:
         which = "it" if made.origin.scores_of is None else "the run that its scores are from"
         raise RunError(

@@ -1,0 +1,121 @@
+"""A budget of samples, or of time, for many inputs: samples are spent where they are expected to gain most.
+
+All inputs are on their way at once. Each gets a first look; then, round by round, inputs go on to their next look in
+the order of what that is expected to gain for each sample, as far as is known by then. What an input gets depends on
+the others, but no certificate relies on why sampling stopped (``lvmrs.anytime``). Rounds end before the next is
+planned, so with a budget of samples the result does not depend on the batch size or on which thread is faster.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from lvmrs.adaptive import Batches
+from lvmrs.anytime import looks
+from lvmrs.certificate import Certificate
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.flights import Arrival, Asking, Flight
+from lvmrs.goals import UNDECIDED, Goal, Moment, verdict
+
+__all__ = ["gain", "within_budget"]
+
+# The budget is planned anew about so many times.
+_ROUNDS = 64
+
+
+def gain(before: Moment, now: Moment, following: int, goal: Goal) -> float:
+    """What the next look of an input is expected to add to the objective for each sample.
+
+    The objective is the sum of the radii or, if the goal has targets, the number of targets that are certified. The
+    radius of infinitely many samples is taken to lie midway between the radius and the limit, and the distance from it
+    to shrink as 1/√n; where there is no limit yet, the radius is taken to go on growing with ln n as it did.
+
+    Args:
+        before: what was known at an earlier look, or nothing at n = 0.
+        now: what is known at the last look.
+        following: the number of samples at the next look.
+        goal: what is asked.
+
+    >>> gain(Moment(0, 0, math.inf), Moment(100, 0.2, 0.4), 144, Goal(budget=10**6)) > 0
+    True
+    >>> gain(Moment(0, 0, math.inf), Moment(100, 0.0, 0.0), 144, Goal(budget=10**6))
+    0.0
+    """
+    if following <= now.n:
+        return 0.0
+    radius_at, needed = _growth(before, now)
+    if not goal.targets:
+        return max(0.0, radius_at(following) - now.radius) / (following - now.n)
+    open_ = [target for target in goal.targets if verdict(now.radius, now.limit, target) == UNDECIDED]
+    return max((1.0 / max(1.0, needed(target) - now.n) for target in open_), default=0.0)
+
+
+def _growth(before: Moment, now: Moment) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """The radius that is expected after so many samples, and the number of samples at which a radius is expected."""
+    if math.isfinite(now.limit):
+        middle = (now.radius + max(now.limit, now.radius)) / 2
+        short = middle - now.radius
+        return (
+            lambda n: middle - short * math.sqrt(now.n / n),
+            lambda target: now.n * (short / (middle - target)) ** 2 if middle > target else math.inf,
+        )
+    slope = (now.radius - before.radius) / math.log(now.n / max(before.n, 1)) if now.n > before.n else 0.0
+    return (
+        lambda n: now.radius + slope * math.log(n / now.n),
+        lambda target: now.n * math.exp(min(50.0, (target - now.radius) / slope)) if slope > 0 else math.inf,
+    )
+
+
+def within_budget(
+    inputs: Iterable[Arrival], batches: Batches, asking: Asking, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Certificate]:
+    """Certify all inputs within the budget of the goal.
+
+    Args:
+        inputs: the inputs, all of which are read before the first is certified.
+        batches: runs the samples.
+        asking: what is asked about them; its goal has a budget.
+        clock: shows the time in seconds.
+
+    Returns:
+        The certificates, in order.
+    """
+    begun, goal = clock(), asking.goal
+    flights = [Flight(arrival, asking, keeps=False) for arrival in inputs]
+    first = sum(asking.n0 + next(looks(flight.most)) for flight in flights)
+    if goal.budget is not None and goal.budget < first:
+        raise InvalidArgumentError(
+            f"budget must be at least {first} samples for a first look at {len(flights)} inputs, got {goal.budget}"
+        )
+    left = math.inf if goal.budget is None else goal.budget - first
+    batches.run(flights)
+    before = {id(flight): Moment(0, 0.0, math.inf) for flight in flights}
+    while goal.seconds is None or clock() - begun < goal.seconds:
+        granted = _grant(flights, before, left, goal)
+        if not granted:
+            break
+        for flight in granted:
+            before[id(flight)] = flight.now
+            flight.go_on()
+        left -= sum(flight.wanted for flight in granted)
+        batches.run(granted)
+    for flight in flights:
+        if flight.failure is not None:
+            raise flight.failure
+        yield flight.certificate()
+
+
+def _grant(flights: list[Flight], before: dict[int, Moment], left: float, goal: Goal) -> list[Flight]:
+    """The inputs that go on to their next look: the most promising ones, for a share of the budget."""
+    flights = [flight for flight in flights if flight.failure is None]
+    share = 32 * len(flights) if goal.budget is None else max(1, goal.budget // _ROUNDS)
+    worth = [(gain(before[id(flight)], flight.now, flight.following, goal), flight) for flight in flights]
+    found, spent = [], 0
+    for expected, flight in sorted(worth, key=lambda pair: -pair[0]):  # stable, so equal ones keep their order
+        cost = flight.following - flight.now.n
+        if expected > 0 and spent + cost <= left and (not found or spent + cost <= share):
+            found.append(flight)
+            spent += cost
+    return found

@@ -1,0 +1,101 @@
+"""A budget for many inputs: it is kept, spent where it helps, and the same in any batches."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lvmrs import Certificate, Duels, SmoothedClassifier, jobs
+from lvmrs.budget import gain
+from lvmrs.errors import InvalidArgumentError, RunError
+from lvmrs.goals import Goal, Moment
+from tests.jobs.helpers import INPUTS as JOB_INPUTS
+from tests.jobs.helpers import fill, job_of, lines
+from tests.quick import without_trials
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_trials(monkeypatch)
+
+
+SURE = [torch.tensor([1.0 - 0.1 * k, 0.0, 0.0]) for k in range(5)]
+TIED = [torch.tensor([0.5, 0.5, 0.0]) for _ in range(5)]
+
+
+def certified(goal: Goal, batch: int = 64, n: int = 5000, **settings: Any) -> list[Certificate]:
+    smoothed = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=batch)
+    return smoothed.certify_batch([*SURE, *TIED], Duels(), n0=32, n=n, goal=goal, **settings)
+
+
+def test_the_budget_is_kept_and_spent_where_it_helps() -> None:
+    goal = Goal(budget=10 * 500)
+    found = certified(goal)
+    spent = [each.n for each in found]
+    assert sum(spent) + 10 * 32 <= 5000
+    assert sum(spent) + 10 * 32 > 4500
+    assert min(spent[:5]) > 2 * max(spent[5:])  # a tie has no radius to gain
+    even = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=64).certify_batch([*SURE, *TIED], Duels(), n0=32, n=468)
+    assert sum(each.radius for each in found) > sum(each.radius for each in even)
+    assert certified(goal, batch=7) == found
+
+
+def test_with_targets_it_is_spent_on_what_can_be_decided() -> None:
+    found = certified(Goal((0.4,), budget=10 * 300))
+    assert sum(each.n + 32 for each in found) <= 3000
+    even = certified(Goal(budget=10 * 300))
+    assert sum(each.radius >= 0.4 for each in found) >= sum(each.radius >= 0.4 for each in even)
+    decided = [each for each in found if each.verdict(0.4) != "undecided"]
+    assert len(decided) >= 5
+
+
+def test_time_is_a_budget_too() -> None:
+    found = certified(Goal(seconds=1e-9), n=2000)
+    assert {each.n for each in found} == {32}  # a first look for each
+    assert {each.n for each in certified(Goal(seconds=3600.0), n=100)} == {100}  # all is done before
+
+
+def test_gains() -> None:
+    nothing, budget = Moment(0, 0.0, math.inf), Goal(budget=100)
+    narrow, wide = (gain(nothing, Moment(100, 0.3, limit), 144, budget) for limit in (0.35, 0.6))
+    assert 0 < narrow < wide
+    assert gain(nothing, Moment(1000, 0.3, 0.6), 1144, budget) < wide  # later samples gain less
+    assert gain(nothing, Moment(100, 0.3, math.inf), 144, budget) > 0
+    assert gain(nothing, Moment(100, 0.3, 0.6), 100, budget) == 0  # no look is left
+    near = Goal((0.35,), budget=100)
+    assert gain(nothing, Moment(100, 0.3, 0.6), 144, near) > gain(nothing, Moment(100, 0.1, 0.65), 144, near) > 0
+    assert gain(nothing, Moment(100, 0.4, 0.6), 144, near) == 0  # decided
+    assert gain(nothing, Moment(100, 0.1, 0.3), 144, near) == 0
+    assert gain(nothing, Moment(100, 0.1, 0.5), 144, near) == 0  # it is not expected to be certified
+
+
+def test_rows_of_a_budget_are_the_same_after_a_stop(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"planner": Duels(), "n": 700, "goal": Goal(budget=JOB_INPUTS * 250)}
+    whole = fill(tmp_path / "a", **settings)
+    assert sum(row.samples or 0 for row in whole.rows()) + 50 * JOB_INPUTS <= JOB_INPUTS * 250
+    text = whole.file.read_text().split("\n")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "manifest.json").write_bytes((tmp_path / "a" / "manifest.json").read_bytes())
+    (tmp_path / "b" / "certificates.tsv").write_text("\n".join(text[:4]) + "\n")
+    assert lines(fill(tmp_path / "b", resume=True, **settings)) == lines(whole)
+    job = job_of(Duels(), n=700, goal=settings["goal"])
+    with pytest.raises(RunError, match="shared a budget"):
+        jobs.verify(whole, job)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="budget must be at least 640 samples for a first look at 10 inputs"):
+        certified(Goal(budget=639))
+    with pytest.raises(InvalidArgumentError, match="scores cannot be kept with a budget"):
+        job_of(Duels(), keep=True, goal=Goal(budget=10_000))
+    for settings in ({"budget": 100, "tolerance": 0.1}, {"budget": 100, "seconds": 5.0}):
+        with pytest.raises(InvalidArgumentError, match="a budget is of samples or of time"):
+            Goal(**settings)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="budget must be a whole number"):
+        Goal(budget=0)
+    with pytest.raises(InvalidArgumentError, match="seconds must be"):
+        Goal(seconds=-1.0)
+    assert "100 samples for all inputs are spent" in Goal(budget=100).words
+    assert "gain most for certificates at 0.5" in Goal((0.5,), seconds=2.0).words
