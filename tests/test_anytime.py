@@ -9,9 +9,10 @@ import torch
 
 from lvmrs import Certificate, Cohen, Duels, Fixed, Lipschitz, Plan, Planner, Terms, Votes
 from lvmrs.anytime import AnytimeProof, looks
-from lvmrs.confidence import beta_mixture
+from lvmrs.confidence import beta_mixture, clopper_pearson
 from lvmrs.confidence.beta_mixture import BetaMixture
 from lvmrs.confidence.clopper_pearson import ClopperPearson
+from lvmrs.confidence.staged import stages
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.goals import Goal, Moment
 from lvmrs.planners import Anytime
@@ -184,6 +185,20 @@ def test_the_planner_keeps_its_promises() -> None:
         inner.scope, inner.uses_constant, inner.needs_constant
     )  # fmt: skip
     assert wrapped.classifier("noise") == inner.classifier("noise")
+
+
+def test_stages_are_bounds_of_clopper_and_pearson_that_share_the_risk() -> None:
+    plan = Anytime(Duels(), staged=True).plan(
+        made_up_scores(KNOWN.draw(np.random.default_rng(1), 64), SELECTION), TERMS
+    )
+    assert plan.bound.name == "staged"
+    assert stages(700) == [7, 70, 700]
+    best = np.zeros(9)
+    for n in stages(700):
+        wins = (LOGITS[:n, [plan.top]] > LOGITS[:n, list(plan.alone or ())]).sum(dim=0).numpy()
+        best = np.maximum(best, clopper_pearson.lower(wins, n, 0.01 / 3))
+    for batch in (37, 700):
+        assert proved(plan, batch).certificate().p_lower == pytest.approx(best.min(), abs=1e-12)
 
 
 def test_many_rivals_of_soft_scores_are_pooled() -> None:

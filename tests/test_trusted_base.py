@@ -62,13 +62,14 @@ TOGETHER = {
     "jobs/recorded.py", "method_check.py", "rounding.py", "known_constant.py", "_as_written.py", "calibrating.py",
     "runs/format_2.py", "runs/format_3.py", "running/straight.py", "running/folding.py", "running/fast.py",
     "running/fixed_batch.py", "running/operations.py", "certifying.py", "jobs/selecting.py",
+    "adaptive.py", "budget.py", "flights.py", "planners/anytime.py",
 }  # fmt: skip
 
 
 def needed() -> set[str]:
     return TOGETHER | closure(
-        ["lvmrs.prove", "lvmrs.sampling", "lvmrs.deterministic", "lvmrs.runs.scores", "lvmrs.models.network_lipschitz",
-         "lvmrs.models.sandwich", *parts()]
+        ["lvmrs.prove", "lvmrs.anytime", "lvmrs.sampling", "lvmrs.deterministic", "lvmrs.runs.scores",
+         "lvmrs.models.network_lipschitz", "lvmrs.models.sandwich", *parts()]
     )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ The argument is that of ``lvmrs.prove``, with three differences.
    probability at most its risk. The two events of the argument, the bound on A and that on the rival k* that really
    comes nearest, are now "it is wrong at any moment", and have the same probabilities. No union over moments is needed.
 2. Since a bound holds at all moments together, the best of a column so far holds, too. So the radius never falls.
-3. The noise takes its share of the risk for the n samples of the terms, which are the most that are taken.
+3. The noise takes its share of the risk, here and of beta below, for the n samples of the terms, which are the most
+   that are taken.
 
 **The limit** is a bound on the other side: the radius that this plan would certify with infinitely many samples, the
 radius of the exact means, is at most the limit, with probability at least 1 − beta, also at all moments together. Here
@@ -104,7 +105,11 @@ class AnytimeProof:
             )
         self._stop, self.stopped = stop, False
         self._beta = _checks.single("beta", _checks.fraction("beta", beta))
-        self._doubts = _doubts(intake, self._beta)
+        if not self._beta > terms.noise_risk:
+            raise ProofError(
+                f"beta = {self._beta:g} is not above the risk that the noise takes, {terms.noise_risk:.3g}"
+            )
+        self._doubts = _doubts(intake, self._beta - terms.noise_risk)
         self._proving = plan.bound.tally(terms.n, intake.risks, intake.upper)
         self._doubting = plan.bound.tally(terms.n, self._doubts, ~intake.upper)
         self._best = np.where(intake.upper, 1.0, 0.0)

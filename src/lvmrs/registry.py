@@ -37,6 +37,9 @@ BOUNDS = Names("bound", "lvmrs.confidence.base:Bound", {
     "betting_mixture": Entry(
         "lvmrs.confidence.betting_mixture:BettingMixture", "for any scores, whenever sampling stops", facts=("anytime",)
     ),
+    "staged": Entry(
+        "lvmrs.confidence.staged:Staged", "for 0/1 scores, at a few stages that share the risk", facts=("anytime",)
+    ),
 })
 FORMS = Names("form", "lvmrs.forms.base:Form", {
     "r1": Entry("lvmrs.forms.r1:R1", "margin over the constant that noise and network give together",

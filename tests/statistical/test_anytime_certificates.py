@@ -94,9 +94,11 @@ EQUAL_DUELS = family(
 NEAR_A_TIE = family([(0.52, [1.0, 0.0]), (0.48, [0.0, 1.0])])
 
 
-@pytest.mark.parametrize("planner", [Duels(), Votes(), Cohen()], ids=repr)
+@pytest.mark.parametrize(
+    "planner", [Anytime(Duels()), Anytime(Votes()), Anytime(Cohen()), Anytime(Duels(), staged=True)], ids=repr
+)
 def test_over_many_repeats_near_a_tie(planner: Planner) -> None:
-    found = ever_false(Anytime(planner), NEAR_A_TIE, risk=0.05, repeats=300, n0=30, n=500, lipschitz=np.inf)
+    found = ever_false(planner, NEAR_A_TIE, risk=0.05, repeats=300, n0=30, n=500, lipschitz=np.inf)
     assert not any(too_many(each, 300, 0.05) for each in found), f"{found} of 300 are ever false"
 
 

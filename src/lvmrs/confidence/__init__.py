@@ -16,9 +16,10 @@ module                for                     needs
 ``betting``           any in [0, mass]        the samples in the order drawn, or a safely rounded histogram
 ``beta_mixture``      variables in {0, mass}  how many were not zero, n; at any time
 ``betting_mixture``   any in [0, mass]        the samples, or their power sums; at any time
+``staged``            0/1 columns of a proof  a few numbers of samples, fixed before; it has no functions
 ====================  ======================  =============================================================
 
-The bounds of the last two are wrong *at any time*, over all n together, with probability at most ``risk``. So whoever
+The bounds of the last three are wrong *at any time*, over all n together, with probability at most ``risk``. So whoever
 samples may look at them again and again, and stop for any reason.
 """
 

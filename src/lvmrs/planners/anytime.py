@@ -13,6 +13,7 @@ from lvmrs import _checks
 from lvmrs.confidence.base import Bound
 from lvmrs.confidence.beta_mixture import BetaMixture
 from lvmrs.confidence.betting_mixture import BettingMixture
+from lvmrs.confidence.staged import Staged
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.plan import Choice, Scope, Terms
 from lvmrs.planners.base import Planner
@@ -32,6 +33,8 @@ class Anytime(Planner):
 
     planner: Planner
     """The planner that chooses class, map and form."""
+    staged: bool = False
+    """Whether 0/1 scores have bounds at a few stages, to compare others with, and not at every moment."""
 
     def __post_init__(self) -> None:
         _checks.instance("planner", self.planner, Planner, "a planner such as Duels()")
@@ -71,7 +74,9 @@ class Anytime(Planner):
             order = (means if tops else -means).argsort(descending=True, stable=True)
             nearest = [alone[place] for place in order.tolist()]
             choice = dataclasses.replace(choice, alone=bound.alone(nearest, tops + bool(pooled)) or tuple(nearest))
-        if choice.map.binary:
+        if choice.map.binary and self.staged:
+            bound = Staged()
+        elif choice.map.binary:
             wins = (columns := _columns(choice, together)).sum(dim=0).double()
             prior = _SHARE * wins + _BESIDE, _SHARE * (len(columns) - wins) + _BESIDE
             bound = BetaMixture(*(tuple(part.tolist()) for part in prior))
