@@ -28,6 +28,8 @@ __all__ = ["Batches", "Traffic", "adaptively"]
 _AHEAD = 2
 # Inputs on their way: at least and at most so many, and enough to fill the batches if each asks for so few samples.
 _FEW, _MOST, _SPAN = 32, 256, 32
+# So many times as many may wait for their turn, if nobody watches their logits.
+_WAIT = 8
 # Bytes of logits that wait until it is the turn of their input, if somebody watches them.
 _WAITING = 1 << 29
 
@@ -149,7 +151,7 @@ class _Scheduler:
 
     def _admit(self) -> None:
         """Let inputs in while there is room."""
-        while self._coming is not None and sum(not flight.arrived for flight in self._flights) < self._window:
+        while self._coming is not None and self._has_room():
             try:
                 arrival = next(self._coming)
                 flight = Flight(arrival, self._asking, keeps=self._watched)
@@ -161,6 +163,12 @@ class _Scheduler:
             else:
                 self._flights.append(flight)
                 self._window = self._room(flight)
+
+    def _has_room(self) -> bool:
+        """Whether another input may begin; those that have arrived and wait for their turn need room too."""
+        on_their_way = sum(not flight.arrived for flight in self._flights)
+        most = self._window * (1 if self._watched else _WAIT)
+        return on_their_way < self._window and len(self._flights) < most
 
     def _room(self, flight: Flight) -> int:
         """How many inputs may be on their way: enough to fill batches, and few enough for the logits that are kept."""

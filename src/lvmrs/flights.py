@@ -140,8 +140,8 @@ class Flight:
             return
         self._waiting.append(logits)
         self._proof.add(next(self._portions))
-        if self._asking.goal.limited and self._proof.stopped:
-            self._copies.forget()  # all inputs wait at once
+        if self._proof.stopped:
+            self._copies.forget()
         if self._keeps:
             self.kept.append(("certification", logits[: len(logits) - max(0, self._taken - self._counted)]))
 
