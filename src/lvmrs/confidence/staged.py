@@ -1,8 +1,8 @@
 """Bounds for 0/1 data at a few stages, which share the risk (Horváth et al. 2022), to compare others with.
 
 Before sampling begins, some numbers of samples are fixed. After each, the bound of Clopper and Pearson is computed at
-an equal share of the risk; between two stages the last bound stands, and the best of all stages so far holds. So sampling
-may stop for any reason, but it pays to stop at a stage only.
+an equal share of the risk; between two stages the last bound stands, and the best of all stages so far holds. So
+sampling may stop for any reason, but it pays to stop at a stage only.
 """
 
 from __future__ import annotations
