@@ -23,6 +23,8 @@ __all__ = ["gain", "within_budget"]
 
 # The budget is planned anew about so many times.
 _ROUNDS = 64
+# A target above what is expected needs so many times the samples so far: it comes last, but it comes.
+_UNLIKELY = 1e6
 
 
 def gain(before: Moment, now: Moment, following: int, goal: Goal) -> float:
@@ -57,14 +59,16 @@ def _growth(before: Moment, now: Moment) -> tuple[Callable[[float], float], Call
     if math.isfinite(now.limit):
         middle = (now.radius + max(now.limit, now.radius)) / 2
         short = middle - now.radius
+        # Where nothing is certified yet, the lower end is below 0, and the middle is too high.
+        trust = 1.0 if now.radius > 0 else 0.5
         return (
-            lambda n: middle - short * math.sqrt(now.n / n),
-            lambda target: now.n * (short / (middle - target)) ** 2 if middle > target else math.inf,
+            lambda n: now.radius + trust * short * (1 - math.sqrt(now.n / n)),
+            lambda target: now.n * (short / (middle - target)) ** 2 if middle > target else _UNLIKELY * now.n,
         )
     slope = (now.radius - before.radius) / math.log(now.n / max(before.n, 1)) if now.n > before.n else 0.0
     return (
         lambda n: now.radius + slope * math.log(n / now.n),
-        lambda target: now.n * math.exp(min(50.0, (target - now.radius) / slope)) if slope > 0 else math.inf,
+        lambda target: now.n * math.exp(min(50.0, (target - now.radius) / slope)) if slope > 0 else _UNLIKELY * now.n,
     )
 
 
