@@ -55,7 +55,7 @@ def test_the_table_agrees_with_all_64_bits(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_a_comparison_decides_as_a_search_does(scale: Fraction) -> None:
-    """At every threshold, just below it, and at both ends of its first 16 bits; in the tails several thresholds meet."""
+    """At every threshold, just below it, and at both ends of its first 16 bits; in the tails several have the same."""
     numbers = grid_normal(scale)
     low = numbers.thresholds >> np.uint64(48) << np.uint64(48)
     ends = low, low | np.uint64((1 << 48) - 1), numbers.thresholds, numbers.thresholds - np.uint64(1)
