@@ -11,18 +11,20 @@ SOURCES := pyproject.toml constraints.txt
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
+# Python compiles what it imports; compiling the 20 000 files of all libraries in advance would take a minute.
+INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	-c constraints.txt
+
 # One stamp per set of extras, so that the demo does not wait for the linters.
 $(VENV)/.installed-%: $(SOURCES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt -e '.[$*]'
+	$(INSTALL) -e '.[$*]'
 	@touch $@
 
 # All extras that CI needs, in one go.
 setup: $(SOURCES)  ## set up everything for development
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt -e '.[test,check,bench,browser]'
+	$(INSTALL) -e '.[test,check,bench,browser]'
 	@touch $(addprefix $(VENV)/.installed-,digits test check bench browser)
 
 demo: $(VENV)/.installed-digits  ## set up, train on digits, certify in four ways, compare
