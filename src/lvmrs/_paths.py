@@ -5,9 +5,9 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["check_kind", "expanded", "is_file", "is_folder"]
+__all__ = ["check_kind", "expanded", "is_file", "is_folder", "no_file"]
 
-# ruff: noqa: PTH111, PTH112, PTH113, PTH116 (the methods of Path raise OSError, ValueError or RuntimeError for such names)
+# ruff: noqa: PTH110, PTH111, PTH112, PTH113, PTH116 (the methods of Path raise OSError, ValueError or RuntimeError for such names)
 
 
 def expanded(path: str | Path) -> Path:
@@ -23,6 +23,13 @@ def is_file(path: str | Path) -> bool:
 def is_folder(path: str | Path) -> bool:
     """Whether there is a folder."""
     return os.path.isdir(path)
+
+
+def no_file(path: str | Path) -> str:
+    """What is wrong with the path of something that is not a file, as the end of a sentence that begins with it."""
+    if is_folder(path):
+        return "is a folder, not a file"
+    return "is a device or a pipe, not a file" if os.path.exists(path) else "does not exist"
 
 
 def check_kind(path: str | Path) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lvmrs._paths import expanded, is_file
+from lvmrs._paths import check_kind, expanded, is_file
 from lvmrs.errors import LvmrsError, guarded
 
 __all__ = ["Origin", "called", "code_hash", "import_again", "imported", "origin_of", "source_hash"]
@@ -133,6 +133,7 @@ def _run_file(path: Path, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
+    check_kind(path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # The file finds its neighbours first, as a script does. Afterwards they come last: its functions may import them,

@@ -103,13 +103,14 @@ _NO_NAME = {
 _NO_CODE = {
     "python alone": "python:", "no function": "python:os", "two colons": "python::", "no module": "python:nowhere_at_all:f",
     "no attribute": "python:os:nothing_at_all", "no file": "python:nowhere.py:f", "a folder": "python:{world}/empty:f",
-    "not Python": "python:{world}/text.txt:f", "module NUL": f"python:{_NUL}:f", "module long": f"python:{_LONG}:f",
+    "not Python": "python:{world}/text.txt:f", "a pipe": "python:{world}/pipe.py:f", "module NUL": f"python:{_NUL}:f", "module long": f"python:{_LONG}:f",
     "dots": "python:...:f", "a dot": "python:.:f", "a number": "python:os:name", "a module": "python:os:path",
 }  # fmt: skip
 _NO_FILE = {
     "missing": "{world}/nowhere", "a directory": "{world}/empty", "NUL": _NUL, "long": _LONG, "nothing": "",
     "/dev/null": "/dev/null", "a broken link": "{world}/broken", "a loop of links": "{world}/loop", "bytes": _BYTES,
     "below a file": "{world}/text.txt/a", "nobody's home": "~nobody-of-that-name/a", "a text": "{world}/text.txt",
+    "a pipe": "{world}/pipe", "a device without end": "/dev/zero",
 }  # fmt: skip
 _NO_PLACE = {
     "NUL": _NUL, "long": _LONG, "nothing": "", "below a file": "{world}/text.txt/a", "here": ".",
@@ -184,17 +185,23 @@ BAD: dict[str, dict[str, str]] = {
     "results": {**_NO_FILE, "no run": "{world}/empty", "rows alone": "{world}/rows-only", "weights": "{world}/net.safetensors"},
     "results file": {**_NO_FILE, "a run": "{world}/run", "weights": "{world}/net.safetensors"},
     "shard of a run": {**_NO_FILE, "the other again": "{world}/shard-2", "a whole run": "{world}/run"},
-    "new directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null", "a run": "{world}/run"},
-    "attack directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null", "another run": "{world}/plain"},
+    "new directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null", "a pipe": "{world}/pipe", "a run": "{world}/run"},
+    "attack directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null", "a pipe": "{world}/pipe", "another run": "{world}/plain"},
     "weights of a trained model": {"missing": "{world}/nowhere", "a file": "{world}/text.txt", "NUL": _NUL},
-    "demo directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null"},
+    "demo directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null", "a pipe": "{world}/pipe"},
     "picture": {**{k: f"{v}.png" if v not in ("", ".") else v for k, v in _NO_PLACE.items()}, "no suffix": "a", "gif": "a.gif", "a directory": "{world}/empty"},
     "page": {**_NO_PLACE, "a directory": "{world}/empty", "/dev/full": "/dev/full"},
     "weights to write": {**_NO_PLACE, "a directory": "{world}/empty", "no suffix": "a", "pt": "a.pt", "/dev/full": "/dev/full"},
 }  # fmt: skip
 
 # Data that take no class index refuse any; a file that is none is refused by its content (tests/data/test_class_index.py).
-BAD["class index"] = {**_NO_PLACE, "a text": "{world}/text.txt", "a directory": "{world}/empty"}
+BAD["class index"] = {
+    **_NO_PLACE,
+    "a pipe": "{world}/pipe",
+    "a device without end": "/dev/zero",
+    "a text": "{world}/text.txt",
+    "a directory": "{world}/empty",
+}
 
 KINDS: dict[str, str] = {
     "--sigma": "positive", "--alpha": "fraction", "--n0": "planning samples", "--n": "samples", "--batch": "whole from 1",
@@ -255,6 +262,8 @@ GOOD = {("--skip", "10**400"), ("--max", "10**400"), ("--inputs", "10**400")}  #
 
 # The first option of a kind is given every bad value, and each of the others one value of so many, in turn.
 _PART = 4
+# These would be waited for; every option that takes a file is given them.
+_WAITS = ("a pipe", "a device without end")
 
 
 def option_cases() -> Iterator[tuple[str, list[str]]]:
@@ -265,7 +274,8 @@ def option_cases() -> Iterator[tuple[str, list[str]]]:
             kind = KINDS.get(f"{command} {name}") or KINDS[name]
             turn, used[kind] = used[kind], used[kind] + 1
             for place, (label, value) in enumerate(BAD[kind].items()):
-                if (turn and (place + turn) % _PART) or (name, label) in GOOD:
+                left_out = turn and (place + turn) % _PART and not label.endswith(_WAITS)
+                if left_out or (name, label) in GOOD:
                     continue
                 others = WITH.get(f"{command} {name}", WITH.get(name, {}))
                 needed = {key: word for key, word in others.items() if key in names_of(command)}

@@ -78,6 +78,17 @@ def test_what_cannot_be_recertified(tmp_path: Path) -> None:
         jobs.recertify(kept, tmp_path / "c", LVM())
 
 
+@pytest.mark.parametrize("column", ["label", "clean"])
+def test_a_class_that_the_scores_do_not_have_is_refused(tmp_path: Path, column: str) -> None:
+    source = fill(tmp_path / "a", keep=True, selection=Selection(INPUTS, max=3))
+    header, *rows = (line.split("\t") for line in source.file.read_text().splitlines())
+    rows[1][header.index(column)] = "3"
+    source.file.write_text("".join("\t".join(line) + "\n" for line in (header, *rows)))
+    with pytest.raises(RunError, match=f"{column} of input 1 is 3, but its scores are of 3 classes; correct the row"):
+        jobs.recertify(source, tmp_path / "b", Cohen())
+    assert not (tmp_path / "b").exists()
+
+
 def test_recertifying_again_goes_on_where_it_stopped(tmp_path: Path) -> None:
     source = fill(tmp_path / "a", keep=True)
     made = jobs.recertify(source, tmp_path / "b", Cohen())

@@ -1,6 +1,7 @@
 """Choices by trials: a busy moment does not spoil them, and they are remembered."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from lvmrs.running.choosing import Choice, best, chosen_batch, chosen_way, costs
 from lvmrs.running.fast import fast_version
 from lvmrs.running.remembered import key_of, recall, remember
 from lvmrs.running.way import Way
+from tests.hostile.commands import limited
 
 
 class Clock:
@@ -109,6 +111,12 @@ def test_choices_are_remembered_for_the_network_and_the_machine(
     for damaged in ("", "{", "[]", "null", "{}", "[" * 9000, *(json.dumps(good | part) for part in odd)):
         file.write_text(damaged)
         assert recall(key) is None, damaged
+    file.unlink()
+    os.mkfifo(file)
+    with limited(20):
+        assert recall(key) is None
+        remember(key, Choice(Way(64), 0.5))
+    assert file.is_fifo()
 
 
 def test_a_second_classifier_takes_the_choice_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -81,13 +81,15 @@ def recertify(
             "the run was made without a Lipschitz constant, which this method needs; take another method"
         )
     kept = opened_scores(source, on_note)  # a run without scores is refused before a directory is made
-    if not source.count:
+    rows = source.rows()
+    if not rows:
         raise RunError(f"{source.directory} has no rows yet; there is nothing to certify again")
+    _check_classes(source, rows, kept.classes)
     if rounding is not None:
         rounding = _checks.single("rounding", _checks.at_least_zero("rounding", rounding))
     relies = relies_on_constant(planner, math.inf if old.terms.lipschitz is None else old.terms.lipschitz)
     if relies:
-        _check_rounding(source, planner, rounding)
+        _check_rounding(source, rows, planner, rounding)
     record = _fewer(old.terms, alpha, n0, n)
     if relies and rounding is not None:
         record = replace(record, rounding=max(rounding, record.rounding or 0.0))
@@ -107,7 +109,7 @@ def recertify(
                 f"{writer.run.directory} was begun with a rounding of {begun}, and cannot be resumed with "
                 f"{record.rounding}; choose another directory"
             )
-        waiting = [row for row in source.rows() if row.idx not in writer.done]
+        waiting = [row for row in rows if row.idx not in writer.done]
         task = partial(_recertified, kept, planner, terms, record)
         with refusing(source), spread(processes, task) as each:
             for row in each(waiting):
@@ -127,7 +129,18 @@ def _recertified(kept: KeptScores, planner: Planner, terms: Terms, record: Terms
     return Row.of(old.idx, old.label, certificate, time.perf_counter() - start, clean=old.clean, name=old.name)
 
 
-def _check_rounding(source: Run, planner: Planner, rounding: float | None) -> None:
+def _check_classes(source: Run, rows: Sequence[Row], classes: int) -> None:
+    """Refuse rows whose label, or class without noise, is none of those that the scores are of."""
+    for row in rows:
+        for column, number in (("label", row.label), ("clean", row.clean)):
+            if number is not None and number >= classes:
+                raise RunError(
+                    f"{source.file}: {column} of input {row.idx} is {number}, but its scores are of {classes} classes; "
+                    "correct the row, or certify the input again"
+                )
+
+
+def _check_rounding(source: Run, rows: Sequence[Row], planner: Planner, rounding: float | None) -> None:
     """Refuse scores about whose rounding too little is known for a method that relies on the constant."""
     name = type(planner).__name__
     other = "or take a method that does not use the constant, such as hard duels or votes"
@@ -136,7 +149,7 @@ def _check_rounding(source: Run, planner: Planner, rounding: float | None) -> No
             f"{source.directory} was made with autocast, which rounds inside of the model, so {name} cannot rely on "
             f"its Lipschitz constant; certify the inputs again without autocast, {other}"
         )
-    unknown = [] if rounding is not None else [row.idx for row in source.rows() if row.rounding is None]
+    unknown = [] if rounding is not None else [row.idx for row in rows if row.rounding is None]
     if unknown:
         raise RunError(
             f"{source.directory} does not say how far rounding moves the logits of {len(unknown)} inputs (the first "

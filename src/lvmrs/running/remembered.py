@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import _disk
+from lvmrs._paths import check_kind
 from lvmrs._replacing import replacing
 from lvmrs.errors import LvmrsError
 from lvmrs.running.choosing import Choice
@@ -55,6 +56,7 @@ def _settings(module: nn.Module) -> str:
 def recall(key: str) -> Choice | None:
     """What was chosen earlier; None if nothing was."""
     try:
+        check_kind(_file(key))
         with _file(key).open(encoding="utf-8") as file:
             stored = json.loads(file.read(_LONGEST))
         found = Choice(Way(**stored["way"]), float(stored["cost"]), int(stored["workers"]), float(stored["rate"]))

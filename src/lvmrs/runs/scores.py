@@ -179,6 +179,11 @@ class KeptScores:
         return cls(run.directory, files, run.manifest.selection, "scores" in run.columns)
 
     @property
+    def classes(self) -> int:
+        """The number of classes of the network that was sampled."""
+        return next(iter(self.files.values())).shape[2]
+
+    @property
     def note(self) -> str | None:
         """What a user should know about these scores, in one sentence; None if there is nothing."""
         if self.have_checksums:
