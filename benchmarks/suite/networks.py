@@ -79,7 +79,7 @@ NETWORKS = {
         "Sandwich", _ready("sandwich_small"), _SMALL, 10, 10_000, (64, 128, 256, 512), noise="gaussian"
     ),
     # Batches of 1000 would need tens of gigabytes.
-    "lite0": Contest("EfficientNet-Lite0", _lite0, (3, 224, 224), 1000, 256, (16, 32, 64), field=(100,)),
+    "lite0": Contest("EfficientNet-Lite0", _lite0, (3, 224, 224), 1000, 128, (16, 32, 64), field=(100,)),
     "resnet20-1000": Contest(
         "ResNet-20 with 1000 classes", _ready("resnet20,classes=1000"), _SMALL, 1000, 10_000, (128,)
     ),
