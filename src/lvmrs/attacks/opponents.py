@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy import special
 from torch import Tensor
 
+from lvmrs import _special as special
 from lvmrs._checks import Floats
 from lvmrs.attacks.defeat import rivals_of, scores_against, shown
 from lvmrs.attacks.gradient import pull
