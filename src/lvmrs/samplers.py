@@ -35,7 +35,7 @@ _CHANGES = 5
 # Samples in a forward pass where that does not matter.
 _PLAIN_BATCH = 64
 # A thread hands samples on after about so many seconds, or so many samples: handing on costs as much as some samples.
-_PIECE_SECONDS, _LARGEST_PIECE = 0.05, 1024
+_PIECE_SECONDS, _LARGEST_PIECE = 0.2, 1024
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ Recheck = Callable[[Stream, range, bool, Tensor], Compare]
 LOGITS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # Each thread should have at least so many pieces of a sample.
 _PIECES_EACH = 4
+# So many numbers of noise are drawn at once: noise and network push what they use out of each other's caches.
+_AT_ONCE = 1 << 21
 
 
 def uncompared(logits: Tensor) -> None:
@@ -143,7 +145,8 @@ class Sampler:
             block: how many samples a generator draws at a time; what is not used of them is drawn in vain.
         """
         wanted = min(self.piece, request.n // (_PIECES_EACH * self.workers))
-        part = max(1, min(block, wanted) // self.batch) * self.batch
+        at_once = min(wanted, max(block, _AT_ONCE // max(1, request.x.numel())))
+        part = max(1, at_once // self.batch) * self.batch
         return min(request.n, max(1, wanted // part) * part), min(request.n, part)
 
     def _noisy(self, request: Request) -> Iterator[tuple[range, list[Callable[[], Tensor]]]]:
