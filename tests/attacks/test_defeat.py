@@ -42,8 +42,8 @@ def test_a_class_that_is_even_with_a_rival_is_seldom_said_to_lose(map_: Map) -> 
     repeats, risk = 2000, 0.05
     scores = np.random.default_rng(0).integers(0, 2, (repeats, 200)).astype(float)
     # Games are quick side by side, and the same as one by one.
-    found = betting.lower(scores, risk) > 0.5 if not map_.binary else [shown(map_, row, risk) for row in scores]
-    assert [shown(map_, row, risk) for row in scores[:30]] == list(found[:30])
+    found = [shown(map_, row, risk) for row in scores] if map_.binary else list(betting.lower(scores, risk) > 0.5)
+    assert [shown(map_, row, risk) for row in scores[:30]] == found[:30]
     wrong = sum(found)
     assert wrong <= stats.binom.ppf(0.999, repeats, risk)
     assert wrong > 0
