@@ -27,8 +27,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from lvmrs.errors import ModelError
+from lvmrs.logits import LOGITS
 from lvmrs.noise import Stage, Stream
-from lvmrs.sampling import LOGITS, Compare, Sampler, uncompared
+from lvmrs.sampling import Compare, Sampler, uncompared
 
 __all__ = ["ModelCheck", "allowance", "check_model"]
 
