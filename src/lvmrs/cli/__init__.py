@@ -30,6 +30,7 @@ from lvmrs.cli.predict import predict
 from lvmrs.cli.radius import radius
 from lvmrs.cli.recertify import recertify
 from lvmrs.cli.report import report
+from lvmrs.cli.spread import with_address
 from lvmrs.cli.train import train
 from lvmrs.cli.verify import verify
 
@@ -125,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = words[: words.index("--")] if "--" in words else words
     debug = _DEBUG in options or os.environ.get("LVMRS_DEBUG", "0") not in ("", "0")
-    rest = [word for word in options if word != _DEBUG] + words[len(options) :]
+    rest = with_address([word for word in options if word != _DEBUG]) + words[len(options) :]
     code = exit_code(lambda: _run(rest), debug=debug)
     _stopping.ignore()
     sys.exit(code)
