@@ -23,6 +23,7 @@ from lvmrs.cli.console import output, own_stdout
 from lvmrs.cli.demo import demo_command
 from lvmrs.cli.ending import exit_code
 from lvmrs.cli.import_ import import_
+from lvmrs.cli.launch import launch
 from lvmrs.cli.lipschitz import lipschitz
 from lvmrs.cli.merge import merge
 from lvmrs.cli.plot import plot
@@ -49,7 +50,7 @@ Start here:
   lvmrs analyze runs/a                               certified accuracy and average radius
   lvmrs report runs/a -o report.html                 a page to open and to send
 
-Commands: demo, train, certify, predict, calibrate, recertify, merge, verify, attack, import,
+Commands: demo, train, certify, launch, predict, calibrate, recertify, merge, verify, attack, import,
 analyze, compare, plot, report, lipschitz, radius.
 Each has --help, with examples. --debug shows where an error comes from."""
 
@@ -100,6 +101,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "demo": demo_command,
     "train": train,
     "certify": certify,
+    "launch": launch,
     "predict": predict,
     "calibrate": calibrate,
     "recertify": recertify,

@@ -14,6 +14,7 @@ from lvmrs.cli.progress import Watcher, duration
 from lvmrs.cli.setup import Setup, with_setup
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import RunWriter
+from lvmrs.slurm.array import shard_directory, shard_of_task
 
 if TYPE_CHECKING:
     from lvmrs.jobs import Outlook
@@ -38,7 +39,12 @@ def certify(
     n0: options.N0 = 1_000,
     n: options.N = 100_000,
     shard_: Annotated[
-        Optional[str], typer.Option("--shard", help="Do only this share, such as 2/8; merge them with lvmrs merge.")
+        Optional[str],
+        typer.Option(
+            "--shard",
+            help="Do only this share, such as 2/8; merge them with lvmrs merge. In a Slurm array, auto takes that of "
+            "the task, and writes to OUT-2-of-8.",
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, made with the same settings.")
@@ -73,7 +79,8 @@ def certify(
     from lvmrs.cli.chosen_method import chosen_method
     from lvmrs.cli.recorded import Recorded
 
-    part = shard(shard_)
+    part = shard_of_task() if shard_ == "auto" else shard(shard_)
+    out = shard_directory(out, *part) if shard_ == "auto" else out
     RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
     recorded = Recorded.read(settings)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
