@@ -4,7 +4,6 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -12,42 +11,14 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from tests.cluster.guarded import descendants, guarded
 from tests.processes import until
 
-__all__ = ["RayCluster", "descendants"]
+__all__ = ["RayCluster"]
 
 ROOT = Path(__file__).parents[2]
 # A dead node is noticed within seconds and not within half a minute.
 QUICK = {"health_check_period_ms": 500, "health_check_timeout_ms": 2000, "health_check_failure_threshold": 3}
-
-
-def descendants(process: int) -> list[int]:
-    """The processes that a process has started, and those that they have started."""
-    found = []
-    for listed in Path(f"/proc/{process}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in map(int, listed.read_text().split()):
-                found += [child, *descendants(child)]
-    return found
-
-
-def kill(processes: list[int]) -> None:
-    for each in processes:
-        with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
-
-
-# Starts a command, and kills it with all its processes when nobody holds the other end of its input any more: so they
-# end with the tests, however those end.
-GUARD = """
-import os, subprocess, sys, threading
-from tests.cluster.ray_cluster import descendants, kill
-process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
-threading.Thread(target=lambda: os._exit(process.wait()), daemon=True).start()
-sys.stdin.read()
-kill([*descendants(process.pid), process.pid])
-process.wait()
-"""
 
 
 class RayCluster:
@@ -119,14 +90,7 @@ class RayCluster:
     def _start(self, *words: str, before: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
         self._started += 1
         ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--object-store-memory=80000000"]
-        with self._log.open("ab") as log:
-            return subprocess.Popen(  # noqa: S603
-                [sys.executable, "-c", GUARD, *before, *ray, *words],
-                env=self.environment,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        return guarded([*before, *ray, *words], self.environment, self._log)
 
     def _wait(self) -> None:
         """Wait until all that was started runs."""

@@ -62,8 +62,16 @@ def launch(
         output(shlex.join(["squeue", "--jobs", f"{made.array},{made.merging}"]))
         return
     cancel = f"stopped waiting; the jobs go on; cancel them with: scancel {made.array} {made.merging}"
+    seen: list[int] = []
     with stoppable(lambda: (cancel,)), displaying("rows") as display:
-        run = made.wait(display.show)
+
+        def show(rows: int, inputs: int) -> None:
+            if not seen:
+                display.begin(inputs)
+            seen.append(rows)
+            display.show(rows)
+
+        run = made.wait(show)
     show_run(run, as_json=as_json)
 
 

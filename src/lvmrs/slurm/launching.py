@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,26 +45,30 @@ class Launched:
     logs: Path
     """The folder with the logs of all tasks."""
 
-    def wait(self, on_rows: Callable[[int], None] = lambda rows: None, *, look: float = _LOOK) -> Run:
+    def wait(self, on_rows: Callable[[int, int], None] = lambda rows, inputs: None, *, look: float = _LOOK) -> Run:
         """Wait until the run is merged.
 
         Args:
-            on_rows: called with the number of rows that the shards have, now and then.
+            on_rows: called now and then with the number of rows that the shards have, and that they will have.
             look: seconds between two looks at the queue.
         """
         while _queued(self.array, self.merging):
-            on_rows(sum(map(_rows, self.shards)))
+            self._tell(on_rows)
             time.sleep(look)
-        on_rows(sum(map(_rows, self.shards)))
-        with suppress(RunError):
-            if (run := Run(self.out)).complete:
-                return run
-        waiting = [path for path in self.shards if not _is_complete(path)]
+        self._tell(on_rows)
+        if (merged := _run(self.out)) is not None and merged.complete:
+            return merged
+        waiting = [path for path in self.shards if (run := _run(path)) is None or not run.complete]
         what = f"{waiting[0]} is not finished" if waiting else "the shards were not merged"
         raise RunError(
             f"the jobs {self.array} and {self.merging} have ended, and {what}; the logs in {self.logs} say why. What "
             "was written is safe: launch the same command again"
         )
+
+    def _tell(self, on_rows: Callable[[int, int], None]) -> None:
+        begun = [run for run in map(_run, self.shards) if run is not None]
+        if rows := sum(run.count for run in begun):
+            on_rows(rows, len(replace(begun[0].manifest.selection, shard=1, shards=1).indices))
 
 
 def launch(
@@ -139,16 +143,9 @@ def _queued(*jobs: str) -> bool:
     return bool(found.stdout.strip())
 
 
-def _rows(shard: Path) -> int:
-    """How many rows a shard has; one that is not begun has none."""
-    try:
-        return Run(shard).count
-    except RunError:
-        return 0
-
-
-def _is_complete(shard: Path) -> bool:
-    try:
-        return Run(shard).complete
-    except RunError:
-        return False
+def _run(shard: Path) -> Run | None:
+    """The run of a shard; None if it is not begun."""
+    with suppress(RunError):
+        run = Run(shard)
+        return run if run.count else None
+    return None
