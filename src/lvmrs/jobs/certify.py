@@ -14,7 +14,7 @@ from lvmrs.jobs.keeping import OnNote, keeping
 from lvmrs.jobs.spreading import Receiver, computing
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.scores import KeptScores, damaged_inputs, refusal
-from lvmrs.workers import Here, Workers
+from lvmrs.workers import Workers, checked_workers
 
 __all__ = ["OnRow", "Outlook", "certify"]
 
@@ -84,10 +84,8 @@ def certify(
     _checks.instance("job", job, Job, "a Job")
     if resample and not (resume and job.keeps_scores):
         raise InvalidArgumentError("resample is for a run that is resumed and that keeps scores; leave it out")
-    workers = Here() if workers is None else workers
-    _checks.instance("workers", workers, Workers, "Here, Processes or Ray of lvmrs.workers")
-    workers = Here() if workers is None else workers
-    _checks.instance("workers", workers, Workers, "Here, Processes or Ray of lvmrs.workers")
+    workers = checked_workers(workers)
+    workers = checked_workers(workers)
     begun = RunWriter.begun(out, resume=resume, batch=job.smoothed.batch)
     inputs = len(job.selection.indices)
     with computing(job, workers, most=inputs) as computed:

@@ -26,7 +26,7 @@ from lvmrs.prove import prove
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.manifest import ROWS_OF, TermsRecord
 from lvmrs.runs.scores import KeptScores, refusing
-from lvmrs.workers import Here, Workers
+from lvmrs.workers import Workers, checked_workers
 
 __all__ = ["recertify"]
 
@@ -69,8 +69,7 @@ def recertify(
         The new run. The docstring of ``lvmrs.jobs`` has an example.
     """
     _checks.instance("source", source, Run, "a lvmrs.Run")
-    workers = Here() if workers is None else workers
-    _checks.instance("workers", workers, Workers, "Here, Processes or Ray of lvmrs.workers")
+    workers = checked_workers(workers)
     old = source.manifest
     if planner is None:
         planner = method_settings.made_again(old.method.name, old.method.settings, old.method.own_code)

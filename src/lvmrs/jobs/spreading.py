@@ -7,7 +7,7 @@ way, so that rows do not depend on who computed them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from lvmrs.sampling import Watch
 from lvmrs.workers import Workers
 from lvmrs.workers.base import Each
 
-__all__ = ["Asked", "Prepared", "Receiver", "computing"]
+__all__ = ["Asked", "Prepared", "Receiver", "asking", "computing"]
 
 
 class Receiver:
@@ -140,8 +140,13 @@ def computing(job: Job, workers: Workers, *, most: int) -> Iterator[_ByThisProce
     if not workers.elsewhere:
         yield _ByThisProcess(job)
         return
-    with workers.doing(Asked(job, workers.device), most=most, files=job.files) as each:
+    with asking(job, workers, most=most) as each:
         yield _ByWorkers(each)
+
+
+def asking(job: Job, workers: Workers, *, most: int) -> AbstractContextManager[Each]:
+    """A ``with`` block in which workers have the job, and answer questions: functions of the job."""
+    return workers.doing(Asked(job, workers.device), most=most, files=job.files)
 
 
 class Asked:

@@ -7,8 +7,8 @@ The functions of ``lvmrs.jobs`` take one of these. Rows are the same for all of 
 (1, 2, 8)
 """
 
-from lvmrs.workers.base import Here, Workers
+from lvmrs.workers.base import Here, Workers, checked_workers
 from lvmrs.workers.on_ray import Ray
 from lvmrs.workers.processes import Processes
 
-__all__ = ["Here", "Processes", "Ray", "Workers"]
+__all__ = ["Here", "Processes", "Ray", "Workers", "checked_workers"]

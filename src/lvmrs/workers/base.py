@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from lvmrs import _checks
 from lvmrs.errors import RunError, first_line
 
-__all__ = ["Each", "Here", "Task", "Workers", "attempted"]
+__all__ = ["Each", "Here", "Task", "Workers", "attempted", "checked_workers"]
 
 Task = Callable[[Any], Any]
 """What is done for each item. Workers elsewhere get a pickle of it, once."""
@@ -71,6 +72,13 @@ class Here(Workers):
     def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
         """Do the task for one item after the other."""
         yield lambda items: ([task(item)] for item in items)
+
+
+def checked_workers(workers: Workers | None) -> Workers:
+    """The workers that were given; by default this process."""
+    workers = Here() if workers is None else workers
+    _checks.instance("workers", workers, Workers, "Here, Processes or Ray of lvmrs.workers")
+    return workers
 
 
 def attempted(task: Task, item: object) -> tuple[Any, Exception | None]:

@@ -71,11 +71,12 @@ class Hand:
         assert self._task is not None  # noqa: S101 (items are given after it has begun)
         try:
             return self._task(item)
-        except _PLAIN as error:
+        except LvmrsError as error:
+            if _is_missing(error):
+                raise RunError(f"{error} (on {_node()}); put it where all nodes see it") from error
             if type(error) not in _PLAIN:
                 raise
-            advice = "; put it where all nodes see it" if _is_missing(error) else ""
-            raise type(error)(f"{error} (on {_node()}{advice})") from error
+            raise type(error)(f"{error} (on {_node()})") from error
 
     def end(self) -> None:
         """Remove the copies of files."""
