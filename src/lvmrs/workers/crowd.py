@@ -111,11 +111,9 @@ class Crowd:
             self._replace(worker)
             self._stillborn += 1
             return _cannot_start(self._stillborn, self.ready + len(self._starting), error)
-        if failure is not None:
-            return [failure]
-        self._stillborn = 0
         self._free.append(worker)
-        return []
+        self._stillborn = 0
+        return [] if failure is None else [failure]
 
     def _replace(self, worker: Any) -> None:
         with suppress(self._ray.exceptions.RayError, ValueError):  # it may be dead, or only out of reach
@@ -126,7 +124,7 @@ class Crowd:
         """Give all workers back, whatever they are doing."""
         ray = self._ray
         free, others = self._free, [*self._starting.values(), *(worker for worker, *_ in self._busy.values())]
-        if sys.exc_info()[0] is None:
+        if free and sys.exc_info()[0] is None:
             with suppress(ray.exceptions.RayError):
                 ray.wait([worker.end.remote() for worker in free], num_returns=len(free), timeout=_LAST_WORDS)
         for worker in (*free, *others):

@@ -50,7 +50,9 @@ class Hand:
         import torch
 
         if (here := versions()) != self._wanted:
-            told = ", ".join(f"{name} {here[name]} and not {self._wanted[name]}" for name in here)
+            told = ", ".join(
+                f"{name} {here[name]} and not {self._wanted[name]}" for name in here if here[name] != self._wanted[name]
+            )
             raise RunError(f"the worker on {_node()} has {told}; rows could differ: install the same on all nodes")
         torch.set_num_threads(self._threads)
         packed, files = self._content
