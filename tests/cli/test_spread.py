@@ -32,9 +32,9 @@ def test_who_computes() -> None:
     for given in ({"cpus": 2}, {"gpus": 1.0}):
         with pytest.raises(InvalidArgumentError, match="has no effect without ray; leave it out"):
             chosen_workers(None, None, **given)
-    for given in ({"cpus": 0}, {"workers": 0}, {"gpus": -1.0}):
+    for workers, cpus, gpus in ((0, 1, 1.0), (1, 0, 1.0), (1, 1, -1.0)):
         with pytest.raises(InvalidArgumentError):
-            chosen_workers("auto", **{"workers": None, **given})
+            chosen_workers("auto", workers, cpus, gpus)
 
 
 def test_a_shard_of_no_array_is_refused(

@@ -47,7 +47,6 @@ class RayCluster:
             self._wait()
             for _ in range(self._wanted):
                 self.add_node()
-                self._wait()  # two that start at once may take the same ports
         except BaseException:
             self.__exit__()
             raise
@@ -59,14 +58,12 @@ class RayCluster:
                 self._end(process)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def add_node(self, *before: str) -> None:
+    def add_node(self, *before: str, cpus: int = 1) -> None:
         """Start a node on an address of its own; ``before`` are words before its command, such as unshare."""
         self._last += 1
-        self.nodes.append(
-            self._start(
-                f"--address={self.address}", f"--node-ip-address=127.0.0.{self._last}", "--num-cpus=1", before=before
-            )
-        )
+        words = (f"--address={self.address}", f"--node-ip-address=127.0.0.{self._last}", f"--num-cpus={cpus}")
+        self.nodes.append(self._start(*words, before=before))
+        self._wait()  # two that start at once may take the same ports
 
     def kill_node(self, number: int) -> None:
         """Kill all processes of a node at once."""

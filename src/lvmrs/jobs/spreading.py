@@ -25,7 +25,7 @@ from lvmrs.sampling import Watch
 from lvmrs.workers import Workers
 from lvmrs.workers.base import Each
 
-__all__ = ["Asked", "Prepared", "Receiver", "asking", "computing"]
+__all__ = ["Asked", "Made", "Prepared", "Receiver", "asking", "computing"]
 
 
 class Receiver:
@@ -75,7 +75,7 @@ class Prepared:
         job.smoothed.rounding.settled = self.rounding
 
 
-class _Made(NamedTuple):
+class Made(NamedTuple):
     """A row, and the scores that it was made from, if they are to be kept."""
 
     row: Row
@@ -167,7 +167,7 @@ class Asked:
         return question(self._job)
 
 
-def _certified(how: Prepared, index: int, keep: bool, job: Job) -> _Made:
+def _certified(how: Prepared, index: int, keep: bool, job: Job) -> Made:
     """The question that a row answers."""
     how.settle(job)
     scores: dict[Stage, list[NDArray[Any]]] = {}
@@ -176,4 +176,4 @@ def _certified(how: Prepared, index: int, keep: bool, job: Job) -> _Made:
         scores.setdefault(stage, []).append(as_kept(logits).copy())  # the model may use its memory again
 
     row = job.row(index, add if keep else None)
-    return _Made(row, {stage: np.concatenate(portions) for stage, portions in scores.items()})
+    return Made(row, {stage: np.concatenate(portions) for stage, portions in scores.items()})

@@ -24,7 +24,7 @@ from lvmrs.workers.hand import Hand, versions
 from lvmrs.workers.packing import packed
 from lvmrs.workers.shipping import shipped
 
-__all__ = ["Ray"]
+__all__ = ["Ray", "connected"]
 
 
 class Ray(Workers):
@@ -66,8 +66,7 @@ class Ray(Workers):
     @contextmanager
     def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
         """Ask the cluster for workers, and give them back after the block."""
-        ray = optional("ray", extra="ray", error=RunError)
-        with _connected(ray, self.address):
+        with connected(self.address) as ray:
             self._size = self.wanted or self._fitting(ray)
             if most is not None:
                 self._size = max(1, min(self._size, most))
@@ -97,10 +96,14 @@ class Ray(Workers):
 
 
 @contextmanager
-def _connected(ray: Any, address: str | None) -> Iterator[None]:
-    """Connect to a cluster, or start one; a connection that the caller has made is used and kept."""
+def connected(address: str | None) -> Iterator[Any]:
+    """Connect to a cluster, or start one; a connection that the caller has made is used and kept.
+
+    The block gets the library.
+    """
+    ray = optional("ray", extra="ray", error=RunError)
     if ray.is_initialized():
-        yield
+        yield ray
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -117,7 +120,7 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
                 ray.init("local", include_dashboard=False, **quiet)
         for number, handler in heard.items():  # Ray has put one of its own in place
             signal.signal(number, handler)
-        yield
+        yield ray
     finally:
         ray.shutdown()
 
