@@ -80,7 +80,7 @@ def certify(
     from lvmrs.cli.recorded import Recorded
 
     part = shard_of_task() if shard_ == "auto" else shard(shard_)
-    out = shard_directory(out, *part) if shard_ == "auto" else out
+    whole, out = out, shard_directory(out, *part) if shard_ == "auto" else out
     RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
     recorded = Recorded.read(settings)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
@@ -105,6 +105,10 @@ def certify(
         setup.selection(dataset, part),
         keep_scores,
     )
+    if shard_ == "auto" and not who.elsewhere:
+        from lvmrs.slurm.agreeing import agreed_way
+
+        job.smoothed.fix_way(agreed_way(job, whole))
     tell(f"method {job.method}")
     watcher = Watcher(len(job.selection.indices), workers=who if who.elsewhere else None)
     with stoppable(lambda: watcher.how_to_go_on(*(() if resume else ("--resume",)))), watcher:

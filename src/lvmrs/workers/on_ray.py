@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,7 @@ from typing import Any
 from lvmrs import _checks
 from lvmrs._extras import optional
 from lvmrs._stopping import SIGNALS
-from lvmrs.errors import RunError, guarded
+from lvmrs.errors import InvalidArgumentError, RunError, guarded
 from lvmrs.workers.base import Each, Task, Workers
 from lvmrs.workers.crowd import Crowd
 from lvmrs.workers.hand import Hand, versions
@@ -25,6 +26,9 @@ from lvmrs.workers.packing import packed
 from lvmrs.workers.shipping import shipped
 
 __all__ = ["Ray", "connected"]
+
+_ADDRESS = re.compile(r"local|(?:ray://)?[A-Za-z0-9._-]+:(?P<port>[0-9]{1,5})")
+_LAST_PORT = (1 << 16) - 1
 
 
 class Ray(Workers):
@@ -41,7 +45,7 @@ class Ray(Workers):
     def __init__(
         self, address: str | None = None, *, workers: int | None = None, cpus: int = 1, gpus: float = 0.0
     ) -> None:
-        self.address = None if address is None else _checks.text("address", address)
+        self.address = None if address is None else _address(address)
         self.wanted = None if workers is None else _checks.count("workers", workers, least=1)
         self.cpus = _checks.count("cpus", cpus, least=1)
         self.gpus = _checks.single("gpus", _checks.at_least_zero("gpus", gpus))
@@ -93,6 +97,14 @@ class Ray(Workers):
             have = ", ".join(f"{node.get('CPU', 0):g} CPUs and {node.get('GPU', 0):g} GPUs" for node in nodes)
             raise RunError(f"no node of the Ray cluster has {what} for a worker (they have {have}); ask for less")
         return found
+
+
+def _address(text: object) -> str:
+    """An address that Ray can be asked for; a word that is none would be looked for in the network."""
+    found = _ADDRESS.fullmatch(_checks.text("address", text))
+    if found is None or (found["port"] is not None and int(found["port"]) > _LAST_PORT):
+        raise InvalidArgumentError(f"ray must be HOST:PORT, such as 10.0.0.1:6379, or local, got {text!r:.80}")
+    return found[0]
 
 
 @contextmanager
