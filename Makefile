@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-statistical test-hostile test-programs test-slow check package format bench bench-quick bench-parts docs bounds clean
+.PHONY: help setup demo test test-statistical test-hostile test-cluster test-programs test-slow check package format bench bench-quick bench-parts docs bounds clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,11 +44,15 @@ test-statistical: $(VENV)/.installed-test  ## count false bounds and certificate
 test-hostile: $(VENV)/.installed-test  ## bad input, damaged files and kills, by the thousand
 	$(PYTEST) -n auto -m 'hostile and not slow' tests/hostile
 
+test-cluster: $(VENV)/.installed-test  ## runs on a Ray cluster and a Slurm that are started here; Slurm, munge and root are needed
+	$(PYTEST) -m 'cluster and not slow'
+
 test-programs: $(VENV)/.installed-test $(VENV)/.installed-browser  ## tests with chromium, chromedriver and pdflatex, which must be there
 	$(PYTEST) -m programs $(call MARKED,programs)
 
 test-slow: $(VENV)/.installed-test  ## the tests that take minutes
-	$(PYTEST) -n auto -m slow
+	$(PYTEST) -n auto -m 'slow and not cluster'
+	$(PYTEST) -m 'slow and cluster'
 
 check: $(VENV)/.installed-test $(VENV)/.installed-check $(VENV)/.installed-bench $(VENV)/.installed-browser  ## lint, format, types and the import rule
 	$(BIN)/ruff check .

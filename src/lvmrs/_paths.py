@@ -5,9 +5,22 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["check_kind", "expanded", "is_file", "is_folder", "no_file"]
+__all__ = ["check_kind", "expanded", "is_file", "is_folder", "is_now_at", "no_file", "where"]
 
 # ruff: noqa: PTH110, PTH111, PTH112, PTH113, PTH116 (the methods of Path raise OSError, ValueError or RuntimeError for such names)
+
+# Files that were sent to this process from a machine on which they had other paths.
+_MOVED: dict[Path, Path] = {}
+
+
+def is_now_at(path: Path, place: Path) -> None:
+    """From now on, whoever names the first path is given the file at the second."""
+    _MOVED[path] = place
+
+
+def where(path: Path) -> Path:
+    """Where the file of this absolute path is: there, unless it was sent to this process."""
+    return _MOVED.get(path, path)
 
 
 def expanded(path: str | Path) -> Path:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from lvmrs._paths import expanded, is_file, is_folder, no_file
+from lvmrs._paths import expanded, is_file, is_folder, no_file, where
 from lvmrs.errors import LvmrsError, shown
 from lvmrs.registry import Names
 
-__all__ = ["absolute", "check_folder", "taken_apart"]
+__all__ = ["absolute", "check_folder", "files_of", "taken_apart"]
 
 
 def taken_apart(names: Names, name: str, directory: Path, *, error: type[LvmrsError]) -> tuple[str, str]:
@@ -64,4 +64,14 @@ def check_folder(name: str, folder: str | Path, *, error: type[LvmrsError]) -> N
 
 def absolute(path: str | Path, directory: Path) -> Path:
     """A path that holds in any working directory."""
-    return directory / expanded(path)
+    return where(directory / expanded(path))
+
+
+def files_of(names: Names, name: str, directory: Path) -> list[Path]:
+    """The files that loading a name reads, as far as the name says which they are; folders are left out.
+
+    The arguments are those of ``taken_apart``.
+    """
+    source, _, rest = name.partition(":")
+    found = absolute(rest.rpartition(":")[0] if source in names.having("code") else rest, directory)
+    return [found, found.resolve()] if is_file(found) else []

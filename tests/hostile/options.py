@@ -148,6 +148,11 @@ BAD: dict[str, dict[str, str]] = {
         "last 1e400": "0:1e400:1", "step 1e-400": "0:1:1e-400", "too many": "0:1:1e-9", "huge": "0:1e308:1e-308",
         "both inf": "inf:inf:1", "all inf": "inf:inf:inf", "step inf": "0:1:inf", "a word in it": "0:x:1", "low line": "0:1_0:1", "other digits": "٠:١:١",
     },
+    "ray address": {
+        "nothing": "", "a space": " ", "a word": "magic", "NUL": _NUL, "long": _LONG, "dots": "../..", "no port": "10.0.0.1",
+        "no host": ":6379", "a port that is none": "10.0.0.1:x", "a port beyond all": "10.0.0.1:65536", "a path": "/ray", "bytes": _BYTES,
+        "other digits": "10.0.0.1:٣", "two ports": "10.0.0.1:1:2", "another scheme": "http://10.0.0.1:6379",
+    },
     "any text": {},  # a note, or a name that is only looked up
     "name": dict(_NO_NAME),
     "own name": {**_NO_NAME, **_NO_CODE},
@@ -211,7 +216,8 @@ KINDS: dict[str, str] = {
     "--mean": "numbers", "--std": "numbers", "--shape": "shape", "--shard": "shard", "--radii": "radii",
     "--confidence": "fraction", "--epochs": "whole from 1", "--lr": "positive", "--weight-decay": "from 0",
     "--epsilon": "positive", "--steps": "whole from 1", "--samples": "whole from 1", "--margin": "from 0",
-    "--workers": "whole from 0", "--inputs": "whole from 1",
+    "--workers": "whole from 1", "train --workers": "whole from 0", "--cpus-per-worker": "whole from 1",
+    "--gpus-per-worker": "from 0", "--ray": "ray address", "--inputs": "whole from 1",
     "--method": "own name", "--bound": "own name", "--map": "own name", "--form": "own name", "--noise": "own name",
     "--objective": "own name", "--optimizer": "name", "--schedule": "name", "--augment": "name",
     "--settings": "settings", "--like": "run", "calibrate --objective": "name", "calibrate --epsilon": "from 0",
@@ -250,6 +256,8 @@ WITH: dict[str, dict[str, str]] = {
     "--steps": {"--objective": "smoothadv"},
     "--samples": {"--objective": "smoothadv"},
     "--margin": {"--objective": "margin", "--model": "ready:sandwich_small"},
+    "--cpus-per-worker": {"--ray": "local"},
+    "--gpus-per-worker": {"--ray": "local"},
     # The method of a run that is verified is its own.
     "verify --map": {},
     "verify --bound": {},

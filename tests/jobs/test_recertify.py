@@ -18,6 +18,7 @@ from lvmrs.models import Loaded
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import Run, Selection
 from lvmrs.smooth import SmoothedClassifier
+from lvmrs.workers import Processes
 from tests.jobs.helpers import INPUTS, QUICK, fill, lines
 from tests.test_rounding import SaysItUsesNone
 
@@ -41,7 +42,7 @@ def test_recertifying_equals_certifying(tmp_path: Path) -> None:
     for name, planner in ((str(k), planner) for k, planner in enumerate(planners)):
         again = jobs.recertify(source, tmp_path / name, planner)
         assert lines(again) == lines(fill(tmp_path / f"{name}-fresh", planner=planner, selection=some))
-    spread = jobs.recertify(source, tmp_path / "spread", QUICK, processes=2)
+    spread = jobs.recertify(source, tmp_path / "spread", QUICK, workers=Processes(2))
     assert lines(spread) == lines(Run(tmp_path / "0-fresh"))
     risky = jobs.recertify(source, tmp_path / "risky", QUICK, alpha=0.2)
     assert lines(risky) == lines(fill(tmp_path / "risky-fresh", alpha=0.2, selection=some))

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from lvmrs.cli import options
+from lvmrs.cli import options, spread
 from lvmrs.cli.console import command_line, tell
 from lvmrs.cli.outcome import show_run
 from lvmrs.cli.progress import Watcher
@@ -43,6 +43,9 @@ def recertify(
     alpha: Annotated[Optional[float], typer.Option("--alpha", help="Another risk.")] = None,
     n0: Annotated[Optional[int], typer.Option("--n0", "--N0", help="Fewer samples to plan on.")] = None,
     n: Annotated[Optional[int], typer.Option("--n", "--N", help="Fewer samples to prove on.")] = None,
+    ray: spread.RayAddress = None,
+    workers: spread.WorkerCount = None,
+    cpus_per_worker: spread.CpusPerWorker = None,
     as_json: options.Json = False,
 ) -> None:
     """Certify the kept scores of RUN in another way: no network, seconds instead of hours.
@@ -64,7 +67,9 @@ def recertify(
     source = Run(run)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     inputs, terms = source.count, source.manifest.terms
-    watcher = Watcher(inputs)
+    usual = (os.cpu_count() or 1) if inputs >= _WORTH_PROCESSES else 1
+    who = spread.chosen_workers(ray, workers, cpus_per_worker, usual=usual)
+    watcher = Watcher(inputs, workers=who if ray is not None else None)
     with stoppable(lambda: ("stopped; what is done is safe; go on with:", command_line())), watcher:
         watcher.begin(inputs, (terms.n0 or 0) + (terms.n or 0))
         made = jobs.recertify(
@@ -75,7 +80,7 @@ def recertify(
             n0=n0,
             n=n,
             command=command_line(),
-            processes=(os.cpu_count() or 1) if inputs >= _WORTH_PROCESSES else 1,
+            workers=who,
             on_row=watcher.row,
             on_note=lambda note: tell(f"caution: {note}"),
         )

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lvmrs import _checks, method_settings
-from lvmrs._user_code import code_hash
+from lvmrs._user_code import code_hash, files_run
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.jobs.certify import OnRow
 from lvmrs.jobs.keeping import OnNote, opened_scores
-from lvmrs.jobs.processes import spread
 from lvmrs.jobs.recorded import method_record
 from lvmrs.method import Method
 from lvmrs.method_check import relies_on_constant
@@ -27,6 +26,7 @@ from lvmrs.prove import prove
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.manifest import ROWS_OF, TermsRecord
 from lvmrs.runs.scores import KeptScores, refusing
+from lvmrs.workers import Workers, checked_workers
 
 __all__ = ["recertify"]
 
@@ -41,7 +41,7 @@ def recertify(
     n: int | None = None,
     rounding: float | None = None,
     command: str = "",
-    processes: int = 1,
+    workers: Workers | None = None,
     on_row: OnRow = lambda row: None,
     on_note: OnNote = lambda note: None,
 ) -> Run:
@@ -61,7 +61,7 @@ def recertify(
             Lipschitz constant; it must be given if the rows do not say what was measured for their inputs. Where they
             do, it counts if it is more.
         command: what the user typed, for readers of the run.
-        processes: how many processes to use.
+        workers: who computes: by default this process. Rows do not depend on it.
         on_row: called with each row after it is on the disk.
         on_note: called with a sentence about what cannot be checked in a run of an earlier version.
 
@@ -69,7 +69,7 @@ def recertify(
         The new run. The docstring of ``lvmrs.jobs`` has an example.
     """
     _checks.instance("source", source, Run, "a lvmrs.Run")
-    processes = _checks.count("processes", processes, least=1)
+    workers = checked_workers(workers)
     old = source.manifest
     if planner is None:
         planner = method_settings.made_again(old.method.name, old.method.settings, old.method.own_code)
@@ -111,10 +111,11 @@ def recertify(
             )
         waiting = [row for row in rows if row.idx not in writer.done]
         task = partial(_recertified, kept, planner, terms, record)
-        with refusing(source), spread(processes, task) as each:
-            for row in each(waiting):
-                writer.append(row)
-                on_row(row)
+        with refusing(source), workers.doing(task, most=len(waiting), files=files_run()) as each:
+            for rows in each(waiting):
+                writer.append(*rows)
+                for row in rows:
+                    on_row(row)
         return writer.run
 
 
