@@ -159,9 +159,8 @@ def simulated(workers: int, seconds: float, inputs: int, *, scores: bool = False
     made = jobs.Job(loaded, corners, smoothed, Duels(), sampling, runs.Selection(inputs), keeps_scores=scores)
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         jobs.certify(made, Path(folder, "a"), workers=Simulated(workers, seconds, scores=scores), on_row=on_row)
-    first = min(workers, inputs // 4)
-    seconds_spent = came[-1] - came[first]
-    return (len(came) - 1 - first) / seconds_spent, (used[-1] - used[first]) / seconds_spent
+    spent = came[-1] - came[0] + seconds  # from when the first inputs were given
+    return len(came) / spent, (used[-1] - used[0]) / spent
 
 
 def table(rows: list[list[str]]) -> str:
@@ -169,9 +168,8 @@ def table(rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]])
 
 
-def measured(quick: bool) -> str:
-    """All figures, as the page shows them."""
-    found: list[str] = []
+def scaled(quick: bool) -> str:
+    """What a second worker brings, and what Ray costs."""
     n = samples_for(0.2 if quick else 1.0)
     came, took = arrivals(Ray("local", workers=1), 6 if quick else 15, n)
     apart = np.diff(came[1:])
@@ -179,29 +177,29 @@ def measured(quick: bool) -> str:
     each = float(np.median(took[2:]))
     one = rate(Ray("local", workers=1), 8 if quick else 16, n)
     two = rate(Ray("local", workers=2), 12 if quick else 28, n)
-    found.append(
-        table(
-            [
-                ["one thread a worker, small network", "", "target"],
-                ["an input takes, in the worker", f"{each:.2f} s", "about 1 s"],
-                ["from one row to the next, beyond that", f"{1e3 * overhead:.1f} ms, {overhead / each:.2%}", "≤ 2 %"],
-                ["two workers beside one, on two cores", f"{two / one:.2f} ×", "≥ 1.8 ×"],
-            ]
-        )
+    return table(
+        [
+            ["one thread a worker, small network", "", "target"],
+            ["an input takes, in the worker", f"{each:.2f} s", "about 1 s"],
+            ["from one row to the next, beyond that", f"{1e3 * overhead:.1f} ms, {overhead / each:.2%}", "≤ 2 %"],
+            ["two workers beside one, on two cores", f"{two / one:.2f} ×", "≥ 1.8 ×"],
+        ]
     )
+
+
+def driven(quick: bool) -> str:
+    """What one driver does with many workers, simulated."""
     rows = [["workers", "seconds an input", "scores kept", "rows per second", "of what they can", "driver's processor"]]
     settings = [(64, 1.0, False), (1000, 1.0, False), (1000, 0.0, False), (64, 1.0, True), (64, 0.0, True)]
     with connected("local"):
         for workers, seconds, scores in settings:
-            inputs = (60 if scores else 2000) if quick or scores else 12_000 if workers == 1000 else 700
-            if scores:
-                inputs = 60 if quick else 300
+            inputs = workers * (2 if quick else 5 if scores else 10)  # all workers are busy until the end
             got, used = simulated(workers, seconds, inputs, scores=scores)
             most = f"{got * seconds / workers:.0%}" if seconds else "–"
             rest = f"{seconds:g}" if seconds else "0: as fast as it goes"
             rows.append([str(workers), rest, "4 MB" if scores else "no", f"{got:,.0f}", most, f"{used:.0%}"])
-    found.append(table(rows))
-    return "\n\n".join(found)
+            print(rows[-1], file=sys.stderr, flush=True)
+    return table(rows)
 
 
 def main() -> int:
@@ -211,8 +209,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="few inputs, to see that it runs")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    text = measured(options.quick)
-    print(text)
+    tables = []
+    for part in (driven, scaled):
+        tables.insert(0, part(options.quick))
+        print(tables[0], flush=True)
+    text = "\n\n".join(tables)
     if options.write is not None:
         page = options.write.read_text(encoding="utf-8")
         made = f"<!-- benchmarks/cluster.py: begin -->\n{text}\n<!-- end -->"
