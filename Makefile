@@ -6,23 +6,25 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-statistical test-hostile test-programs test-slow check package format bench bench-quick bench-parts docs bounds clean
+.PHONY: help setup demo test test-statistical test-hostile test-cluster test-programs test-slow check package format bench bench-quick bench-parts docs bounds clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
+# Python compiles what it imports; compiling the 20 000 files of all libraries in advance would take a minute.
+INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	-c constraints.txt
+
 # One stamp per set of extras, so that the demo does not wait for the linters.
 $(VENV)/.installed-%: $(SOURCES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt -e '.[$*]'
+	$(INSTALL) -e '.[$*]'
 	@touch $@
 
 # All extras that CI needs, in one go.
 setup: $(SOURCES)  ## set up everything for development
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints.txt -e '.[test,check,bench,browser]'
+	$(INSTALL) -e '.[test,check,bench,browser]'
 	@touch $(addprefix $(VENV)/.installed-,digits test check bench browser)
 
 demo: $(VENV)/.installed-digits  ## set up, train on digits, certify in four ways, compare
@@ -30,21 +32,27 @@ demo: $(VENV)/.installed-digits  ## set up, train on digits, certify in four way
 
 # Each process of pytest has one core: torch with more threads than cores is many times slower.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# The files that have tests with a mark, so that no others are imported.
+MARKED = $(shell grep -rlE --include='*.py' '^(@|pytestmark = )pytest\.mark\.$(1)' tests)
 
 test: $(VENV)/.installed-test  ## set up and run the tests
 	$(PYTEST) -n auto
 
 test-statistical: $(VENV)/.installed-test  ## count false bounds and certificates by simulation
-	$(PYTEST) -n auto -m 'statistical and not slow'
+	$(PYTEST) -n auto -m 'statistical and not slow' tests/statistical $(call MARKED,statistical)
 
 test-hostile: $(VENV)/.installed-test  ## bad input, damaged files and kills, by the thousand
-	$(PYTEST) -n auto -m 'hostile and not slow'
+	$(PYTEST) -n auto -m 'hostile and not slow' tests/hostile
+
+test-cluster: $(VENV)/.installed-test  ## runs on a Ray cluster and a Slurm that are started here; Slurm, munge and root are needed
+	$(PYTEST) -m 'cluster and not slow'
 
 test-programs: $(VENV)/.installed-test $(VENV)/.installed-browser  ## tests with chromium, chromedriver and pdflatex, which must be there
-	$(PYTEST) -m programs
+	$(PYTEST) -m programs $(call MARKED,programs)
 
 test-slow: $(VENV)/.installed-test  ## the tests that take minutes
-	$(PYTEST) -n auto -m slow
+	$(PYTEST) -n auto -m 'slow and not cluster'
+	$(PYTEST) -m 'slow and cluster'
 
 check: $(VENV)/.installed-test $(VENV)/.installed-check $(VENV)/.installed-bench $(VENV)/.installed-browser  ## lint, format, types and the import rule
 	$(BIN)/ruff check .

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from lvmrs import LVM, Choice, Cohen, Duels, Lipschitz, Paper, Planner, Run, Terms, Votes, analysis, jobs, radius
 from lvmrs.analysis import Results
+from lvmrs.cli.spread import chosen_workers
 from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.forms import R2
 from lvmrs.maps import Hardmax
@@ -80,7 +81,10 @@ def main() -> int:
     parser.add_argument("--union", action="store_true", help="also votes with a union over the classes")
     parser.add_argument("--width", type=float, help="also soft duels of this width")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
+    parser.add_argument("--ray", nargs="?", const="auto", help="compute on a Ray cluster: its address, if there is one")
+    parser.add_argument("--workers", type=int, help="workers on the cluster, or processes of this machine")
     options = parser.parse_args()
+    who = chosen_workers(options.ray, options.workers)
     for run in map(Run, options.runs):
         terms = run.manifest.terms
         print(
@@ -92,7 +96,9 @@ def main() -> int:
             table = {}
             with tempfile.TemporaryDirectory() as place:
                 for name, planner in planners(options, constant=terms.lipschitz is not None).items():
-                    made = jobs.recertify(run, Path(place) / name, planner, n0=n0, n=n)
+                    here = type(planner).__module__ == "__main__"  # other machines cannot import this script
+                    workers = None if here else who
+                    made = jobs.recertify(run, Path(place) / name, planner, n0=n0, n=n, workers=workers)
                     table[name] = certified(analysis.results_of(made))
                     print(f"\r{name:30}", end="", file=sys.stderr)
             plain = table["votes, R2"][0]

@@ -16,6 +16,7 @@ from lvmrs.planners import Cohen
 from lvmrs.report import write_report
 from lvmrs.running import Way
 from lvmrs.runs import RunWriter
+from tests.hostile.commands import limited
 from tests.jobs.helpers import fill, job_of
 
 SOURCE = Path(lvmrs.__file__).parent
@@ -78,6 +79,17 @@ def test_links_in_a_run_lead_to_no_other_file(tmp_path: Path, name: str) -> None
         assert name.endswith(".new")
         assert Run(theirs).complete
     assert mine.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", [name for name in LINKS if not name.endswith(".new")])  # those are removed
+def test_pipes_in_a_run_are_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    run = fill(tmp_path / "a", planner=Cohen(), keep=True)
+    run.file.write_text("".join(run.file.read_text().splitlines(keepends=True)[:3]))
+    (run.directory / name).unlink(missing_ok=True)
+    os.mkfifo(run.directory / name)
+    with limited(20), pytest.raises(RunError, match="a device or a pipe, not a file"):
+        jobs.certify(job_of(Cohen(), keep=True), run.directory, resume=True, resample=True)
+    assert (run.directory / name).is_fifo()
 
 
 def test_a_link_beside_a_report_leads_to_no_other_file(tmp_path: Path) -> None:

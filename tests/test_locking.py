@@ -11,6 +11,7 @@ import pytest
 from lvmrs import _locking
 from lvmrs._locking import Lock
 from lvmrs.errors import RunError
+from tests.hostile.commands import limited
 from tests.jobs.helpers import in_child
 
 UNSUPPORTED = [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL]
@@ -87,6 +88,13 @@ def test_an_owner_that_may_live_is_not_replaced(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(RunError, match=r"somebody is here; if no process writes there any more, delete .*\.lock-owner"):
         Lock(tmp_path / ".lock", "somebody is here")
     assert (tmp_path / ".lock-owner").read_text() == owner
+
+
+def test_an_owner_that_is_a_pipe_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "flock", "lockf")
+    os.mkfifo(tmp_path / ".lock-owner")
+    with limited(20), pytest.raises(OSError, match="a device or a pipe"):
+        Lock(tmp_path / ".lock", "somebody is here")
 
 
 def test_a_lock_file_that_was_removed_meanwhile_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,16 +179,17 @@ def test_own_parts_in_processes_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN.read_text())
     code = (
         "from lvmrs import jobs, Run\n"
+        "from lvmrs.workers import Processes\n"
         "from lvmrs.cli.chosen_method import chosen_method\n"
         "from tests.jobs.helpers import fill\n"
         "from pathlib import Path\n"
         "if __name__ == '__main__':\n"
         "    own = {'map': 'python:mine.py:Squares', 'bound': 'python:mine.py:Careful', 'temperature': 1.0}\n"
         "    run = fill(Path('a'), keep=True)\n"
-        "    made = jobs.recertify(run, 'b', chosen_method('lvm', **own), processes=2)\n"
+        "    made = jobs.recertify(run, 'b', chosen_method('lvm', **own), workers=Processes(2))\n"
         "    print({(row.map, row.bound) for row in made.rows()})\n"
         "    mine = chosen_method('python:mine.py:LargestMean')\n"
-        "    assert jobs.recertify(run, 'c', mine, processes=2).complete\n"
+        "    assert jobs.recertify(run, 'c', mine, workers=Processes(2)).complete\n"
     )
     (tmp_path / "main.py").write_text(code)
     root = str(Path(__file__).parent.parent)

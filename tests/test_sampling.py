@@ -42,6 +42,16 @@ def test_noise_depends_on_seed_index_and_stage() -> None:
     assert np.abs(correlation).max() < 5 / np.sqrt(drawn.shape[1])
 
 
+def test_a_generator_that_is_used_again_gives_the_numbers_of_a_new_one() -> None:
+    stream = Stream(5, 7, "certification")
+    again = stream.generators()
+    for block in (0, 3, 3, 1, 1 << 40):
+        generator = again(block)
+        expected = stream.generator(block)
+        assert np.array_equal(generator.bit_generator.random_raw(5), expected.bit_generator.random_raw(5))
+        assert np.array_equal(generator.standard_normal(3, np.float32), expected.standard_normal(3, np.float32))
+
+
 def test_no_two_blocks_of_any_inputs_share_a_generator() -> None:
     """Philox encrypts a counter with a key: blocks differ in the key, or in parts of the counter that do not count."""
     stages: list[Stage] = ["selection", "certification", "prediction", "calibration"]

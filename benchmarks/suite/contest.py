@@ -1,6 +1,6 @@
 """All contestants on one network, side by side.
 
-cd benchmarks && python -m suite.contest NETWORK [--rounds 5] [--n N] [--busy]
+cd benchmarks && python -m suite.contest NETWORK [--rounds 5] [--n N] [--groups bare,ours] [--busy]
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from suite.worker import Worker
 __all__ = ["contest", "results"]
 
 
-def contest(network: str, n: int, rounds: int) -> dict[str, Any]:
-    """Let everyone choose what is theirs to choose, one group after another, and run the rounds."""
+def contest(network: str, n: int, rounds: int, groups: list[str]) -> dict[str, Any]:
+    """Let everyone in these groups choose what is theirs to choose, one group after another, and run the rounds."""
     settings: dict[str, str] = {}
     more: dict[str, Any] = {}
     turns: dict[str, Callable[[], float]] = {}
     with contextlib.ExitStack() as stack:
-        for group in GROUPS:
+        for group in groups:
             worker = stack.enter_context(Worker(group, network, n))
             settings |= worker.settings
             more |= worker.more
@@ -61,10 +61,15 @@ def main() -> None:
     parser.add_argument("network", choices=list(NETWORKS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--n", type=int, help="samples of each turn; by default as many as suit the network")
+    parser.add_argument(
+        "--groups", help=f"who takes part, of {', '.join(GROUPS)}; by default those that suit the network"
+    )
     parser.add_argument("--busy", action="store_true", help="with two other processes that use the machine")
     given = parser.parse_args()
     with busy() if given.busy else contextlib.nullcontext():
-        answer(contest(given.network, given.n or NETWORKS[given.network].n, given.rounds))
+        usual = NETWORKS[given.network]
+        groups = given.groups.split(",") if given.groups else list(usual.groups)
+        answer(contest(given.network, given.n or usual.n, given.rounds, groups))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ class Contest:
     """What `lvmrs certify` takes by default for such a network and images of 8 bits."""
     field: tuple[int, ...] = (100, 1000)
     """Batch sizes of the field's loop."""
+    groups: tuple[str, ...] = ("bare", "ours", "others")
+    """Who takes part. On the largest networks only the limit and lvmrs do, with more samples in the time."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,14 @@ _SMALL = (3, 32, 32)
 NETWORKS = {
     "small_cnn": Contest("small CNN", _ready("small_cnn,channels=3,side=32"), _SMALL, 10, 20_000, (64, 128, 256, 512)),
     "resnet20": Contest("ResNet-20", _ready("resnet20"), _SMALL, 10, 3_000, (64, 128, 256)),
-    "resnet110": Contest("ResNet-110", _ready("resnet110"), _SMALL, 10, 1_000, (64, 128, 256)),
+    "resnet110": Contest("ResNet-110", _ready("resnet110"), _SMALL, 10, 2_000, (64, 128), groups=("bare", "ours")),
     "sandwich": Contest(
         "Sandwich", _ready("sandwich_small"), _SMALL, 10, 10_000, (64, 128, 256, 512), noise="gaussian"
     ),
     # Batches of 1000 would need tens of gigabytes.
-    "lite0": Contest("EfficientNet-Lite0", _lite0, (3, 224, 224), 1000, 256, (16, 32, 64), field=(100,)),
+    "lite0": Contest(
+        "EfficientNet-Lite0", _lite0, (3, 224, 224), 1000, 400, (16, 32), field=(100,), groups=("bare", "ours")
+    ),
     "resnet20-1000": Contest(
         "ResNet-20 with 1000 classes", _ready("resnet20,classes=1000"), _SMALL, 1000, 10_000, (128,)
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,18 +68,23 @@ def make_directory(path: Path) -> None:
 def open_file(path: Path, flags: int = 0) -> int:
     """Open a file to read and write; it is made if it does not exist.
 
-    Links are refused: a run that someone else made could have one in place of a file, to a file of the user's.
+    Links are refused: a run that someone else made could have one in place of a file, to a file of the user's. So are
+    pipes and devices.
 
     Args:
         path: the file.
         flags: more flags of ``os.open``, such as O_APPEND.
     """
     try:
-        return os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        file = os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         if error.errno == errno.ELOOP and path.is_symlink():
             raise OSError(errno.ELOOP, f"{path.name} is a link, which is not followed", str(path)) from None
         raise
+    if not stat.S_ISREG(os.fstat(file).st_mode):  # to open a pipe for reading and writing does not wait
+        os.close(file)
+        raise OSError(errno.EINVAL, f"{path.name} is a device or a pipe, not a file", str(path))
+    return file
 
 
 def write(file: int, data: Any, at: int | None = None) -> None:

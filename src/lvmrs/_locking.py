@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lvmrs import _disk
+from lvmrs._paths import check_kind
 from lvmrs.errors import RunError
 
 __all__ = ["Lock"]
@@ -124,6 +125,7 @@ def _remove_if_dead(owner: Path, taken: str) -> None:
 
 def _text(owner: Path) -> str | None:
     try:
+        check_kind(owner)
         return owner.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None

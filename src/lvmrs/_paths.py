@@ -5,9 +5,22 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["check_kind", "expanded", "is_file", "is_folder"]
+__all__ = ["check_kind", "expanded", "is_file", "is_folder", "is_now_at", "no_file", "where"]
 
-# ruff: noqa: PTH111, PTH112, PTH113, PTH116 (the methods of Path raise OSError, ValueError or RuntimeError for such names)
+# ruff: noqa: PTH110, PTH111, PTH112, PTH113, PTH116 (the methods of Path raise OSError, ValueError or RuntimeError for such names)
+
+# Files that were sent to this process from a machine on which they had other paths.
+_MOVED: dict[Path, Path] = {}
+
+
+def is_now_at(path: Path, place: Path) -> None:
+    """From now on, whoever names the first path is given the file at the second."""
+    _MOVED[path] = place
+
+
+def where(path: Path) -> Path:
+    """Where the file of this absolute path is: there, unless it was sent to this process."""
+    return _MOVED.get(path, path)
 
 
 def expanded(path: str | Path) -> Path:
@@ -23,6 +36,13 @@ def is_file(path: str | Path) -> bool:
 def is_folder(path: str | Path) -> bool:
     """Whether there is a folder."""
     return os.path.isdir(path)
+
+
+def no_file(path: str | Path) -> str:
+    """What is wrong with the path of something that is not a file, as the end of a sentence that begins with it."""
+    if is_folder(path):
+        return "is a folder, not a file"
+    return "is a device or a pipe, not a file" if os.path.exists(path) else "does not exist"
 
 
 def check_kind(path: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""Signals that ask the program to stop: Control-C, SIGTERM and SIGHUP.
+"""Signals that ask the program to stop: Control-C, SIGTERM and SIGHUP, and SIGUSR1 and SIGUSR2 of batch systems.
 
 This module needs nothing that takes time to import: it is in place before anything else is loaded. An exception must
 not be raised while torch is being imported, since C++ code that meets one aborts. So while nothing is written yet, the
@@ -22,8 +22,8 @@ __all__ = ["EXIT_CODE", "SIGNALS", "check", "ignore", "listen", "work_begins"]
 
 EXIT_CODE = 3
 """Exit code of a program that was stopped."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""The signals that ask to stop."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""The signals that ask to stop. Slurm sends SIGUSR1 or SIGUSR2 some time before it kills (sbatch --signal)."""
 
 
 class _State:

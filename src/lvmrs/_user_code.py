@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lvmrs._paths import expanded, is_file
+from lvmrs._paths import check_kind, expanded, is_file, where
 from lvmrs.errors import LvmrsError, guarded
 
-__all__ = ["Origin", "called", "code_hash", "import_again", "imported", "origin_of", "source_hash"]
+__all__ = ["Origin", "called", "code_hash", "files_run", "import_again", "imported", "origin_of", "source_hash"]
 
 
 class Origin(NamedTuple):
@@ -89,11 +89,16 @@ def origin_of(module: str) -> Origin | None:
     return next((Origin(module, str(path)) for path, loaded in _RUN.items() if loaded.__name__ == module), None)
 
 
+def files_run() -> list[Path]:
+    """All files of the user that were run as modules."""
+    return list(_RUN)
+
+
 def import_again(modules: Iterable[Origin], *, error: type[LvmrsError]) -> None:
     """Run the files that another process had run, so that objects of that code can be unpickled."""
     for name, file in modules:
         with guarded(f"{file} cannot be imported here", error=error):
-            _from_file(Path(file), name)
+            _from_file(where(Path(file)), name)
 
 
 def called(name: str, function: Callable[..., Any], *arguments: object, error: type[LvmrsError]) -> Any:
@@ -133,6 +138,7 @@ def _run_file(path: Path, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
+    check_kind(path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # The file finds its neighbours first, as a script does. Afterwards they come last: its functions may import them,

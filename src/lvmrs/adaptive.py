@@ -14,11 +14,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from torch import Tensor
-
 from lvmrs.certificate import Certificate
 from lvmrs.errors import LvmrsError
-from lvmrs.flights import Arrival, Asking, Flight, Piece, Refused, answered
+from lvmrs.flights import Answer, Arrival, Asking, Flight, Piece, Refused, answered
+from lvmrs.logits import check_logits
 from lvmrs.running.crew import Crew, Work
 from lvmrs.sampling import Watch
 
@@ -30,8 +29,8 @@ _AHEAD = 2
 _FEW, _MOST, _SPAN = 32, 256, 32
 # So many times as many may wait for their turn, if nobody watches their logits.
 _WAIT = 8
-# Bytes of logits that wait until it is the turn of their input, if somebody watches them.
-_WAITING = 1 << 29
+# Bytes of a logit, and of logits that wait until it is the turn of their input, if somebody watches them.
+_BYTES, _WAITING = 4, 1 << 29
 
 
 @dataclass
@@ -78,9 +77,7 @@ class Batches:
 
     def __init__(self, crew: Crew, traffic: Traffic | None = None) -> None:
         self._crew, self._traffic = crew, Traffic() if traffic is None else traffic
-        self._begun: deque[tuple[list[Piece], Future[list[Tensor | LvmrsError]]]] = deque()
-        self.classes = 0
-        """How many classes the model has; 0 if that is not known yet."""
+        self._begun: deque[tuple[list[Piece], Future[list[Answer | LvmrsError]]]] = deque()
 
     def run(self, flights: Sequence[Flight]) -> None:
         """Give inputs all the samples that they want."""
@@ -114,6 +111,7 @@ class Batches:
     def take(self) -> None:
         """Wait for the oldest batch, and give each input its logits."""
         pieces, future = self._begun.popleft()
+        answers: Sequence[Answer | LvmrsError]
         try:
             answers = future.result()
         except LvmrsError as error:  # the first of these inputs raises it, when it is its turn
@@ -122,10 +120,11 @@ class Batches:
             try:
                 if isinstance(answer, LvmrsError):
                     raise answer
-                piece.flight.take(answer)
-                self.classes = answer.shape[1]
+                check_logits(answer.logits, len(piece.samples), piece.flight.sampler.classes)
+                answer.compare(answer.logits)
+                piece.flight.take(answer.logits)
             except LvmrsError as error:
-                piece.flight.failure = piece.flight.failure or error
+                piece.flight.fail(error)
 
 
 class _Scheduler:
@@ -174,5 +173,5 @@ class _Scheduler:
         """How many inputs may be on their way: enough to fill batches, and few enough for the logits that are kept."""
         sampler = flight.sampler
         wanted = min(_MOST, max(_FEW, 2 * _AHEAD * sampler.workers * sampler.batch // _SPAN))
-        kept = self._batches.classes * flight.most * 4 if self._watched else 0
+        kept = sampler.classes * flight.most * _BYTES if self._watched else 0
         return max(1, min(wanted, _WAITING // kept)) if kept else wanted

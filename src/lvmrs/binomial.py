@@ -6,8 +6,8 @@ checks its arguments, and intervals of a test set through ``lvmrs.analysis``. Th
 """
 
 import numpy as np
-from scipy import special
 
+from lvmrs import _special as special
 from lvmrs._checks import Floats
 
 __all__ = ["by_chance", "lower", "upper"]

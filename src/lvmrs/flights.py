@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -15,16 +16,16 @@ from torch import Tensor
 
 from lvmrs.anytime import AnytimeProof
 from lvmrs.certificate import Certificate
-from lvmrs.errors import LvmrsError
+from lvmrs.errors import LvmrsError, ProofError, guarded
 from lvmrs.goals import Goal, Moment
 from lvmrs.noise import Stage, Stream
 from lvmrs.noise.stream import samples_per_block
 from lvmrs.plan import Terms
 from lvmrs.planners.anytime import Anytime
-from lvmrs.sampling import Sampler, check_logits
+from lvmrs.sampling import Compare, Sampler
 from lvmrs.scores import Portion, Scores, scores_of
 
-__all__ = ["Arrival", "Asking", "Flight", "Piece", "Refused", "answered"]
+__all__ = ["Answer", "Arrival", "Asking", "Flight", "Piece", "Refused", "answered"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class _Copies:
         self._sampler, self._x, self._stream = sampler, x, stream
         self._block = samples_per_block(x.shape, x.device)
         self._first, self._drawn = 0, x[None][:0]
-        self._lock = threading.Lock()
+        self._lock, self._ended = threading.Lock(), False
 
     def of(self, first: int, count: int) -> Tensor:
         """So many copies from sample ``first`` on."""
@@ -72,7 +73,9 @@ class _Copies:
                 self._drawn = torch.cat([self._drawn, *drawn]) if len(self._drawn) else torch.cat(drawn)
             found = self._drawn[first - self._first : first - self._first + count].clone()
             kept = (first + count) - (first + count) % self._block
-            if kept > self._first:
+            if self._ended:
+                self._first, self._drawn = 0, self._x[None][:0]
+            elif kept > self._first:
                 self._first, self._drawn = kept, self._drawn[kept - self._first :].clone()
             return found
 
@@ -80,6 +83,11 @@ class _Copies:
         """Keep nothing until the next call."""
         with self._lock:
             self._first, self._drawn = 0, self._x[None][:0]
+
+    def end(self) -> None:
+        """Keep nothing any more; what is asked for is drawn for that alone."""
+        self._ended = True
+        self.forget()
 
 
 class Flight:
@@ -91,13 +99,13 @@ class Flight:
         self.kept: list[tuple[Stage, Tensor]] = []
         self.failure: Exception | None = None
         self._proof: AnytimeProof | None = None
-        self._index, self._selected = arrival.index, list[Tensor]()
+        self._index, self._selected, self._planner = arrival.index, list[Tensor](), ""
         self._begin("selection", asking.n0)
 
     def _begin(self, stage: Stage, count: int) -> None:
         self.stream = Stream(self._asking.seed, self._index, stage)
         self._copies = _Copies(self.sampler, self.x, self.stream)
-        self._asked = self._taken = self._pieces = 0
+        self._asked = self._taken = 0
         self._waiting: deque[Tensor] = deque()
         sampler = self.sampler
         batches = (self._waiting.popleft() for _ in itertools.count())
@@ -124,9 +132,9 @@ class Flight:
 
     def ask(self, count: int) -> Piece:
         """Ask for the next samples."""
-        piece = Piece(self, partial(self._copies.of, self._asked, count), count, self._pieces)
-        self._asked, self._pieces = self._asked + count, self._pieces + 1
-        return piece
+        samples = range(self._asked, self._asked + count)
+        self._asked = samples.stop
+        return Piece(self, self.stream, partial(self._copies.of, samples.start, count), samples)
 
     def take(self, logits: Tensor) -> None:
         """Take the logits of the next samples that were asked for."""
@@ -139,11 +147,18 @@ class Flight:
                 self._plan()
             return
         self._waiting.append(logits)
-        self._proof.add(next(self._portions))
+        with self._proving():
+            self._proof.add(next(self._portions))
         if self._proof.stopped:
             self._copies.forget()
         if self._keeps:
             self.kept.append(("certification", logits[: len(logits) - max(0, self._taken - self._counted)]))
+
+    def fail(self, error: Exception) -> None:
+        """Give up; the first error is raised when it is its turn."""
+        self.failure = self.failure or error
+        self._copies.end()
+        self._selected, self.kept = [], []
 
     @property
     def _counted(self) -> int:
@@ -159,17 +174,25 @@ class Flight:
         self._selected = []
         goal = self._asking.goal
         stop = at_each_look if goal.limited else goal.reached
-        self._proof = AnytimeProof(plan, self._terms, beta=goal.beta, stop=stop)
+        self._planner = plan.planner
+        with self._proving():
+            self._proof = AnytimeProof(plan, self._terms, beta=goal.beta, stop=stop)
         self._begin("certification", self._terms.n)
 
     def certificate(self) -> Certificate:
         """What was proved."""
-        return self._proved.certificate()
+        with self._proving():
+            return self._proved.certificate()
+
+    def _proving(self) -> AbstractContextManager[None]:
+        """A block in which a part of the plan may be the user's own, and fail."""
+        return guarded(f"the proof of a plan by {self._planner} fails", error=ProofError)
 
     @property
     def now(self) -> Moment:
         """What is known at the last look."""
-        return self._proved.now
+        with self._proving():
+            return self._proved.now
 
     @property
     def following(self) -> int:
@@ -205,25 +228,46 @@ class Piece:
     """Consecutive samples of an input, as a part of a batch."""
 
     flight: Flight
+    stream: Stream
     copies: Callable[[], Tensor]
-    count: int
-    number: int
+    samples: range
+    """Their numbers in the stream."""
 
 
-def answered(sampler: Sampler, pieces: list[Piece]) -> list[Tensor | LvmrsError]:
-    """The logits of each piece of a batch, or what is wrong with them."""
+class Answer(NamedTuple):
+    """The logits of a piece, and what compares some rows with the same rows in other company.
+
+    Comparing runs the model itself, which threads must not share: so it is left to who takes the answer.
+    """
+
+    logits: Tensor
+    compare: Compare
+
+
+def answered(sampler: Sampler, pieces: list[Piece]) -> list[Answer | LvmrsError]:
+    """The answers to the pieces of a batch, or why there is none.
+
+    A batch has rows of several inputs. So the first piece of every input that proves something is compared, as well as
+    those that are compared in any sample. If the model fails on a batch, each piece is run alone once: it may fail on
+    one input.
+    """
     copies = [piece.copies() for piece in pieces]
     compare = [
-        sampler.recheck(piece.flight.stream, piece.number, False, rows)
+        sampler.recheck(piece.stream, piece.samples, piece.samples.start == 0, rows)
         for piece, rows in zip(pieces, copies, strict=True)
     ]
-    together = sampler.answers_as_run(torch.cat(copies))
-    found: list[Tensor | LvmrsError] = []
-    for compares, logits in zip(compare, torch.split(together, [piece.count for piece in pieces]), strict=True):
-        try:
-            check_logits(logits, len(logits), 0)
-            compares(logits)
-            found.append(logits)
-        except LvmrsError as error:
-            found.append(error)
-    return found
+    try:
+        together = sampler.answers_as_run(torch.cat(copies))
+    except LvmrsError as error:
+        if len(pieces) == 1:
+            return [error]
+        return [_alone(sampler, rows, compares) for rows, compares in zip(copies, compare, strict=True)]
+    parts = torch.split(together, [len(piece.samples) for piece in pieces])
+    return [Answer(logits, compares) for logits, compares in zip(parts, compare, strict=True)]
+
+
+def _alone(sampler: Sampler, rows: Tensor, compare: Compare) -> Answer | LvmrsError:
+    try:
+        return Answer(sampler.answers_as_run(rows), compare)
+    except LvmrsError as error:
+        return error

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from lvmrs import _special as special
 from lvmrs._checks import Floats
 
 __all__ = ["Level", "centre", "centre_gap"]

@@ -12,9 +12,9 @@ factor inside erf, the theorem is right.
 from typing import Literal
 
 import numpy as np
-from scipy import special
 
 from lvmrs import _checks
+from lvmrs import _special as special
 from lvmrs._checks import Floats, Numbers
 from lvmrs.registry import MAPS
 

@@ -7,12 +7,12 @@ with the majority of its batch seems to be certain), and so does a model that is
 - **At the beginning**, for each kind of input: noisy copies of an input are run together, again, each alone, at other
   places, in crowds of another class, and together again after all of this. *Strangers* fill these batches: rows that
   are unlike the input.
-- **During a run**: in the last batch of every sample that proves something, and in the 16th, the 256th, … before it,
-  rows that are chosen at random are run again, one between two strangers and the others alone. The strangers must be
-  answered as they were at the beginning. So what has changed for good is found before the certificate is made.
+- **During a run**: at the end of every sample that proves something, and after 2048, 32 768, … rows of it, rows are
+  chosen at random from the last ones and run again, one between two strangers and the others alone. The strangers must
+  be answered as they were at the beginning. So what has changed for good is found before the certificate is made.
 
 If a share q of the answers in batches differs from those in small ones, m such rows find it with probability
-1 − (1 − q)ᵐ, for every input anew; m is 6 for 24 batches and 24 for 782. A model that behaves otherwise when it is
+1 − (1 − q)ᵐ, for every input anew; m is 6 for n = 3000 and 24 for n = 10⁵. A model that behaves otherwise when it is
 checked cannot be found out by running it.
 """
 
@@ -27,8 +27,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from lvmrs.errors import ModelError
+from lvmrs.logits import LOGITS
 from lvmrs.noise import Stage, Stream
-from lvmrs.sampling import LOGITS, Compare, Sampler, uncompared
+from lvmrs.sampling import Compare, Sampler, uncompared
 
 __all__ = ["ModelCheck", "allowance", "check_model"]
 
@@ -39,9 +40,9 @@ _NOISIER = (4, 4, 16, 16, 16)  # strangers that are the input under so many time
 
 # Certificates and answers are computed from samples of these stages; the others only help to choose.
 _PROVING: tuple[Stage, ...] = ("certification", "prediction")
-_SPACING = 16  # a check comes after so many times as many batches as the one before
-_AMONG_STRANGERS = 1  # rows of a batch that are run again among strangers
-_ALONE, _MORE, _MOST = 2, 64, 16  # rows that are run again alone: one more for each 64 batches before, at most 16
+_FIRST, _SPACING = 2048, 16  # a check comes after so many rows, and then after so many times as many
+_AMONG_STRANGERS = 1  # rows that are run again among strangers
+_ALONE, _MORE, _MOST = 2, 8192, 16  # rows that are run again alone: one more for each 8192 rows before, at most 16
 
 _RANDOM = (
     "the model gives different answers to the same inputs; a certificate is about one fixed function: switch off what "
@@ -133,19 +134,19 @@ class ModelCheck:
         places = (everyone * size)[:size]
         yield rows[places], answers[places]
 
-    def recheck(self, stream: Stream, number: int, last: bool, inputs: Tensor) -> Compare:
-        """Choose rows of a batch; the function that is returned takes its logits, and compares them with new ones.
+    def recheck(self, stream: Stream, samples: range, last: bool, inputs: Tensor) -> Compare:
+        """Choose rows of a piece; the function that is returned takes their logits, and compares them with new ones.
 
         Args:
             stream: the noise of the rows.
-            number: which batch of a sample it is, from 0 on.
-            last: whether it is the last batch of the sample.
-            inputs: its rows. Some are copied before the model runs, since it may change them.
+            samples: which samples the piece has, from 0 on.
+            last: whether it is the last piece.
+            inputs: its last rows. Some are copied before the model runs, since it may change them.
         """
-        if stream.stage not in _PROVING or not (last or _is_due(number)):
+        if stream.stage not in _PROVING or not (last or _is_due(samples)):
             return uncompared
-        choice = random.Random(f"{stream.seed},{stream.index},{stream.stage},{number}")  # noqa: S311 (no secret)
-        count = _AMONG_STRANGERS + min(_MOST, _ALONE + number // _MORE)
+        choice = random.Random(f"{stream.seed},{stream.index},{stream.stage},{samples.stop}")  # noqa: S311 (no secret)
+        count = _AMONG_STRANGERS + min(_MOST, _ALONE + (samples.stop - 1) // _MORE)
         places = choice.sample(range(len(inputs)), min(len(inputs), count))
         return partial(self._compare, inputs[places].clone(), places, stream.index)
 
@@ -239,12 +240,12 @@ def _mode(logits: Tensor) -> int:
     return int(logits.argmax(dim=1).mode().values)
 
 
-def _is_due(number: int) -> bool:
-    """Whether a batch is the 16th, the 256th, and so on."""
-    count = _SPACING
-    while count < number + 1:
+def _is_due(samples: range) -> bool:
+    """Whether a piece has the 2048th sample, the 32 768th, and so on."""
+    count = _FIRST
+    while count <= samples.start:
         count *= _SPACING
-    return count == number + 1
+    return count <= samples.stop
 
 
 def _strangers(x: Tensor, sigma: float, generator: Generator) -> Tensor:

@@ -26,9 +26,10 @@ from torch.utils._pytree import tree_leaves
 
 from lvmrs import _checks
 from lvmrs.errors import ModelError, guarded
+from lvmrs.logits import check_logits
 from lvmrs.moments import statistics_device
 from lvmrs.samplers import Samplers
-from lvmrs.sampling import Model, Sampler, check_logits, evaluating
+from lvmrs.sampling import Model, Sampler, evaluating
 
 __all__ = ["InFloat64", "Rounding", "points_around"]
 

@@ -34,6 +34,8 @@ _MEASURED, _MOST, _FEW = 0.1, 8, 1024
 _CHANGES = 5
 # Samples in a forward pass where that does not matter.
 _PLAIN_BATCH = 64
+# A thread hands samples on after about so many seconds, or so many samples: handing on costs as much as some samples.
+_PIECE_SECONDS, _LARGEST_PIECE = 0.1, 1024
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ class Samplers:
             plain = replace(self.pattern, memory_format=_layout(x), batch=self.batch or _PLAIN_BATCH)
             with torch_threads(1):
                 check = check_model(plain, x, batch=self.batch)
-            self._checked[kind] = replace(plain, recheck=check.recheck), check.classes
+            self._checked[kind] = replace(plain, recheck=check.recheck, classes=check.classes), check.classes
         return self._checked[kind]
 
     def _made(self, x: Tensor, samples: int) -> Sampler:
@@ -150,9 +152,12 @@ class Samplers:
         if x.device.type == "cpu":
             keep_freed()
         fast = self._fast_version(x)
-        choice = self._chosen(plain, fast, x)
+        key = key_of(plain.model, x, self.batch, self._cores, fast is not None, plain.autocast)
+        known = None if key is None else recall(key)
+        choice = self._chosen(plain, fast, x, known)
         way = choice.way
-        made = replace(plain, batch=way.batch)
+        piece = max(1, min(_LARGEST_PIECE, round(_PIECE_SECONDS / choice.cost)))
+        made = replace(plain, batch=way.batch, piece=piece)
         rate = (1 if x.device.type != "cpu" else self._cores) / choice.cost
         if fast is not None and way.folded == fast.folded:
             together = choice.workers == self._cores  # a compiled program has one thread
@@ -171,7 +176,13 @@ class Samplers:
             made = replace(made, runner=_in_eval_mode(self.pattern.model))
         if made.workers == 1 and self._cores > 1 and x.device.type == "cpu":
             made = replace(made, sharing=Sharing(choice.cost))
-        self._paces[_kind(x)] = Pace(way, made.workers, self._rate(made, x, choice.cost), classes)
+        rate = choice.rate if way == choice.way else 0.0
+        pace = Pace(way, made.workers, rate or self._rate(made, x, choice.cost), classes)
+        if way == choice.way:
+            choice = replace(choice, rate=pace.rate)
+        if key is not None and self.way is None and choice != known:
+            remember(key, choice)
+        self._paces[_kind(x)] = pace
         return made
 
     def _rate(self, sampler: Sampler, x: Tensor, cost: float) -> float:
@@ -196,13 +207,11 @@ class Samplers:
         with evaluating(model):
             return fast_version(model, x + self.pattern.sigma * noise)
 
-    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor) -> Choice:
+    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor, known: Choice | None) -> Choice:
         """How to run the model, and what a sample costs: as given, as remembered, or by trials."""
         given = self.way
         if given is not None and fast is not None and given.folded != fast.folded:
             fast = None
-        key = key_of(plain.model, x, self.batch, self._cores, fast is not None, plain.autocast)
-        known = None if key is None else recall(key)
         if known is not None and _fits(known.way, given, self.batch, fast):
             return known
         if fast is not None:
@@ -210,8 +219,6 @@ class Samplers:
         else:
             choice = chosen_batch(plain.forward, x, self._cores)
             choice = choice if self.batch is None else replace(choice, way=Way(self.batch))
-        if key is not None and given is None:
-            remember(key, choice)
         return choice if given is None else replace(choice, way=given)
 
 

@@ -1,9 +1,9 @@
 """Sampling: the logits that a model gives for noisy copies of an input.
 
-Samples are computed in *pieces*: consecutive samples, whose noise is drawn at once and which run in one or more
-batches. Where a fast version of the model may run in several threads (``lvmrs.running``), pieces are computed ahead by
-a crew of threads, also those of the next input. Pieces never mix inputs, so that logits do not depend on who computes
-them.
+Samples are computed in *pieces*: consecutive samples, which run in one or more batches. Where a fast version of the
+model may run in several threads (``lvmrs.running``), pieces are computed ahead by a crew of threads, also those of the
+next input. Their batches never mix inputs, so that logits do not depend on who computes them. Where sampling stops
+early, a batch has rows of several inputs (``lvmrs.adaptive``), and rows of each input are compared.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs._memory import memory
-from lvmrs._torch_checks import all_finite
 from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, guarded
+from lvmrs.logits import check_logits
 from lvmrs.noise import GAUSSIAN, Draws, Noise, Stage, Stream
 from lvmrs.running.crew import Crew, Line, Work
 from lvmrs.running.sharing import Sharing
 from lvmrs.scores import Scores, scores_of
 
 __all__ = [
-    "LOGITS", "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "check_logits", "evaluating",
-    "sampled", "uncompared",
+    "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "evaluating", "sampled", "uncompared",
 ]  # fmt: skip
 
 Model = Callable[[Tensor], Tensor]
@@ -37,20 +36,20 @@ Watch = Callable[[Stage, Tensor], None]
 """Called with the stage and the logits of each piece."""
 Compare = Callable[[Tensor], None]
 """Takes the logits of a piece, and refuses them if they are not those of its rows in other company."""
-Recheck = Callable[[Stream, int, bool, Tensor], Compare]
-"""Is given the stream, the number of a piece, whether it is the last, and its rows, before the model is."""
+Recheck = Callable[[Stream, range, bool, Tensor], Compare]
+"""Is given the stream, which samples a piece has, whether it is the last, and its last rows, before the model is."""
 
-LOGITS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-# A piece has about as many samples as this if they run in smaller batches, and if there are enough for all threads.
-_PIECE = 128
-_PIECES_EACH = 16
+# Each thread should have at least so many pieces of a sample.
+_PIECES_EACH = 4
+# So many numbers of noise are drawn at once: noise and network push what they use out of each other's caches.
+_AT_ONCE = 1 << 21
 
 
 def uncompared(logits: Tensor) -> None:
     """Take logits as they are."""
 
 
-def _unchecked(stream: Stream, number: int, last: bool, inputs: Tensor) -> Compare:
+def _unchecked(stream: Stream, samples: range, last: bool, inputs: Tensor) -> Compare:
     return uncompared
 
 
@@ -70,10 +69,12 @@ def evaluating(model: Model, *, gradients: bool = False) -> Iterator[None]:
 
 
 class Answered(NamedTuple):
-    """The logits of a piece, and what compares some of them with those of the same rows in other company."""
+    """The logits of a piece, and what compares its last rows with the same rows in other company."""
 
     logits: Tensor
     compare: Compare
+    rows: int
+    """How many rows are its last ones."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,10 @@ class Sampler:
     """How many threads may compute pieces at once."""
     sharing: Sharing | None = None
     """Decides how many threads share a pass where there is one worker; None for as many as torch has."""
+    classes: int = 0
+    """How many classes the model has; 0 if that is not known."""
+    piece: int = 128
+    """How many samples a thread computes before it hands them on, at most: no result depends on it."""
 
     def scores(self, x: Tensor, stream: Stream, n: int, watch: Watch | None = None) -> Scores:
         """Make the scores of the first n samples of a stream.
@@ -119,39 +124,52 @@ class Sampler:
                 yield from logits
 
     def copies(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
-        """Give n noisy copies of an input, from sample ``first`` on, in pieces."""
-        for _, noisy in self._noisy(Request(self, x, stream, n, first)):
-            yield noisy()
+        """Give n noisy copies of an input, from sample ``first`` on, in parts."""
+        for _, parts in self._noisy(Request(self, x, stream, n, first)):
+            yield from (noisy() for noisy in parts)
 
     def pieces(self, request: Request, owner: int) -> Iterator[Work[Answered]]:
         """The work of a request, to be done in this order."""
         queued = 1 if request.x.device.type == "cpu" else 2  # elsewhere the next is prepared while the device works
-        for number, (end, noisy) in enumerate(self._noisy(request)):
-            check = partial(self.recheck, request.stream, number, end == request.n)
-            do = partial(self._answered, noisy, check)
+        for samples, parts in self._noisy(request):
+            check = partial(self.recheck, request.stream, samples, samples.stop == request.n)
+            do = partial(self._answered, parts, check)
             if self.sharing is not None:
-                do = partial(self.sharing.run, do, self._piece(request))
+                do = partial(self.sharing.run, do, len(samples))
             yield Work(owner, do, self.workers > 1, queued)
 
-    def _piece(self, request: Request) -> int:
-        """How many samples a piece has: some batches, so that there are enough pieces for all threads."""
-        wanted = min(_PIECE, request.n // (_PIECES_EACH * self.workers))
-        return min(request.n, max(1, wanted // self.batch) * self.batch)
+    def _sizes(self, request: Request, block: int) -> tuple[int, int]:
+        """How many samples a piece has, and a part of it, whose noise is drawn at once; both are some batches.
 
-    def _noisy(self, request: Request) -> Iterator[tuple[int, Callable[[], Tensor]]]:
-        """For each piece: how many samples there are up to its end, and a function that makes its noisy inputs."""
-        x, size = request.x, self._piece(request)
-        if size * x.numel() * x.element_size() > memory():
-            raise InvalidArgumentError(
-                f"a batch of {size} noisy copies does not fit into memory: choose a smaller batch size"
-            )
-        base = self.noise.base(x)
+        Args:
+            request: what is asked for.
+            block: how many samples a generator draws at a time; what is not used of them is drawn in vain.
+        """
+        wanted = min(self.piece, request.n // (_PIECES_EACH * self.workers))
+        at_once = min(wanted, max(block, _AT_ONCE // max(1, request.x.numel())))
+        part = max(1, at_once // self.batch) * self.batch
+        return min(request.n, max(1, wanted // part) * part), min(request.n, part)
+
+    def _noisy(self, request: Request) -> Iterator[tuple[range, list[Callable[[], Tensor]]]]:
+        """For each piece: the numbers of its samples in the request, and functions that make its noisy inputs."""
+        x, base = request.x, self.noise.base(request.x)
         threads = torch.get_num_threads() if self.workers == 1 else 1
         kind: dict[str, Any] = {"device": x.device, "dtype": x.dtype}
         with Draws(self.noise, self.sigma, request.stream, x.shape, **kind, threads=threads) as draws:
+            size, part = self._sizes(request, draws.samples_per_block)
+            if part * x.numel() * x.element_size() > memory():
+                raise InvalidArgumentError(
+                    f"a batch of {part} noisy copies does not fit into memory: choose a smaller batch size"
+                )
             for start in range(0, request.n, size):
-                count = min(size, request.n - start)
-                yield start + count, partial(self._made, x, base, draws, request.first + start, count)
+                samples = range(start, min(start + size, request.n))
+                yield (
+                    samples,
+                    [
+                        partial(self._made, x, base, draws, request.first + begin, min(part, samples.stop - begin))
+                        for begin in samples[::part]
+                    ],
+                )
 
     def _made(self, x: Tensor, base: Tensor, draws: Draws, start: int, count: int) -> Tensor:
         copies = torch.empty(count, *x.shape, device=x.device, dtype=x.dtype)
@@ -160,12 +178,14 @@ class Sampler:
         with guarded(f"the noise {self.noise.name} fails", error=ProofError):
             return self.noise.combine(base, draws.of(start, count).to(x.device), self.sigma, copies)
 
-    def _answered(self, noisy: Callable[[], Tensor], check: Callable[[Tensor], Compare]) -> Answered:
-        inputs = noisy()
-        compare, answers = check(inputs), list[Tensor]()
-        for part in torch.split(inputs, self.batch):
-            answers.append(self.answers_as_run(part, answers[0].shape[1] if answers else 0))
-        return Answered(torch.cat(answers), compare)
+    def _answered(self, parts: list[Callable[[], Tensor]], check: Callable[[Tensor], Compare]) -> Answered:
+        answers = list[Tensor]()
+        for noisy in parts:
+            inputs = noisy()
+            compare = check(inputs) if noisy is parts[-1] else uncompared
+            for batch in torch.split(inputs, self.batch):
+                answers.append(self.answers_as_run(batch, answers[0].shape[1] if answers else 0))
+        return Answered(torch.cat(answers), compare, len(inputs))
 
     def answers_as_run(self, inputs: Tensor, classes: int = 0) -> Tensor:
         """The logits of a batch as certificates are computed from them, of the fast version of the model if it has one.
@@ -251,9 +271,9 @@ def _pieces(requests: Iterable[Request]) -> Iterator[Work[Answered]]:
 def _logits(line: Line[Answered], number: int) -> Iterator[Tensor]:
     classes = 0
     while line.is_of(number):
-        logits, compare = line.take()
+        logits, compare, rows = line.take()
         check_logits(logits, len(logits), classes)
-        compare(logits)
+        compare(logits[-rows:])
         classes = logits.shape[1]
         yield logits
 
@@ -262,32 +282,3 @@ def _watched(batches: Iterator[Tensor], stage: Stage, watch: Watch) -> Iterator[
     for batch in batches:
         watch(stage, batch)
         yield batch
-
-
-def check_logits(logits: object, count: int, classes: int, *, finite: bool = True) -> None:
-    """Refuse an answer of a model that is not a batch of finite logits of at least two classes.
-
-    Args:
-        logits: what the model returned.
-        count: how many inputs it was given.
-        classes: how many classes it had before; 0 if this is not known.
-        finite: whether NaN and infinity are refused.
-    """
-    if not isinstance(logits, Tensor) or logits.layout != torch.strided:
-        kind = type(logits).__name__ if not isinstance(logits, Tensor) else f"a tensor of layout {logits.layout}"
-        raise ModelError(f"the model returned {kind}, not a tensor of logits; wrap it so that it returns logits only")
-    if logits.dim() != 2 or len(logits) != count:
-        shape = tuple(logits.shape)
-        raise ModelError(f"the model returned shape {shape} for {count} inputs; expected ({count}, classes)")
-    if logits.shape[1] < 2:
-        raise ModelError("the model returned fewer than two classes; for a single logit z, return (z, −z)")
-    if classes and logits.shape[1] != classes:
-        raise ModelError(f"the model returned {logits.shape[1]} classes after {classes}; it must be the same each time")
-    if logits.dtype not in LOGITS or logits.is_meta:
-        kind = "a tensor without values (device meta)" if logits.is_meta else str(logits.dtype)
-        raise ModelError(f"the model returned {kind}; expected floating-point logits")
-    if finite and not all_finite(logits):
-        bad = int((~torch.isfinite(logits)).any(dim=1).sum())
-        raise ModelError(
-            f"the model returned NaN or infinity for {bad} of {count} noisy inputs; it cannot be certified"
-        )

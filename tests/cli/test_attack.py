@@ -37,7 +37,7 @@ def test_sound_certificates_are_not_broken_and_the_bounds_are_analysed(capsys: p
     made = named_run()
     certified = sum(row.predict >= 0 for row in made.rows())
     code, out, err = run(f"attack a {QUICK}", capsys)
-    assert (code, "broken" in err) == (0, False)
+    assert (code, "broken: input" in err) == (0, False)  # a slow machine shows how far it is, with "0 broken"
     assert out.startswith(f"a: {certified} certificates attacked, 0 broken; ")
     code, out, _ = run(f"attack a {QUICK} --json", capsys)  # everything is done already
     shown = json.loads(out)

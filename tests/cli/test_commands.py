@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -249,6 +250,7 @@ def test_the_demo(lvmrs: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "INPUTS", 4)
     monkeypatch.setattr(demo, "N0", 50)
     monkeypatch.setattr(demo, "N", 200)
+    monkeypatch.setattr(demo, "train", partial(demo.train, epochs=4))
     code, out, err = lvmrs("demo")
     assert code == 0
     head, columns, *rows = out.splitlines()

@@ -97,7 +97,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"a\n" * (1 << 26))
     for index, sentence in {
         "gone": "gone does not exist",
-        "images": "images does not exist",
+        "images": "images is a folder, not a file",
         "bytes": "cannot be read (UnicodeDecodeError",
         "large": "too large to be a list of classes",
         "a\0b": "does not exist",

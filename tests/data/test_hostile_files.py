@@ -21,6 +21,7 @@ from PIL import Image
 
 from lvmrs import data
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError
+from tests.hostile.commands import limited
 
 BYTES = np.zeros((2, 3, 4, 4), np.uint8)
 
@@ -207,6 +208,14 @@ def test_images_in_a_saved_data_set(tmp_path: Path) -> None:
     assert found.largest_label() == 1
     with pytest.raises(DataError, match=r"input 1 cannot be read \(UnidentifiedImageError"):
         found[1]
+
+
+def test_a_pipe_in_a_saved_data_set_is_not_waited_for(tmp_path: Path) -> None:
+    datasets.Dataset.from_dict({"label": [0]}).save_to_disk(tmp_path / "saved")
+    (tmp_path / "saved" / "state.json").unlink()
+    os.mkfifo(tmp_path / "saved" / "state.json")
+    with limited(20), pytest.raises(DataError, match=r"state\.json is a device or a pipe, not a file; remove it"):
+        data.load(f"hf:{tmp_path / 'saved'}")
 
 
 @pytest.mark.parametrize("size", [0, -1, 4097, 1_000_000, 10**40, 3.5, True, "8"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import os
 import pickle
 import shutil
 import struct
@@ -277,6 +278,8 @@ def _pictures() -> Iterator[Damage]:
         "another size": lambda p: (p / "1" / "a.png").write_bytes(_png(5, 9)),
         "a directory for a picture": lambda p: _replaced(p / "0" / "a.png").mkdir(),
         "a broken link": lambda p: _replaced(p / "0" / "a.png").symlink_to("nowhere"),
+        "a pipe": lambda p: os.mkfifo(_replaced(p / "0" / "a.png")),
+        "a device without end": lambda p: _replaced(p / "0" / "a.png").symlink_to("/dev/zero"),
         "a label beyond the network": lambda p: (p / "1").rename(p / "99"),
         "a huge label": lambda p: (p / "1").rename(p / ("9" * 30)),
     }

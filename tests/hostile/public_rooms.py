@@ -37,6 +37,7 @@ from lvmrs.jobs.verify import other_batch
 from lvmrs.maps import Hardmax
 from lvmrs.noise import GAUSSIAN, Stream
 from lvmrs.plan import Choice, Plan, Terms
+from lvmrs.workers import Here
 from tests.hostile.public_call import Public
 
 __all__ = ["ROOMS"]
@@ -170,9 +171,9 @@ ROOMS: dict[str, Public] = {
     "Selection.only": Public(runs.Selection, lambda w: {"size": 10, "only": [1, 2]}, {"only": "only"}),
     "jobs.Sampling": Public(jobs.Sampling, lambda w: {"alpha": 0.01, "n0": 10, "n": 20, "seed": 0}, {"alpha": "fraction", "n0": "whole from 1", "n": "whole from 2", "seed": "seed"}),
     "jobs.Job": Public(jobs.Job, lambda w: parts_of_a_job(), dict.fromkeys(PARTS_OF_A_JOB, "object")),
-    "jobs.certify": Public(jobs.certify, lambda w: {"job": job(), "out": "a"}, {"job": "object", "out": "place"}),
+    "jobs.certify": Public(jobs.certify, lambda w: {"job": job(), "out": "a", "workers": Here()}, {"job": "object", "out": "place", "workers": "object or None"}),
     "jobs.merge": Public(jobs.merge, lambda w: {"shards": [lvmrs.Run(w / "shard-1"), lvmrs.Run(w / "shard-2")], "out": "a"}, {"shards": "runs", "out": "place"}),
-    "jobs.recertify": Public(jobs.recertify, lambda w: {"source": lvmrs.Run(w / "run"), "out": "a", "planner": lvmrs.Cohen(), "alpha": 0.01, "n0": 10, "n": 20, "rounding": 0.1, "processes": 1}, {"source": "object", "out": "place", "planner": "object or None", "alpha": "fraction or None", "n0": "whole or None", "n": "whole or None", "rounding": "from 0 or None", "processes": "whole from 1"}, frozenset({("processes", "beyond 2⁵³"), ("processes", "a huge whole number")})),
+    "jobs.recertify": Public(jobs.recertify, lambda w: {"source": lvmrs.Run(w / "run"), "out": "a", "planner": lvmrs.Cohen(), "alpha": 0.01, "n0": 10, "n": 20, "rounding": 0.1, "workers": Here()}, {"source": "object", "out": "place", "planner": "object or None", "alpha": "fraction or None", "n0": "whole or None", "n": "whole or None", "rounding": "from 0 or None", "workers": "object or None"}),
     "jobs.predict": Public(jobs.predict, lambda w: {"smoothed": smoothed(), "data": arrays(), "selection": runs.Selection(6), "planner": lvmrs.Votes()}, {"smoothed": "object", "data": "object", "selection": "object", "planner": "object or None"}),
     "jobs.calibrate": Public(jobs.calibrate, lambda w: {"smoothed": smoothed(), "data": arrays(), "selection": runs.Selection(6, max=2), "objective": "accuracy", "epsilon": 0.1, "n0": 10, "n": 20, "alpha": 0.01, "seed": 0}, {"smoothed": "object", "data": "object", "selection": "object", "objective": "name", "epsilon": "from 0", "n0": "whole from 1", "n": "whole from 2", "alpha": "fraction", "seed": "seed"}),
     "jobs.calibrate_duels": Public(jobs.calibrate_duels, lambda w: {"smoothed": smoothed(), "data": arrays(), "selection": runs.Selection(6, max=2), "n0": 10, "seed": 0}, {"smoothed": "object", "data": "object", "selection": "object", "n0": "whole from 2", "seed": "seed"}),

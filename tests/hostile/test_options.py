@@ -1,5 +1,6 @@
 """Bad words on the command line: one sentence, an exit code, and nothing left behind."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ def _small_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "INPUTS", 2)
     monkeypatch.setattr(demo, "N0", 20)
     monkeypatch.setattr(demo, "N", 60)
+    monkeypatch.setattr(demo, "train", partial(demo.train, epochs=2))
 
 
 @pytest.mark.parametrize("command", BASES)

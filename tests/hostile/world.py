@@ -51,6 +51,8 @@ def build(world: Path) -> None:
     (world / "rows-only" / "certificates.tsv").write_bytes(Run(world / "run").file.read_bytes())
     (world / "empty").mkdir()
     (world / "broken").symlink_to(world / "nowhere")
+    for name in ("pipe", "pipe.py"):
+        os.mkfifo(world / name)
     (world / "loop").symlink_to(world / "loop")
     _pictures(world / "pictures")
 

@@ -18,6 +18,7 @@ from lvmrs.models import Loaded
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import Run, Selection
 from lvmrs.smooth import SmoothedClassifier
+from lvmrs.workers import Processes
 from tests.jobs.helpers import INPUTS, QUICK, fill, lines
 from tests.test_rounding import SaysItUsesNone
 
@@ -41,7 +42,7 @@ def test_recertifying_equals_certifying(tmp_path: Path) -> None:
     for name, planner in ((str(k), planner) for k, planner in enumerate(planners)):
         again = jobs.recertify(source, tmp_path / name, planner)
         assert lines(again) == lines(fill(tmp_path / f"{name}-fresh", planner=planner, selection=some))
-    spread = jobs.recertify(source, tmp_path / "spread", QUICK, processes=2)
+    spread = jobs.recertify(source, tmp_path / "spread", QUICK, workers=Processes(2))
     assert lines(spread) == lines(Run(tmp_path / "0-fresh"))
     risky = jobs.recertify(source, tmp_path / "risky", QUICK, alpha=0.2)
     assert lines(risky) == lines(fill(tmp_path / "risky-fresh", alpha=0.2, selection=some))
@@ -76,6 +77,17 @@ def test_what_cannot_be_recertified(tmp_path: Path) -> None:
     (tmp_path / "a" / "scores-selection.npy").write_bytes(b"nothing")
     with pytest.raises(RunError, match=r"scores-selection.npy is damaged"):
         jobs.recertify(kept, tmp_path / "c", LVM())
+
+
+@pytest.mark.parametrize("column", ["label", "clean"])
+def test_a_class_that_the_scores_do_not_have_is_refused(tmp_path: Path, column: str) -> None:
+    source = fill(tmp_path / "a", keep=True, selection=Selection(INPUTS, max=3))
+    header, *rows = (line.split("\t") for line in source.file.read_text().splitlines())
+    rows[1][header.index(column)] = "3"
+    source.file.write_text("".join("\t".join(line) + "\n" for line in (header, *rows)))
+    with pytest.raises(RunError, match=f"{column} of input 1 is 3, but its scores are of 3 classes; correct the row"):
+        jobs.recertify(source, tmp_path / "b", Cohen())
+    assert not (tmp_path / "b").exists()
 
 
 def test_recertifying_again_goes_on_where_it_stopped(tmp_path: Path) -> None:

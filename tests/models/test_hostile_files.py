@@ -22,6 +22,7 @@ from lvmrs.errors import LvmrsError, ModelError
 from lvmrs.models import ready
 from lvmrs.models.onnx_check import outside_files
 from lvmrs.models.trained import save
+from tests.hostile.commands import limited
 
 TRACE = Path("code-was-run")
 
@@ -370,6 +371,17 @@ def test_a_folder_with_pickled_weights_runs_no_code() -> None:
     Path("net/model.safetensors").unlink()
     torch.save({"a": Evil()}, "net/pytorch_model.bin")
     refused("hf:net", "hf:net: it cannot be loaded")
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "preprocessor_config.json"])
+def test_a_folder_with_a_pipe_is_refused_and_not_waited_for(file: str) -> None:
+    save_classifier("net")
+    Path("net", file).unlink()
+    os.mkfifo(Path("net", file))
+    sentence = f"net/{file} is a device or a pipe, not a file; remove it"
+    with limited(20):
+        refused("hf:net", sentence)
+        refused(NETWORK, sentence, denoiser="diffusers:net", sigma=0.5)
 
 
 PROCESSORS: dict[str, dict[str, Any]] = {

@@ -171,7 +171,7 @@ def test_gradients_are_those_of_the_layers() -> None:
         torch.testing.assert_close(folded[name], parameter.grad, rtol=1e-9, atol=1e-9, msg=name)
 
 
-def attacked(model: Any, x: Tensor, steps: int = 30) -> tuple[Tensor, Tensor]:
+def attacked(model: Any, x: Tensor, steps: int = 20) -> tuple[Tensor, Tensor]:
     """Pairs of points moved to make the quotient of distances as large as it gets."""
     near = (x + 0.1 * torch.randn_like(x)).requires_grad_(True)
     far = x.clone().requires_grad_(True)
@@ -194,7 +194,7 @@ def trained_to_be_steep(spec: Spec, gamma: float) -> SandwichNetwork:
     made = network(spec, gamma=gamma).train()
     optimizer = torch.optim.Adam(made.parameters(), lr=0.02)
     x = torch.rand(32, *spec[0])
-    for _ in range(60):
+    for _ in range(30):
         near = x + 0.05 * torch.randn_like(x)
         optimizer.zero_grad()
         torch.autograd.backward(-quotient(made, near, x).mean())

@@ -1,5 +1,6 @@
 """Whole numbers of steps are drawn as the normal distribution says, to the last of 64 bits."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -50,6 +51,19 @@ def test_the_table_agrees_with_all_64_bits(scale: Fraction) -> None:
     # Where the table decides, the other 48 bits may be anything.
     for rest in (np.uint64(0), np.uint64((1 << 48) - 1)):
         assert np.array_equal(numbers.numbers_of(np.where(open_, whole, whole | rest)), out)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_comparison_decides_as_a_search_does(scale: Fraction) -> None:
+    """At every threshold, just below it, and at both ends of its first 16 bits; in the tails several have the same."""
+    numbers = grid_normal(scale)
+    low = numbers.thresholds >> np.uint64(48) << np.uint64(48)
+    ends = low, low | np.uint64((1 << 48) - 1), numbers.thresholds, numbers.thresholds - np.uint64(1)
+    uniform = np.concatenate(ends)
+    first = (uniform >> np.uint64(48)).astype(np.uint16)
+    open_ = numbers.table[first] == np.iinfo(numbers.table.dtype).min
+    assert open_.sum() >= len(open_) / 2
+    assert np.array_equal(numbers._decided(first[open_], uniform[open_]), numbers.numbers_of(uniform[open_]))
 
 
 def slow_draw(scale: Fraction, uniform: int) -> int:
@@ -118,7 +132,7 @@ def test_a_wrong_table_is_found() -> None:
     table = good.table.copy()
     moved = np.arange(500, len(table), 20)
     table[moved[table[moved] != np.iinfo(table.dtype).min]] += 1
-    p, z = chi_square(GridNormal(good.thresholds, table, good.largest, good.error), 1 << 22, 1 << 16)
+    p, z = chi_square(replace(good, table=table), 1 << 22, 1 << 16)
     assert p < 1e-4 or z > 4.5
 
 

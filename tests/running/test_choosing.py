@@ -1,6 +1,7 @@
 """Choices by trials: a busy moment does not spoil them, and they are remembered."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from lvmrs.running.choosing import Choice, best, chosen_batch, chosen_way, costs
 from lvmrs.running.fast import fast_version
 from lvmrs.running.remembered import key_of, recall, remember
 from lvmrs.running.way import Way
+from tests.hostile.commands import limited
 
 
 class Clock:
@@ -98,16 +100,23 @@ def test_choices_are_remembered_for_the_network_and_the_machine(
     remember(key, Choice(Way(64, folded=True), 0.5))
     assert recall(key) == Choice(Way(64, folded=True), 0.5, 1)
     (file,) = tmp_path.rglob("*.json")
-    good: dict[str, object] = {"way": {"batch": 8}, "cost": 1.0, "workers": 1}
+    good: dict[str, object] = {"way": {"batch": 8}, "cost": 1.0, "workers": 1, "rate": 2.0}
     odd: list[dict[str, object]] = [
         {"way": {}}, {"way": {"batch": 0}}, {"way": {"batch": 8, "evil": 1}}, {"way": {"batch": 8, "folded": 1}},
         {"way": 3}, {"cost": -1.0}, {"cost": "x"}, {"cost": None}, {"workers": 0}, {"workers": 10**9}, {"workers": []},
+        {"rate": -1.0}, {"rate": float("nan")}, {"rate": None}, {"rate": 1e300},
     ]  # fmt: skip
     file.write_text(json.dumps(good))
-    assert recall(key) == Choice(Way(8), 1.0, 1)
+    assert recall(key) == Choice(Way(8), 1.0, 1, 2.0)
     for damaged in ("", "{", "[]", "null", "{}", "[" * 9000, *(json.dumps(good | part) for part in odd)):
         file.write_text(damaged)
         assert recall(key) is None, damaged
+    file.unlink()
+    os.mkfifo(file)
+    with limited(20):
+        assert recall(key) is None
+        remember(key, Choice(Way(64), 0.5))
+    assert file.is_fifo()
 
 
 def test_a_second_classifier_takes_the_choice_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +129,7 @@ def test_a_second_classifier_takes_the_choice_of_the_first(tmp_path: Path, monke
     file.write_text(json.dumps(stored))
     pace = SmoothedClassifier(network, 0.5).prepare(x)
     assert pace.batch == 48
-    assert pace.rate > 4.0  # it is measured
+    assert pace.rate == stored["rate"] > 4.0
     assert SmoothedClassifier(network, 0.5, batch=7).prepare(x).batch == 7
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lvmrs import _checks, _disk
+from lvmrs._paths import no_file
 from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
 from lvmrs.runs import Manifest, Run, result_file
@@ -116,7 +117,7 @@ def read(path: str | Path) -> Results:
     if path.is_dir():
         return results_of(Run(path))
     if not path.is_file():
-        raise RunError(f"{path} does not exist; give a run directory or a TSV file")
+        raise RunError(f"{path} {no_file(path)}; give a run directory or a TSV file")
     columns = result_file.read(path, _NEEDED, _NOISE)
     if not len(columns["idx"]):
         raise NoRowsError(f"{path} has no rows, only a header; there is nothing to analyse")

@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from lvmrs.errors import ModelError
-from lvmrs.sampling import Sampler, check_logits
+from lvmrs.logits import check_logits
+from lvmrs.sampling import Sampler
 
 __all__ = ["leads", "pull"]
 

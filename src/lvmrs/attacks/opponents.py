@@ -8,16 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy import special
 from torch import Tensor
 
+from lvmrs import _special as special
 from lvmrs._checks import Floats
 from lvmrs.attacks.defeat import rivals_of, scores_against, shown
 from lvmrs.attacks.gradient import pull
 from lvmrs.attacks.settings import Search
+from lvmrs.logits import check_logits
 from lvmrs.maps import Map
 from lvmrs.noise import Stream
-from lvmrs.sampling import Sampler, check_logits
+from lvmrs.sampling import Sampler
 
 __all__ = ["Lead", "Network", "Opponent", "Smoothed"]
 

@@ -23,6 +23,7 @@ from lvmrs.cli.console import output, own_stdout
 from lvmrs.cli.demo import demo_command
 from lvmrs.cli.ending import exit_code
 from lvmrs.cli.import_ import import_
+from lvmrs.cli.launch import launch
 from lvmrs.cli.lipschitz import lipschitz
 from lvmrs.cli.merge import merge
 from lvmrs.cli.plot import plot
@@ -30,6 +31,7 @@ from lvmrs.cli.predict import predict
 from lvmrs.cli.radius import radius
 from lvmrs.cli.recertify import recertify
 from lvmrs.cli.report import report
+from lvmrs.cli.spread import with_address
 from lvmrs.cli.train import train
 from lvmrs.cli.verify import verify
 
@@ -48,7 +50,7 @@ Start here:
   lvmrs analyze runs/a                               certified accuracy and average radius
   lvmrs report runs/a -o report.html                 a page to open and to send
 
-Commands: demo, train, certify, predict, calibrate, recertify, merge, verify, attack, import,
+Commands: demo, train, certify, launch, predict, calibrate, recertify, merge, verify, attack, import,
 analyze, compare, plot, report, lipschitz, radius.
 Each has --help, with examples. --debug shows where an error comes from."""
 
@@ -99,6 +101,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "demo": demo_command,
     "train": train,
     "certify": certify,
+    "launch": launch,
     "predict": predict,
     "calibrate": calibrate,
     "recertify": recertify,
@@ -125,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = words[: words.index("--")] if "--" in words else words
     debug = _DEBUG in options or os.environ.get("LVMRS_DEBUG", "0") not in ("", "0")
-    rest = [word for word in options if word != _DEBUG] + words[len(options) :]
+    rest = with_address([word for word in options if word != _DEBUG]) + words[len(options) :]
     code = exit_code(lambda: _run(rest), debug=debug)
     _stopping.ignore()
     sys.exit(code)

@@ -13,7 +13,7 @@ from lvmrs._decimals import rounded_down, rounded_up
 from lvmrs._printable import printable
 from lvmrs.analysis import AttackSummary
 from lvmrs.analysis.tables import attack_object
-from lvmrs.cli import again, options
+from lvmrs.cli import again, options, spread
 from lvmrs.cli.console import command_line, output, tell
 from lvmrs.cli.ending import FAILED
 from lvmrs.cli.progress import displaying
@@ -55,6 +55,10 @@ def attack(
     form: again.Form = None,
     noise: again.Noise = None,
     device: again.Device = None,
+    ray: spread.RayAddress = None,
+    workers: spread.WorkerCount = None,
+    cpus_per_worker: spread.CpusPerWorker = None,
+    gpus_per_worker: spread.GpusPerWorker = None,
     as_json: options.Json = False,
 ) -> None:
     """Search for points at which certified classes of RUN do not win: one row for each certificate in attack.tsv.
@@ -77,6 +81,7 @@ def attack(
     search = Search(steps, restarts, samples, n, beta, seed, farthest, clip)
     certified_rows(opened, most=max, skip=skip)  # what cannot be is refused before anything is loaded
     attack_place(opened, out)
+    who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=device)
     seen: list[AttackRow] = []
     with stoppable(lambda: (f"stopped after {len(seen)} inputs; go on with:", command_line())):
         job = again.job_again(
@@ -106,6 +111,7 @@ def attack(
                 skip=skip,
                 keep=keep,
                 command=command_line(),
+                workers=who,
                 on_begin=lambda inputs, done: display.begin(inputs),
                 on_row=show,
             )

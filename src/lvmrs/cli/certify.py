@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from lvmrs.cli import options
+from lvmrs.cli import options, spread
 from lvmrs.cli.console import command_line, tell
 from lvmrs.cli.outcome import show_run
 from lvmrs.cli.parsing import shard
@@ -14,6 +14,7 @@ from lvmrs.cli.progress import Watcher, duration
 from lvmrs.cli.setup import Setup, with_setup
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import RunWriter
+from lvmrs.slurm.array import shard_directory, shard_of_task
 
 if TYPE_CHECKING:
     from lvmrs.jobs import Outlook
@@ -43,7 +44,12 @@ def certify(
     time: options.Time = None,
     beta: options.Beta = None,
     shard_: Annotated[
-        Optional[str], typer.Option("--shard", help="Do only this share, such as 2/8; merge them with lvmrs merge.")
+        Optional[str],
+        typer.Option(
+            "--shard",
+            help="Do only this share, such as 2/8; merge them with lvmrs merge. In a Slurm array, auto takes that of "
+            "the task, and writes to OUT-2-of-8.",
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --out, made with the same settings.")
@@ -57,6 +63,10 @@ def certify(
     ] = False,
     autocast: options.Autocast = None,
     compile: options.Compile = None,  # noqa: A002
+    ray: spread.RayAddress = None,
+    workers: spread.WorkerCount = None,
+    cpus_per_worker: spread.CpusPerWorker = None,
+    gpus_per_worker: spread.GpusPerWorker = None,
     as_json: options.Json = False,
 ) -> None:
     """Certify the inputs of a data set: one row each in OUT/certificates.tsv.
@@ -68,19 +78,27 @@ def certify(
       lvmrs certify --model python:nets.py:resnet --weights w.safetensors --data cifar10:c.npz --sigma 0.5 --out runs/a
       lvmrs certify --model hf:microsoft/resnet-50 --data imagefolder:val --image-size 224 --sigma 0.25 --out runs/b
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --method cohen --skip 20 --out runs/c
+      lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --ray 10.0.0.1:6379 --out runs/d
     """
     from lvmrs import jobs  # torch takes seconds to import: only those who use it wait
     from lvmrs.cli.chosen_goal import N0_FOR_A_GOAL, chosen_goal
     from lvmrs.cli.chosen_method import chosen_method
     from lvmrs.cli.recorded import Recorded
 
-    part = shard(shard_)
+    part = shard_of_task() if shard_ == "auto" else shard(shard_)
+    whole, out = out, shard_directory(out, *part) if shard_ == "auto" else out
     RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
     recorded = Recorded.read(settings)
     goal = chosen_goal(target_radius, tolerance, beta, budget, time)
     n0 = n0 if goal is None or "n0" in setup.typed else N0_FOR_A_GOAL
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
-    running: dict[str, Any] = {"lipschitz": lipschitz, "autocast": autocast, "compiled": compile}
+    who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=setup.device)
+    running: dict[str, Any] = {
+        "lipschitz": lipschitz,
+        "autocast": autocast,
+        "compiled": compile,
+        "elsewhere": who.device is not None,
+    }
     if recorded is None:
         loaded, dataset, smoothed = setup.load(chosen, **running)
     else:
@@ -95,10 +113,14 @@ def certify(
         setup.selection(dataset, part),
         keep_scores,
     )
+    if shard_ == "auto" and not who.elsewhere:
+        from lvmrs.slurm.agreeing import agreed_way
+
+        job.smoothed.fix_way(agreed_way(job, whole))
     tell(f"method {job.method}")
     if goal is not None:
         tell(f"goal   sampling for an input stops {goal.words}, or after {n} samples; n0 = {n0}")
-    watcher = Watcher(len(job.selection.indices))
+    watcher = Watcher(len(job.selection.indices), workers=who if who.elsewhere else None)
     with stoppable(lambda: watcher.how_to_go_on(*(() if resume else ("--resume",)))), watcher:
         run = jobs.certify(
             job,
@@ -106,6 +128,7 @@ def certify(
             resume=resume,
             resample=resample,
             command=command_line(),
+            workers=who,
             on_begin=lambda outlook: _tell_cost(outlook, watcher, at_most=goal is not None),
             on_row=watcher.row,
             on_note=lambda note: tell(f"caution: {note}"),
@@ -115,9 +138,11 @@ def certify(
 
 def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:
     samples = {"samples_each": 0} if at_most else {"samples_each": outlook.samples_each, "rate": outlook.rate}
-    watcher.begin(outlook.inputs, done=outlook.done, **samples)  # type: ignore[arg-type]
+    watcher.begin(outlook.inputs, done=outlook.done, **samples)
     if not outlook.inputs:
         return
+    if outlook.workers > 1:
+        tell(f"workers {outlook.workers}")
     tell(
         f"cost   {outlook.inputs} inputs × {'at most ' * at_most}{outlook.samples_each} samples at "
         f"{outlook.rate:,.0f} samples/s: {'at most ' * at_most}about {duration(outlook.seconds)}"

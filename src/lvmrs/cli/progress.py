@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,6 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from lvmrs import _stopping
 from lvmrs.cli.console import command_line, tell
 from lvmrs.runs import Row
+
+if TYPE_CHECKING:
+    from lvmrs.workers import Workers
 
 __all__ = ["Lines", "Watcher", "displaying", "duration", "stepping"]
 
@@ -96,7 +99,8 @@ def displaying(unit: str) -> AbstractContextManager[_Display]:
 class Watcher:
     """Counts the rows of a run and shows them, within a ``with`` block."""
 
-    def __init__(self, inputs: int, clock: Clock = time.monotonic) -> None:
+    def __init__(self, inputs: int, clock: Clock = time.monotonic, *, workers: Workers | None = None) -> None:
+        self._workers = workers
         self.inputs = inputs
         """Inputs of the run, with and without a row."""
         self._displaying: AbstractContextManager[_Display] = _displaying("inputs", clock)
@@ -150,7 +154,8 @@ class Watcher:
 
     def _words(self, rate: float) -> str:
         samples = [f"{rate * self._samples_each:,.0f} samples/s"] if rate and self._samples_each else []
-        return "  ".join([*samples, f"certified accuracy {self._right / self._seen:.1%}"])
+        workers = [] if self._workers is None else [f"{self._workers.ready} workers"]
+        return "  ".join([*samples, *workers, f"certified accuracy {self._right / self._seen:.1%}"])
 
     def how_to_go_on(self, *more: str) -> tuple[str, str]:
         """What to tell after a stop; ``more`` words are needed to go on."""

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from lvmrs.cli import options
+from lvmrs.cli import options, spread
 from lvmrs.cli.console import command_line, tell
 from lvmrs.cli.outcome import show_run
 from lvmrs.cli.progress import Watcher
@@ -46,6 +46,9 @@ def recertify(
     target_radius: options.Targets = None,
     tolerance: options.Tolerance = None,
     beta: options.Beta = None,
+    ray: spread.RayAddress = None,
+    workers: spread.WorkerCount = None,
+    cpus_per_worker: spread.CpusPerWorker = None,
     as_json: options.Json = False,
 ) -> None:
     """Certify the kept scores of RUN in another way: no network, seconds instead of hours.
@@ -69,7 +72,9 @@ def recertify(
     goal = chosen_goal(target_radius, tolerance, beta)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     inputs, terms = source.count, source.manifest.terms
-    watcher = Watcher(inputs)
+    usual = (os.cpu_count() or 1) if inputs >= _WORTH_PROCESSES else 1
+    who = spread.chosen_workers(ray, workers, cpus_per_worker, usual=usual)
+    watcher = Watcher(inputs, workers=who if ray is not None else None)
     with stoppable(lambda: ("stopped; what is done is safe; go on with:", command_line())), watcher:
         watcher.begin(inputs, (terms.n0 or 0) + (terms.n or 0) if goal is None and terms.goal is None else 0)
         made = jobs.recertify(
@@ -81,7 +86,7 @@ def recertify(
             n=n,
             goal=goal,
             command=command_line(),
-            processes=(os.cpu_count() or 1) if inputs >= _WORTH_PROCESSES else 1,
+            workers=who,
             on_row=watcher.row,
             on_note=lambda note: tell(f"caution: {note}"),
         )

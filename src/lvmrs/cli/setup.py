@@ -62,11 +62,14 @@ class Setup:
         lipschitz: float | None = None,
         autocast: str | None = None,
         compiled: bool | None = None,
+        elsewhere: bool = False,
     ) -> tuple[Loaded, Dataset, SmoothedClassifier]:
         """The model, the data and the smoothed classifier; what was assumed about them is told.
 
-        Options that have no effect on this method, model or data are refused; None is for a method that samples.
+        Options that have no effect on this method, model or data are refused; None is for a method that samples. A
+        model that runs elsewhere need not run here: this machine may have no such device.
         """
+        import torch
         from torch import nn
 
         from lvmrs import _checks, _torch_checks, data, models
@@ -76,7 +79,8 @@ class Setup:
         from lvmrs.smooth import SmoothedClassifier
 
         self._refuse_without_effect(method)
-        device = _torch_checks.device_to_run_on(self.device)  # refused before anything is loaded
+        # What cannot be used is refused before anything is loaded.
+        device = torch.device("cpu") if elsewhere else _torch_checks.device_to_run_on(self.device)
         dataset = data.load(self.data, split=self.split, size=self.image_size, class_index=self.class_index)
         if not dataset.divided:
             self.refuse(("split",), f"{self.data} is not divided into splits")

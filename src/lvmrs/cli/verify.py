@@ -11,7 +11,7 @@ import typer
 
 from lvmrs import _stopping
 from lvmrs._printable import printable
-from lvmrs.cli import again, options
+from lvmrs.cli import again, options, spread
 from lvmrs.cli.console import INCOMPLETE, output, tell
 from lvmrs.cli.ending import FAILED
 from lvmrs.cli.stoppable import stoppable
@@ -43,6 +43,10 @@ def verify(
     form: again.Form = None,
     noise: again.Noise = None,
     device: again.Device = None,
+    ray: spread.RayAddress = None,
+    workers: spread.WorkerCount = None,
+    cpus_per_worker: spread.CpusPerWorker = None,
+    gpus_per_worker: spread.GpusPerWorker = None,
     as_json: options.Json = False,
 ) -> None:
     """Compute some rows of RUN again, from its manifest, weights and data, and say whether they stand.
@@ -64,6 +68,7 @@ def verify(
     from lvmrs.jobs.verify import check_verifiable, other_batch
 
     check_verifiable(opened)
+    who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=device)
     seen: list[RowVerdict] = []
     with stoppable(lambda: (f"stopped after {len(seen)} rows; nothing was written",)):
         try:
@@ -86,7 +91,7 @@ def verify(
                     _print_row(row, first=len(seen) == 1)
                 _stopping.check()
 
-            found = jobs.verify(opened, job, rows=number, seed=seed, on_row=show)
+            found = jobs.verify(opened, job, rows=number, seed=seed, workers=who, on_row=show)
         except ChangedError as error:
             if not as_json:
                 raise

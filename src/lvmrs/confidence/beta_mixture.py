@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy import special
 from torch import Tensor
 
 from lvmrs import _checks
+from lvmrs import _special as special
 from lvmrs._checks import Floats, Numbers
 from lvmrs.confidence.base import Bound, Sides, Tally, anytime_goal
 from lvmrs.confidence.clopper_pearson import guarded_counts

@@ -15,10 +15,10 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import special
 from torch import Tensor
 
 from lvmrs import _checks
+from lvmrs import _special as special
 from lvmrs._checks import Floats, Numbers
 from lvmrs.confidence.base import Bound, Sides, Tally
 from lvmrs.confidence.game import ROUNDING, Game, blocks

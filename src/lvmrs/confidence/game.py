@@ -43,8 +43,8 @@ from bisect import bisect_right
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from lvmrs import _special as special
 from lvmrs._checks import Floats
 from lvmrs.confidence.block import Block
 from lvmrs.errors import InvalidArgumentError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs._paths import expanded, is_file, is_folder
+from lvmrs._paths import expanded, is_file, is_folder, no_file
 from lvmrs.data.arrays import Arrays, npz, part_of
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError, guarded
@@ -28,7 +28,7 @@ def cifar10(name: str, rest: str, split: str) -> Dataset:
     if is_file(path):
         return npz(name, str(path), split, classes=CIFAR10)
     if not is_folder(path):
-        raise DataError(f"{name}: {path} does not exist; write cifar10:PATH")
+        raise DataError(f"{name}: {path} {no_file(path)}; write cifar10:PATH")
     folder = path / "cifar-10-batches-py" if is_folder(path / "cifar-10-batches-py") else path
     files = part_of(name, {"train": [f"data_batch_{k}" for k in range(1, 6)], "test": ["test_batch"]}, split)
     batches = [_batch(name, folder / file) for file in files]

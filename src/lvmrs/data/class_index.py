@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lvmrs._paths import is_file
+from lvmrs._paths import is_file, no_file
 from lvmrs.errors import DataError, guarded
 
 __all__ = ["ClassIndex", "read_class_index"]
@@ -55,7 +55,7 @@ def read_class_index(path: str | Path) -> ClassIndex:
     """
     file = Path(path)
     if not is_file(file):
-        raise DataError(f"class index: {file} does not exist; give a JSON file or a list of classes")
+        raise DataError(f"class index: {file} {no_file(file)}; give a JSON file or a list of classes")
     with guarded(f"class index: {file} cannot be read", error=DataError):
         if file.stat().st_size > _MOST_BYTES:
             raise DataError(f"class index: {file} is too large to be a list of classes")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lvmrs._extras import optional
-from lvmrs._paths import expanded, is_folder
+from lvmrs._paths import expanded, is_file, is_folder, no_file
 from lvmrs.data.base import Dataset
 from lvmrs.data.class_index import read_class_index
 from lvmrs.errors import DataError, guarded
@@ -123,6 +123,8 @@ def _has_images(folder: Path) -> bool:
 @contextmanager
 def _opened(file: Path) -> Iterator[Any]:
     """An image of a file that is not too large; Pillow only warns of some that are."""
+    if not is_file(file):
+        raise DataError(f"it {no_file(file)}")
     images = optional("PIL.Image", extra="images", error=DataError)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", images.DecompressionBombWarning)

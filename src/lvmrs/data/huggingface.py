@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lvmrs._extras import optional
 from lvmrs._paths import expanded, is_file
+from lvmrs._sources import check_folder
 from lvmrs.data.base import Dataset
 from lvmrs.data.folder import pixels
 from lvmrs.errors import DataError, guarded
@@ -65,6 +66,7 @@ class HuggingFaceDataset(Dataset):
 def _rows(datasets: Any, name: str, rest: str, split: str) -> tuple[Any, bool]:
     """The rows of the split, and whether the data are divided into splits."""
     path = expanded(rest)
+    check_folder(name, path, error=DataError)
     saved = any(is_file(path / file) for file in ("dataset_dict.json", "dataset_info.json"))
     # Before version 4, the library asked whether to run a script that a data set comes with.
     plain = {} if int(datasets.__version__.partition(".")[0]) >= 4 else {"trust_remote_code": False}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lvmrs._sources import absolute, taken_apart
+from lvmrs._sources import absolute, files_of, taken_apart
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError, InvalidArgumentError, guarded, shown
 from lvmrs.registry import DATA
@@ -56,6 +56,12 @@ class DataSource:
             raise DataError(f"{self.name}: there are no inputs in split {self.split!r}")
         data.data_source = self
         return data
+
+    @property
+    def files(self) -> list[Path]:
+        """The file of the user's code that makes the data, if there is one; other data are pickled, or are folders."""
+        own = self.name.partition(":")[0] in DATA.having("code")
+        return files_of(DATA, self.name, self.directory) if own else []
 
     def _check_arguments(self) -> None:
         if self.size is not None and not (type(self.size) is int and 1 <= self.size <= _LARGEST_SIZE):

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from torch import Tensor
+from numpy.typing import NDArray
 
 from lvmrs import _checks
 from lvmrs.attacks import Search
 from lvmrs.attacks import attack as attack_one
 from lvmrs.errors import DataError, ModelError, RunError
 from lvmrs.jobs.job import Job
+from lvmrs.jobs.spreading import asking
 from lvmrs.maps import Map
 from lvmrs.origin import origin
 from lvmrs.registry import MAPS
 from lvmrs.runs import Row, Run
 from lvmrs.runs.attack_writer import AttackWriter, attack_place
 from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow
+from lvmrs.workers import Workers, checked_workers
 
 __all__ = ["attack", "certified_rows"]
 
@@ -48,6 +52,7 @@ def attack(
     skip: int = 1,
     keep: bool = False,
     command: str = "",
+    workers: Workers | None = None,
     on_begin: Callable[[int, int], None] = lambda inputs, done: None,
     on_row: Callable[[AttackRow], None] = lambda row: None,
 ) -> Attack:
@@ -63,6 +68,7 @@ def attack(
         skip: attack one certificate of so many.
         keep: whether the points that were found are kept for all inputs, and not only where a certificate is broken.
         command: what the user typed, for readers of the attack.
+        workers: who computes: by default this process. Rows do not depend on it.
         on_begin: called once, with the number of inputs to attack and of those that are done already.
         on_row: called with each row after it is on the disk.
 
@@ -85,6 +91,7 @@ def attack(
     _checks.instance("job", job, Job, "a Job")
     search = Search() if search is None else search
     _checks.instance("search", search, Search, "a Search")
+    workers = checked_workers(workers)
     rows = certified_rows(run, most=most, skip=skip)
     if not rows:
         raise RunError(f"{run.directory} has no certificates; there is nothing to attack")
@@ -102,10 +109,11 @@ def attack(
     with AttackWriter(run, place, record) as writer:
         waiting = [row for row in rows if row.idx not in writer.done]
         on_begin(len(waiting), len(rows) - len(waiting))
-        for row in waiting:
-            made, point = _attacked(job, row, maps[row.idx], search)
-            writer.append(made, None if point is None or not (keep or made.broken) else point.cpu().numpy())
-            on_row(made)
+        with asking(job, workers, most=len(waiting)) as each:
+            for together in each([partial(_attacked, row, maps[row.idx], search) for row in waiting]):
+                for made, point in together:
+                    writer.append(made, point if keep or made.broken else None)
+                    on_row(made)
         return writer.attack
 
 
@@ -117,7 +125,8 @@ def _map(row: Row, *, samples: bool) -> Map | None:
     return made
 
 
-def _attacked(job: Job, row: Row, map_: Map | None, search: Search) -> tuple[AttackRow, Tensor | None]:
+def _attacked(row: Row, map_: Map | None, search: Search, job: Job) -> tuple[AttackRow, NDArray[Any] | None]:
+    """The question that a row answers: the row of the attack, and the point that was found."""
     x, label = job.input(row.idx)
     if label != row.label:
         raise DataError(f"input {row.idx} has label {label}, and its row says {row.label}; these are other data")
@@ -127,4 +136,5 @@ def _attacked(job: Job, row: Row, map_: Map | None, search: Search) -> tuple[Att
     except ModelError as error:
         raise ModelError(f"input {row.idx}: {error}") from error
     seconds = time.perf_counter() - start
-    return AttackRow.of(row, found.distance, found.rival, found.samples, seconds), found.point
+    point = None if found.point is None else found.point.cpu().numpy()
+    return AttackRow.of(row, found.distance, found.rival, found.samples, seconds), point

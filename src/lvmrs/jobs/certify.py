@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from lvmrs import _checks
@@ -11,8 +11,10 @@ from lvmrs.data import check_labels
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.keeping import OnNote, keeping
+from lvmrs.jobs.spreading import Receiver, computing
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.scores import KeptScores, damaged_inputs, refusal
+from lvmrs.workers import Workers, checked_workers
 
 __all__ = ["OnRow", "Outlook", "certify"]
 
@@ -32,13 +34,15 @@ class Outlook:
     samples_each: int
     """Samples for each input."""
     rate: float
-    """Samples per second, as measured."""
+    """Samples per second of all workers, as one has measured it."""
     classes: int
     """Number of classes."""
     scores_bytes: int
     """Disk space for all kept scores, in bytes; 0 if none are kept."""
     running: str
     """How the model is run, in words."""
+    workers: int = 1
+    """How many workers there are."""
 
     @property
     def seconds(self) -> float:
@@ -53,6 +57,7 @@ def certify(
     resume: bool = False,
     resample: bool = False,
     command: str = "",
+    workers: Workers | None = None,
     on_begin: Callable[[Outlook], None] = lambda outlook: None,
     on_row: OnRow = lambda row: None,
     on_note: OnNote = lambda note: None,
@@ -67,6 +72,8 @@ def certify(
         resample: whether inputs whose kept scores are missing or damaged are sampled again; otherwise they are refused.
             Their rows stay until the new ones are there.
         command: what the user typed, for readers of the run.
+        workers: who computes: by default this process. Rows do not depend on it. Those of several workers are written
+            as they are finished, and so in any order.
         on_begin: called once, with what the run will cost.
         on_row: called with each row after it is on the disk.
         on_note: called with a sentence about what cannot be checked in a run of an earlier version.
@@ -77,37 +84,42 @@ def certify(
     _checks.instance("job", job, Job, "a Job")
     if resample and not (resume and job.keeps_scores):
         raise InvalidArgumentError("resample is for a run that is resumed and that keeps scores; leave it out")
+    workers = checked_workers(workers)
+    if job.shares_budget and workers.elsewhere:
+        raise InvalidArgumentError("a budget for all inputs is spent by one process; leave workers out")
     begun = RunWriter.begun(out, resume=resume, batch=job.smoothed.batch)
-    if begun is not None and begun.running is not None:  # the last digits of logits may depend on it
-        job.smoothed.fix_way(begun.running)
-    first, label = job.input(job.selection.indices[0])
-    pace = job.smoothed.prepare(first, samples=job.samples_each * len(job.selection.indices))
-    check_labels(job.data, pace.classes, label)
-    job.settle_rounding(None if begun is None else begun.terms.rounding)
-    with RunWriter.begin(out, job.manifest(pace.way, command), resume=resume) as writer:
-        inputs = len(job.selection.indices)
-        kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0
-        damaged = _damaged(writer, resample=resample, on_note=on_note) if job.keeps_scores else []
-        pending = [*damaged, *writer.pending]
-        done = inputs - len(pending)
-        on_begin(Outlook(len(pending), done, job.samples_each, pace.rate, pace.classes, kept, pace.words))
-        with keeping(writer, anew=len(damaged) == len(writer.done)) as keeper:
-            if keeper is not None and resample:
-                keeper.mend_ends()
-            # Inputs that share a budget are all sampled again: the rows are then those of a run that was not stopped.
-            todo = list(job.selection.indices) if job.shares_budget and pending else pending
-            rows = job.rows(todo, None if keeper is None else keeper.add)
-            for index in todo:
-                if keeper is not None:
-                    keeper.begin(writer.position(index))
-                row = next(rows)
-                if index not in pending:
-                    continue
-                if keeper is not None:
-                    row = replace(row, scores=keeper.finish())
-                (writer.replace if index in writer.done else writer.append)(row)
-                on_row(row)
-        return writer.run
+    inputs = len(job.selection.indices)
+    with computing(job, workers, most=inputs) as computed:
+        how = computed.prepared(begun, command)
+        pace = how.pace
+        check_labels(job.data, pace.classes, job.input(job.selection.indices[0])[1])
+        with RunWriter.begin(out, how.manifest, resume=resume) as writer:
+            kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0
+            damaged = _damaged(writer, resample=resample, on_note=on_note) if job.keeps_scores else []
+            pending = [*damaged, *writer.pending]
+            costs = (job.samples_each, pace.rate * workers.size, pace.classes, kept, pace.words, workers.size)
+            on_begin(Outlook(len(pending), inputs - len(pending), *costs))
+            with keeping(writer, anew=len(damaged) == len(writer.done)) as keeper:
+                if keeper is not None and resample:
+                    keeper.mend_ends()
+                receiver = Receiver(writer, keeper)
+                # Inputs that share a budget are all sampled again: rows are then those of a run that was not stopped.
+                todo = job.selection.indices if job.shares_budget and pending else pending
+                for made in computed.rows(how, todo, receiver):
+                    rows = [row for row in made if row.idx in pending]
+                    receiver.wait()
+                    _write(writer, rows)
+                    for row in rows:
+                        on_row(row)
+            return writer.run
+
+
+def _write(writer: RunWriter, rows: Sequence[Row]) -> None:
+    """Write rows, and wait until they are on the disk; those that are there already are replaced."""
+    there = [row for row in rows if row.idx in writer.done]
+    writer.append(*(row for row in rows if row.idx not in writer.done))
+    for row in there:
+        writer.replace(row)
 
 
 def _damaged(writer: RunWriter, *, resample: bool, on_note: OnNote) -> list[int]:

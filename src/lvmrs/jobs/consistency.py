@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from scipy import special
 
+from lvmrs import _special as special
 from lvmrs import binomial
 from lvmrs.answers import ABSTAIN, is_correct
 from lvmrs.data import Arrays, Dataset

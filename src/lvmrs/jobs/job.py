@@ -14,15 +14,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from lvmrs import _checks
+from lvmrs._user_code import files_run
 from lvmrs.data import Dataset, checked_input
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError
 from lvmrs.goals import Goal, check_goal
-from lvmrs.jobs.packing import Packed, packed, unpacked
 from lvmrs.jobs.recorded import data_record, method_record, model_record
 from lvmrs.jobs.selecting import check_selection
 from lvmrs.method import Method
@@ -40,6 +41,7 @@ from lvmrs.runs.manifest import (
 )
 from lvmrs.sampling import Model, Watch
 from lvmrs.smooth import SmoothedClassifier
+from lvmrs.workers.packing import Packed, packed, unpacked
 
 __all__ = ["Job", "Sampling"]
 
@@ -130,6 +132,12 @@ class Job:
         """Samples for one input, at most: forward passes, without the one that has no noise."""
         return self.sampling.n0 + self.sampling.n if self.method.samples else 1
 
+    @property
+    def files(self) -> list[Path]:
+        """The files that loading it needs: code of the user, weights, networks. Folders of images are not listed."""
+        sources = (self.model.source, self.data.data_source)
+        return [*files_run(), *(file for source in sources if source is not None for file in source.files)]
+
     def input(self, index: int) -> tuple[Any, int]:
         """Read an input and its label, and check them."""
         return checked_input(self.data, index)
@@ -204,6 +212,12 @@ class Job:
         made = SmoothedClassifier(model, **settings)
         made.rounding.settled = self.smoothed.rounding.settled
         return made
+
+    def on(self, device: str) -> Job:
+        """The same job on another device; the model is moved there."""
+        if isinstance(self.model.model, nn.Module):
+            self.model.model.to(device)
+        return replace(self, smoothed=self.remade(self.model.model, device=device))
 
     def settle_rounding(self, known: float | None = None) -> None:
         """Settle how much rounding all rows allow for, if they or kept scores may rely on a Lipschitz constant.

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lvmrs import _checks, method_settings
-from lvmrs._user_code import code_hash
+from lvmrs._user_code import code_hash, files_run
 from lvmrs.anytime import AnytimeProof
 from lvmrs.certificate import Certificate
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.goals import Goal, check_goal
 from lvmrs.jobs.certify import OnRow
 from lvmrs.jobs.keeping import OnNote, opened_scores
-from lvmrs.jobs.processes import spread
 from lvmrs.jobs.recorded import method_record
 from lvmrs.method import Method
 from lvmrs.method_check import relies_on_constant
@@ -31,6 +30,7 @@ from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.manifest import ROWS_OF, TermsRecord
 from lvmrs.runs.scores import KeptScores, refusing
 from lvmrs.scores import Scores
+from lvmrs.workers import Workers, checked_workers
 
 __all__ = ["recertify"]
 
@@ -46,7 +46,7 @@ def recertify(
     rounding: float | None = None,
     goal: Goal | None = None,
     command: str = "",
-    processes: int = 1,
+    workers: Workers | None = None,
     on_row: OnRow = lambda row: None,
     on_note: OnNote = lambda note: None,
 ) -> Run:
@@ -68,7 +68,7 @@ def recertify(
         goal: use no more scores of an input than this needs; by default as the source. Where sampling was stopped by a
             goal, certificates are proved with bounds that hold at any time, whatever the method.
         command: what the user typed, for readers of the run.
-        processes: how many processes to use.
+        workers: who computes: by default this process. Rows do not depend on it.
         on_row: called with each row after it is on the disk.
         on_note: called with a sentence about what cannot be checked in a run of an earlier version.
 
@@ -76,7 +76,7 @@ def recertify(
         The new run. The docstring of ``lvmrs.jobs`` has an example.
     """
     _checks.instance("source", source, Run, "a lvmrs.Run")
-    processes = _checks.count("processes", processes, least=1)
+    workers = checked_workers(workers)
     old = source.manifest
     if planner is None:
         planner = method_settings.made_again(old.method.name, old.method.settings, old.method.own_code)
@@ -88,13 +88,15 @@ def recertify(
             "the run was made without a Lipschitz constant, which this method needs; take another method"
         )
     kept = opened_scores(source, on_note)  # a run without scores is refused before a directory is made
-    if not source.count:
+    rows = source.rows()
+    if not rows:
         raise RunError(f"{source.directory} has no rows yet; there is nothing to certify again")
+    _check_classes(source, rows, kept.classes)
     if rounding is not None:
         rounding = _checks.single("rounding", _checks.at_least_zero("rounding", rounding))
     relies = relies_on_constant(planner, math.inf if old.terms.lipschitz is None else old.terms.lipschitz)
     if relies:
-        _check_rounding(source, planner, rounding)
+        _check_rounding(source, rows, planner, rounding)
     record = _fewer(old.terms, alpha, n0, n)
     if goal is not None:
         record = replace(record, goal=check_goal(goal))
@@ -118,12 +120,13 @@ def recertify(
                 f"{writer.run.directory} was begun with a rounding of {begun}, and cannot be resumed with "
                 f"{record.rounding}; choose another directory"
             )
-        waiting = [row for row in source.rows() if row.idx not in writer.done]
+        waiting = [row for row in rows if row.idx not in writer.done]
         task = partial(_recertified, kept, planner, terms, record)
-        with refusing(source), spread(processes, task) as each:
-            for row in each(waiting):
-                writer.append(row)
-                on_row(row)
+        with refusing(source), workers.doing(task, most=len(waiting), files=files_run()) as each:
+            for rows in each(waiting):
+                writer.append(*rows)
+                for row in rows:
+                    on_row(row)
         return writer.run
 
 
@@ -154,7 +157,18 @@ def _as_far_as_needed(
     return proof.certificate()
 
 
-def _check_rounding(source: Run, planner: Planner, rounding: float | None) -> None:
+def _check_classes(source: Run, rows: Sequence[Row], classes: int) -> None:
+    """Refuse rows whose label, or class without noise, is none of those that the scores are of."""
+    for row in rows:
+        for column, number in (("label", row.label), ("clean", row.clean)):
+            if number is not None and number >= classes:
+                raise RunError(
+                    f"{source.file}: {column} of input {row.idx} is {number}, but its scores are of {classes} classes; "
+                    "correct the row, or certify the input again"
+                )
+
+
+def _check_rounding(source: Run, rows: Sequence[Row], planner: Planner, rounding: float | None) -> None:
     """Refuse scores about whose rounding too little is known for a method that relies on the constant."""
     name = type(planner).__name__
     other = "or take a method that does not use the constant, such as hard duels or votes"
@@ -163,7 +177,7 @@ def _check_rounding(source: Run, planner: Planner, rounding: float | None) -> No
             f"{source.directory} was made with autocast, which rounds inside of the model, so {name} cannot rely on "
             f"its Lipschitz constant; certify the inputs again without autocast, {other}"
         )
-    unknown = [] if rounding is not None else [row.idx for row in source.rows() if row.rounding is None]
+    unknown = [] if rounding is not None else [row.idx for row in rows if row.rounding is None]
     if unknown:
         raise RunError(
             f"{source.directory} does not say how far rounding moves the logits of {len(unknown)} inputs (the first "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -16,11 +17,13 @@ from lvmrs.jobs.consistency import inconsistent_rows
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.keeping import opened_scores
 from lvmrs.jobs.rounding import CHOICES, share_of_rounding, why_not_rounding
+from lvmrs.jobs.spreading import asking
 from lvmrs.known_constant import known_lipschitz
 from lvmrs.origin import torch_version
 from lvmrs.runs import Row, Run
 from lvmrs.runs.manifest import ROWS_OF
 from lvmrs.runs.scores import KeptScores
+from lvmrs.workers import Workers, checked_workers
 
 __all__ = ["Measured", "RowVerdict", "Verdict", "Verification", "check_verifiable", "other_batch", "verify"]
 
@@ -121,6 +124,7 @@ def verify(
     *,
     rows: int | None = 10,
     seed: int = 0,
+    workers: Workers | None = None,
     on_row: Callable[[RowVerdict], None] = lambda row: None,
 ) -> Verification:
     """Compute rows of a run again and say whether they stand; and check all rows as far as that needs no network.
@@ -130,6 +134,7 @@ def verify(
         job: its job, as ``job_of_run`` makes it, best with another batch size (``other_batch``).
         rows: how many rows to draw and compute again; None for all.
         seed: the seed of that draw; the noise has the seed of the run.
+        workers: who computes: by default this process.
         on_row: called with what came of each row that was computed again, or that cannot be as it is.
 
     Returns:
@@ -160,7 +165,7 @@ def verify(
     there = run.read("idx", "radius")["idx"]
     drawn = there if rows is None or rows >= len(there) else draw.choice(there, rows, replace=False)
     found = []
-    for verdict in _verdicts(run, job, kept, wrong, set(drawn.tolist())):
+    for verdict in _verdicts(run, job, kept, wrong, set(drawn.tolist()), checked_workers(workers)):
         found.append(verdict)
         on_row(verdict)
     return Verification(
@@ -191,16 +196,18 @@ def _notes(run: Run, job: Job) -> Iterator[str]:
 
 
 def _verdicts(
-    run: Run, job: Job, kept: KeptScores | None, wrong: dict[int, str], drawn: set[int]
+    run: Run, job: Job, kept: KeptScores | None, wrong: dict[int, str], drawn: set[int], workers: Workers
 ) -> Iterator[RowVerdict]:
     for index, why in wrong.items():
         if index not in drawn:
             yield RowVerdict(index, "different", why)
-    for row in run.rows(drawn):
-        yield _verdict(run, job, row, kept, wrong.get(row.idx))
+    questions = [partial(_verdict, run, row, kept, wrong.get(row.idx)) for row in run.rows(drawn)]
+    with asking(job, workers, most=len(questions)) as each:
+        for together in each(questions):
+            yield from together
 
 
-def _verdict(run: Run, job: Job, row: Row, kept: KeptScores | None, wrong: str | None) -> RowVerdict:
+def _verdict(run: Run, row: Row, kept: KeptScores | None, wrong: str | None, job: Job) -> RowVerdict:
     beside = None if kept is None else BesideKept(kept, row, share_of_rounding(job.smoothed))
     now = job.row(row.idx, None if beside is None else beside.add)
     differing = [name for name in run.columns if name not in _NOT_COMPARED and getattr(now, name) != getattr(row, name)]

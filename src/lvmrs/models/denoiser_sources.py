@@ -12,7 +12,7 @@ from torch import nn
 
 from lvmrs._extras import optional
 from lvmrs._paths import expanded, is_file, is_folder
-from lvmrs._sources import taken_apart
+from lvmrs._sources import check_folder, taken_apart
 from lvmrs._user_code import called, imported
 from lvmrs.errors import ModelError, guarded
 from lvmrs.facts import DenoiserFacts
@@ -73,6 +73,7 @@ def diffusers(name: str, rest: str, sigma: float) -> tuple[nn.Module, DenoiserFa
     place = expanded(rest)
     if not is_folder(place) and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", rest):  # a name of the hub
         raise ModelError(f"{name}: {place} is not a folder; give one that diffusers saved, or OWNER/NAME of its hub")
+    check_folder(name, place, error=ModelError)
     folder = str(place) if is_folder(place) else rest
     whole = not is_folder(place) or is_file(place / "model_index.json")
     within: dict[str, Any] = {"subfolder": "unet"} if whole else {}

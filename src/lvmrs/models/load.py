@@ -13,10 +13,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from lvmrs import _checks
+from lvmrs._sources import absolute, files_of
 from lvmrs.errors import ModelError, first_line
 from lvmrs.facts import ModelFacts
 from lvmrs.models.assemble import Assembled, assemble, hash_of
 from lvmrs.models.preprocessing import Preprocessed
+from lvmrs.registry import DENOISERS, MODELS
 from lvmrs.sampling import Model
 
 __all__ = ["Loaded", "ModelSource", "load"]
@@ -79,6 +81,13 @@ class ModelSource:
         return Loaded(
             made.model, self.name, made.fingerprint, made.code, made.facts, made.denoiser_fingerprint, source=self
         )
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that loading it reads, as far as names say which they are."""
+        weights = [] if self.weights is None else [absolute(self.weights, self.directory)]
+        denoiser = [] if self.denoiser is None else files_of(DENOISERS, self.denoiser, self.directory)
+        return [*files_of(MODELS, self.name, self.directory), *weights, *denoiser]
 
     def assembled(self) -> Assembled:
         """Load the model as its parts."""

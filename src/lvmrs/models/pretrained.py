@@ -8,6 +8,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from lvmrs._extras import optional
+from lvmrs._sources import check_folder
 from lvmrs.errors import ModelError, guarded
 from lvmrs.facts import ModelFacts
 from lvmrs.models.preprocessing import Preprocessed
@@ -35,6 +36,7 @@ def transformers(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     """Load an image classifier, behind the rescaling, normalisation and resize of its image processor."""
     library = optional("transformers", extra="hf", error=ModelError)
     library.utils.logging.disable_progress_bar()
+    check_folder(name, rest, error=ModelError)
     with guarded(f"{name}: it cannot be loaded", error=ModelError):
         # Code that comes with a model is not run, and weights are read as tensors.
         model, loading = library.AutoModelForImageClassification.from_pretrained(

@@ -10,7 +10,7 @@ import safetensors
 import safetensors.torch
 from torch import nn
 
-from lvmrs._paths import is_file
+from lvmrs._paths import is_file, no_file
 from lvmrs._replacing import replacing
 from lvmrs.errors import ModelError, first_line, guarded
 from lvmrs.facts import ModelFacts
@@ -98,7 +98,7 @@ def _is_number(value: object) -> bool:
 
 def _written(path: Path) -> str | None:
     if not is_file(path):
-        raise ModelError(f"{path} does not exist; give a file by lvmrs train")
+        raise ModelError(f"{path} {no_file(path)}; give a file by lvmrs train")
     with (
         guarded(f"{path} is not a safetensors file", error=ModelError),
         safetensors.safe_open(path, framework="pt") as opened,

@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from lvmrs._paths import is_file
+from lvmrs._paths import is_file, no_file
 from lvmrs.errors import ModelError, guarded
 
 __all__ = [
@@ -34,7 +34,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def read_checkpoint(path: Path) -> Any:
     """Read everything that a .safetensors file, or a file that torch saved, holds."""
     if not is_file(path):
-        raise ModelError(f"weights: {path} does not exist; give a .safetensors file or a state dict")
+        raise ModelError(f"weights: {path} {no_file(path)}; give a .safetensors file or a state dict")
     if path.suffix == ".safetensors":
         with guarded(f"weights: {path} cannot be read", error=ModelError):
             return safetensors.torch.load_file(path)

@@ -11,6 +11,7 @@ Rounding jumps, so what is smoothed has no Lipschitz constant, whatever the netw
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -110,4 +111,10 @@ class ExactGaussian(Noise):
         return torch.add(base, drawn, out=out).div_(self.levels)
 
     def _numbers(self, sigma: float) -> GridNormal:
-        return grid_normal(Fraction(sigma) * self.levels)
+        return _in_steps(sigma, self.levels)
+
+
+@functools.lru_cache(maxsize=16)
+def _in_steps(sigma: float, levels: int) -> GridNormal:
+    """It is asked for with every block of noise, and fractions are slow."""
+    return grid_normal(Fraction(sigma) * levels)

@@ -7,7 +7,8 @@ numbers, so each is off by less than 1. This is all that separates the numbers d
 ``GridNormal.error`` bounds it.
 
 Most numbers need only the first 16 bits of U, which are looked up in a table. Where a threshold has the same first 16
-bits, the table leaves the number open, and 48 more bits are drawn for it.
+bits, the table leaves the number open, and 48 more bits are drawn for it. Nearly always it is the only such threshold,
+and one comparison decides; in the far tails there are several, which are searched.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class GridNormal:
     """The smallest U of each number but the first, in ascending order."""
     table: NDArray[Any]
     """The number for the first 16 bits of U, or the smallest number of the type where they do not decide it."""
+    place: NDArray[np.int32]
+    """Which threshold is the first one whose first 16 bits are not smaller, for each value of these bits."""
+    several: NDArray[np.bool_]
+    """For each threshold, whether the next one has the same first 16 bits."""
     largest: int
     """The largest number that is drawn; the smallest is minus this."""
     error: float
@@ -55,8 +60,17 @@ class GridNormal:
         undecided = np.flatnonzero(numbers == np.iinfo(self.table.dtype).min)
         if undecided.size:
             rest = raw(undecided.size) >> np.uint64(_FIRST)
-            whole = (first[undecided].astype(np.uint64) << np.uint64(_BITS - _FIRST)) | rest
-            numbers[undecided] = self.numbers_of(whole)
+            known = first[undecided]
+            numbers[undecided] = self._decided(known, (known.astype(np.uint64) << np.uint64(_BITS - _FIRST)) | rest)
+
+    def _decided(self, first: NDArray[np.uint16], uniform: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The numbers of integers that have a threshold with the same first 16 bits."""
+        place = self.place[first]
+        numbers: NDArray[np.int64] = place + np.int64(-self.largest) + (self.thresholds[place] <= uniform)
+        far = np.flatnonzero(self.several[place])
+        if far.size:
+            numbers[far] = self.numbers_of(uniform[far])
+        return numbers
 
     def numbers_of(self, uniform: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The numbers that uniform 64-bit integers stand for, without the table."""
@@ -94,7 +108,10 @@ def grid_normal(scale: Fraction) -> GridNormal:
         for uniform in (starts, starts | np.uint64((1 << (_BITS - _FIRST)) - 1))
     ]
     table = np.where(found[0] == found[1], found[0], np.iinfo(kind).min).astype(kind)
-    return GridNormal(thresholds, table, len(tails), error)
+    prefixes = thresholds >> np.uint64(_BITS - _FIRST)
+    several = np.append(prefixes[1:] == prefixes[:-1], False)
+    place = np.searchsorted(thresholds, starts, side="left").astype(np.int32)
+    return GridNormal(thresholds, table, place, several, len(tails), error)
 
 
 def _tails(scale: Fraction) -> list[int]:

@@ -1,8 +1,8 @@
 """Choosing how to run a model by short trials that a busy moment cannot spoil.
 
 - Trials take turns, and the best of several rounds counts.
-- On a CPU, a trial runs in one thread and its cost is the *processor time* of that thread: time that other programs
-  take is not counted.
+- On a CPU, a trial runs in as many threads as a run will have, since they share caches and memory. Its cost is the
+  *processor time* of these threads: time that other programs take is not counted.
 - Among ways that are about as good, the batch size nearest to 32 is taken, which is good for most networks.
 """
 
@@ -21,7 +21,7 @@ from lvmrs.running.crew import Crew, Work, torch_threads
 from lvmrs.running.fast import Fast, Model
 from lvmrs.running.way import Way
 
-__all__ = ["Choice", "affordable_batch", "best", "chosen_batch", "chosen_way", "costs", "crew_pays", "trial"]
+__all__ = ["Choice", "affordable_batch", "best", "chosen_batch", "chosen_way", "costs", "costs_together", "crew_pays"]
 
 Key = TypeVar("Key")
 Clock = Callable[[], float]
@@ -35,7 +35,10 @@ _ROUNDS = 4
 # while plans are made, and other programs disturb it less.
 _FAVOURED = 1.5
 # In such a trial each thread has so many pieces, of about so many samples.
-_PIECES, _PIECE = 3, 128
+_PIECES, _PIECE = 2, 64
+_ROUNDS_OF_CREWS = 3
+# In other trials each thread has one piece of at least so many samples.
+_SMALL_PIECE = 32
 # The batch size that is good for most networks; layouts are compared at about this size.
 _MIDDLE = 32
 # What costs this much more than the best after a round is not tried again; what is within the second factor is as good.
@@ -98,6 +101,8 @@ class Choice:
     """What a sample costs in seconds: the processor time of one thread on a CPU, elsewhere as the clock shows."""
     workers: int = 1
     """How many threads run a batch each."""
+    rate: float = 0.0
+    """Samples per second of a whole run, if it has the machine to itself; 0 if this was not measured."""
 
 
 def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice:
@@ -111,61 +116,71 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
     """
     with torch_threads(1):
         layouts = (False, True) if fast.convolves and x.dim() == 3 else (False,)
-        runners = {last: fast.runner(fast.way(1, channels_last=last), 1, x) for last in layouts}
+        runners = {last: fast.runner(fast.way(1, channels_last=last), threads, x) for last in layouts}
         sizes = _affordable(runners[False], x)
-        if batch is not None:
-            sizes = [min(batch, sizes[-1])]
-        middle = min(sizes, key=lambda size: abs(size - _MIDDLE))
-        last = min(found := _costs_of(fast, runners, x, [middle]), key=found.__getitem__).channels_last
-        found = _costs_of(fast, {last: runners[last]}, x, sizes)
+    if batch is not None:
+        sizes = [min(batch, sizes[-1])]
+    middle = min(sizes, key=lambda size: abs(size - _MIDDLE))
+    ways = {fast.way(middle, channels_last=last): runners[last] for last in layouts}
+    last = min(found := costs_together(ways, x, threads), key=found.__getitem__).channels_last
+    found = costs_together({fast.way(size, channels_last=last): runners[last] for size in sizes}, x, threads)
     way = best(found)
-    run = runners[last]
-    crew = threads > 1 and (not fast.folded or crew_pays(run, x, way.batch, threads))
+    crew = threads > 1 and (not fast.folded or crew_pays(runners[last], x, way.batch, threads))
     size = way.batch if crew else way.batch * threads
     return Choice(replace(way, batch=batch or size), found[way], threads if crew else 1)
 
 
-def _costs_of(fast: Fast, runners: dict[bool, Model], x: Tensor, sizes: list[int]) -> dict[Way, float]:
-    """What a sample costs in each layout and batch size."""
-    return costs(
-        {
-            fast.way(size, channels_last=last): (trial(run, x, size), size)
-            for last, run in runners.items()
-            for size in sizes
+def costs_together(ways: dict[Way, Model], x: Tensor, workers: int) -> dict[Way, float]:
+    """What a sample costs in each way, if so many threads run a batch each."""
+    with Crew(workers) as crew:
+        trials = {
+            way: _together(crew, run, x, way.batch, max(1, _SMALL_PIECE // way.batch)) for way, run in ways.items()
         }
-    )
+        return costs(trials, clock=time.process_time)
 
 
 def crew_pays(run: Model, x: Tensor, batch: int, workers: int) -> bool:
     """Whether several threads that each run a batch are about as fast as one pass that all cores share, or faster.
 
-    What else runs on the machine slows a shared pass down, so that then the answer is yes.
+    What else runs on the machine slows a shared pass down, even many times, so that then the answer is yes. No shared
+    pass is begun after the time within which all of them would have to be done.
     """
-    shared, alone = trial(run, x, batch * workers), trial(run, x, batch)
-    passes = max(1, _PIECE // batch)
+    shared, passes = trial(run, x, batch * workers), max(1, _PIECE // batch)
     with Crew(workers) as crew:  # one for all rounds: new threads are slow at first
+        together, _ = _together(crew, run, x, batch, passes, _PIECES)
+        together()
+        crews = min(_once(together, time.perf_counter) for _ in range(_ROUNDS_OF_CREWS))
+    with torch_threads(workers):
+        shared()
+        return not any(_done_within(crews / _FAVOURED, shared, _PIECES * passes) for _ in range(_ROUNDS_OF_CREWS))
 
-        def piece() -> None:
-            for _ in range(passes):
-                alone()
 
-        def together() -> None:
-            line = crew.line(Work(0, piece, elsewhere=True) for _ in range(_PIECES * workers))
-            while line.goes_on():
-                line.take()
+def _done_within(seconds: float, run: Callable[[], object], times: int) -> bool:
+    """Whether something can be done so many times in that time."""
+    end = time.perf_counter() + seconds
+    for _ in range(times):
+        run()
+        if time.perf_counter() > end:
+            return False
+    return True
 
-        def one_after_the_other() -> None:
-            with torch_threads(workers):
-                for _ in range(_PIECES * passes):
-                    shared()
 
-        samples = _PIECES * workers * passes * batch
-        both: dict[bool, tuple[Callable[[], object], int]] = {
-            True: (together, samples),
-            False: (one_after_the_other, samples),
-        }
-        found = costs(both, clock=time.perf_counter, hopeless=math.inf)
-    return found[True] <= _FAVOURED * found[False]
+def _together(
+    crew: Crew, run: Model, x: Tensor, batch: int, passes: int, pieces: int = 1
+) -> tuple[Callable[[], object], int]:
+    """Let each thread of a crew do so many pieces of so many passes; the second number is how many samples that is."""
+    alone = trial(run, x, batch)
+
+    def piece() -> None:
+        for _ in range(passes):
+            alone()
+
+    def together() -> None:
+        line = crew.line(Work(0, piece, elsewhere=True) for _ in range(pieces * crew.workers))
+        while line.goes_on():
+            line.take()
+
+    return together, pieces * crew.workers * passes * batch
 
 
 def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[int]:

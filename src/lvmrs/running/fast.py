@@ -66,13 +66,14 @@ class Fast:
         return made.to(memory_format=torch.channels_last) if way.channels_last else made  # type: ignore[call-overload]
 
     def _compiled(self, way: Way, x: Tensor) -> nn.Module:
-        """Compile it with frozen weights, for batches of one size and for one thread in each."""
+        """Compile it with frozen weights, for batches of one size, each in one thread; smaller ones run as they are."""
         import torch._inductor.config as inductor  # importing it takes seconds
 
-        program = torch.compile(self._laid_out(way), dynamic=False)
+        network = self._laid_out(way)
+        program = torch.compile(network, dynamic=False)
         with torch_threads(1), torch.inference_mode(), inductor.patch(freezing=True):
             program(x.expand(way.batch, *x.shape).contiguous())
-        return InParts(program, way.batch)
+        return InParts(program, way.batch, rest=network)
 
 
 class _Copies:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import _disk
+from lvmrs._paths import check_kind
 from lvmrs._replacing import replacing
 from lvmrs.errors import LvmrsError
 from lvmrs.running.choosing import Choice
@@ -26,7 +27,7 @@ __all__ = ["key_of", "recall", "remember"]
 
 _VERSION = 1
 _LONGEST = 10_000
-_DEAREST, _LARGEST = 1e6, 1 << 16
+_DEAREST, _FASTEST, _LARGEST = 1e6, 1e12, 1 << 16
 
 
 def key_of(model: object, x: Tensor, *more: object) -> str | None:
@@ -55,13 +56,14 @@ def _settings(module: nn.Module) -> str:
 def recall(key: str) -> Choice | None:
     """What was chosen earlier; None if nothing was."""
     try:
+        check_kind(_file(key))
         with _file(key).open(encoding="utf-8") as file:
             stored = json.loads(file.read(_LONGEST))
-        found = Choice(Way(**stored["way"]), float(stored["cost"]), int(stored["workers"]))
+        found = Choice(Way(**stored["way"]), float(stored["cost"]), int(stored["workers"]), float(stored["rate"]))
     except (OSError, RuntimeError, ValueError, TypeError, KeyError, LvmrsError):  # whatever is in the file
         return None
     usual = found.way.batch <= _LARGEST and 1 <= found.workers <= (os.cpu_count() or 1)
-    return found if usual and 0 < found.cost < _DEAREST else None
+    return found if usual and 0 < found.cost < _DEAREST and 0 <= found.rate < _FASTEST else None
 
 
 def remember(key: str, choice: Choice) -> None:

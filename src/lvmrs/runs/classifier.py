@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from lvmrs import _checks, _disk
+from lvmrs._paths import check_kind
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.runs.manifest import DataRecord, Manifest, MethodRecord, ModelRecord, Origin, TermsRecord
 from lvmrs.runs.records import parsed, plain, read_record
@@ -71,7 +72,8 @@ class ClassifierRecord:
         """Read the record in a file; a RunError says in one sentence what is wrong with it."""
         _checks.instance("file", file, (str, Path), "the name of a file")
         try:
-            with _disk.place(file).open("rb") as opened:
+            check_kind(place := _disk.place(file))
+            with place.open("rb") as opened:
                 text = opened.read(_LARGEST + 1).decode()
         except FileNotFoundError:
             raise RunError(f"{file} does not exist; lvmrs calibrate writes such files") from None

@@ -29,13 +29,20 @@ from lvmrs.runs.selection import Selection
 from lvmrs.runs.whole_writes import disk_errors
 from lvmrs.scores import Scores, scores_of
 
-__all__ = ["KeptScores", "ScoresWriter", "damaged_inputs", "refusal", "refusing"]
+__all__ = ["KeptScores", "ScoresWriter", "as_kept", "damaged_inputs", "refusal", "refusing"]
 
 
 def _samples_of(run: Run) -> dict[Stage, int]:
     """How many samples of an input a run takes in each stage."""
     terms = run.manifest.terms
     return {"selection": terms.n0 or 0, "certification": terms.n or 0}
+
+
+def as_kept(logits: Tensor) -> NDArray[Any]:
+    """Logits as they are kept: in the model's precision, and at least in float32."""
+    rows = logits.detach().cpu()
+    rows = rows if rows.dtype == torch.float64 else rows.to(torch.float32)
+    return np.ascontiguousarray(rows.numpy())
 
 
 class ScoresWriter:
@@ -58,11 +65,9 @@ class ScoresWriter:
         """Begin the input at this position in the selection of the run."""
         self._position, self._written, self._checksum = position, dict.fromkeys(self._samples, 0), Checksum()
 
-    def add(self, stage: Stage, logits: Tensor) -> None:
-        """Write the next batch of logits of the present input, in the model's precision and at least in float32."""
-        rows = logits.detach().cpu()
-        rows = rows if rows.dtype == torch.float64 else rows.to(torch.float32)
-        array = np.ascontiguousarray(rows.numpy())
+    def add(self, stage: Stage, logits: Tensor | NDArray[Any]) -> None:
+        """Write the next batch of logits of the present input; arrays are from ``as_kept``."""
+        array = as_kept(logits) if isinstance(logits, Tensor) else logits
         with disk_errors(self._directory):
             file, form = self._opened(stage, array)
             place = (self._position * self._samples[stage] + self._written[stage]) * array.shape[1]
@@ -181,6 +186,11 @@ class KeptScores:
         return cls(
             run.directory, files, run.manifest.selection, "scores" in run.columns, run.manifest.terms.goal is not None
         )
+
+    @property
+    def classes(self) -> int:
+        """The number of classes of the network that was sampled."""
+        return next(iter(self.files.values())).shape[2]
 
     @property
     def note(self) -> str | None:

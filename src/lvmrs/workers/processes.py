@@ -1,4 +1,4 @@
-"""Running a task on many items, in order, in this process or in several processes of this machine.
+"""Several processes of this machine that do a task; results come in the order of the items.
 
 Each process has a pipe and nothing else: no locks or files that could be left behind. It ends with the process that
 started it, however that ends.
@@ -7,45 +7,59 @@ started it, however that ends.
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import threading
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from lvmrs import _checks
 from lvmrs._stopping import SIGNALS
-from lvmrs.errors import RunError, first_line
-from lvmrs.jobs.packing import Packed, packed, unpacked
+from lvmrs.errors import RunError
+from lvmrs.workers.base import Each, Task, Workers, attempted
+from lvmrs.workers.packing import Packed, packed, unpacked
 
-__all__ = ["spread"]
+__all__ = ["Processes"]
 
 # Not forked: torch's threads do not survive that.
 _CONTEXT = get_context("spawn")
 
 
-@contextmanager
-def spread(processes: int, task: Callable[[Any], Any]) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
-    """A function that does the task for each of several things, in so many processes; results come in order."""
-    if processes <= 1:
-        yield partial(map, task)
-        return
-    content = packed(task)
-    workers: list[_Worker] = []
-    try:
-        with _deaf():
-            for _ in range(processes):
-                workers.append(_Worker(content))
-        yield partial(_in_order, workers)
-    finally:
-        for worker in workers:
-            worker.end()
+class Processes(Workers):
+    """Processes of this machine, each with one thread.
+
+    Args:
+        count: how many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._size = _checks.count("count", count, least=1)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self._size
+
+    @contextmanager
+    def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
+        """Start the processes, and end them after the block."""
+        content = packed(task)
+        workers: list[_Worker] = []
+        self._size = self._size if most is None else max(1, min(self._size, most))
+        try:
+            with _deaf():
+                for _ in range(self._size):
+                    workers.append(_Worker(content))
+            yield partial(_in_order, workers)
+        finally:
+            for worker in workers:
+                worker.end()
 
 
 @contextmanager
@@ -101,7 +115,7 @@ def _alive() -> Iterator[None]:
         ) from error
 
 
-def _in_order(workers: Sequence[_Worker], items: Iterable[Any]) -> Iterator[Any]:
+def _in_order(workers: Sequence[_Worker], items: Iterable[Any]) -> Iterator[list[Any]]:
     """Give each free worker the next item; a result that comes early waits for those before it."""
     waiting = enumerate(items)
     busy: dict[object, tuple[_Worker, int]] = {}
@@ -122,7 +136,7 @@ def _in_order(workers: Sequence[_Worker], items: Iterable[Any]) -> Iterator[Any]
             early[number] = worker.result()
             begin(worker)
         while following in early:
-            yield early.pop(following)
+            yield [early.pop(following)]
             following += 1
 
 
@@ -130,20 +144,26 @@ def _work(content: Packed, pipe: Connection) -> None:
     """What a process does: the task for each item that comes, until no more can come."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    task: Callable[[Any], Any] | None = None
-    failure: BaseException | None
+    task = _Once(content)
     while True:
         try:
             item = pipe.recv()
         except EOFError:
             return
-        try:
-            if task is None:
-                task = unpacked(content)
-            result, failure = task(item), None
-        except BaseException as error:  # whatever the user's code raises
-            result, failure = None, _sendable(error)
-        pipe.send((result, failure))
+        pipe.send(attempted(task, item))
+
+
+class _Once:
+    """The task, unpacked when it is first done: what fails then is told as a failure of the item."""
+
+    def __init__(self, content: Packed) -> None:
+        self._content = content
+        self._task: Task | None = None
+
+    def __call__(self, item: object) -> Any:
+        if self._task is None:
+            self._task = unpacked(self._content)
+        return self._task(item)
 
 
 def _end_with_parent() -> None:
@@ -151,16 +171,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         wait([parent.sentinel])
     os._exit(1)
-
-
-def _sendable(error: BaseException) -> BaseException:
-    """The error, if it can be pickled; a note says where it was raised, which pickles do not."""
-    where = "".join(traceback.format_exception(error))
-    try:
-        again = pickle.loads(pickle.dumps(error))  # noqa: S301 (it was made here)
-    except Exception:  # an exception of the user's own that cannot be pickled
-        again = RunError(f"{type(error).__name__}: {first_line(error)}")
-    if not isinstance(again, Exception):  # sys.exit in the user's code must not end the program
-        again = RunError(f"{type(error).__name__} was raised in a process that computes rows")
-    again.add_note(f"in another process:\n{where}")
-    return again  # type: ignore[no-any-return]

@@ -1,0 +1,94 @@
+"""``lvmrs launch``: a run as an array of Slurm jobs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from lvmrs.cli import options
+from lvmrs.cli.console import output, tell
+from lvmrs.cli.outcome import show_run
+from lvmrs.cli.progress import displaying
+from lvmrs.cli.stoppable import stoppable
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = ["launch"]
+
+# Options of certify that launch gives itself.
+_OURS = ("shard", "resume")
+
+
+def launch(
+    context: typer.Context,
+    command: Annotated[list[str], typer.Argument(help="After --, the command: certify and its options.")],
+    slurm: Annotated[bool, typer.Option("--slurm", help="Submit it to Slurm with sbatch.")] = False,
+    shards: Annotated[int, typer.Option("--shards", help="Into how many shards the run is divided.")] = 8,
+    tasks: Annotated[
+        Optional[int], typer.Option("--tasks", help="How many shards are done at a time; by default all.")
+    ] = None,
+    sbatch: Annotated[
+        Optional[list[str]],
+        typer.Option("--sbatch", help="An option of sbatch, such as partition=gpu or gres=gpu:1; may be repeated."),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the run is merged.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Divide a run into shards, submit them as an array of jobs, and merge them when all are done.
+
+    A task that is preempted or reaches its time limit ends in order, is requeued and goes on where it was. Typed again,
+    the same command does what is left.
+
+    \b
+    Examples:
+      lvmrs launch --slurm --shards 16 --tasks 4 --sbatch partition=gpu --sbatch gres=gpu:1 --sbatch time=4:00:00 \\
+          --wait -- certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --out runs/a
+    """
+    from lvmrs import slurm as jobs_of_slurm
+
+    if not slurm:
+        raise InvalidArgumentError("slurm must be given: it is the only place that runs can be launched at")
+    out = _checked_out(context, command)
+    settings = dict(_setting(word) for word in sbatch or ())
+    made = jobs_of_slurm.launch(command, out, shards=shards, tasks=tasks, settings=settings)
+    tell(
+        f"slurm  array {made.array} of {shards} shards, then job {made.merging} merges them",
+        f"logs   {made.logs}",
+    )
+    if not wait:
+        output(shlex.join(["squeue", "--jobs", f"{made.array},{made.merging}"]))
+        return
+    cancel = f"stopped waiting; the jobs go on; cancel them with: scancel {made.array} {made.merging}"
+    seen: list[int] = []
+    with stoppable(lambda: (cancel,)), displaying("rows") as display:
+
+        def show(rows: int, inputs: int) -> None:
+            if not seen:
+                display.begin(inputs)
+            seen.append(rows)
+            display.show(rows)
+
+        run = made.wait(show)
+    show_run(run, as_json=as_json)
+
+
+def _checked_out(context: typer.Context, command: Sequence[str]) -> Path:
+    """The directory of the run, from the command; a command that certify would not take is refused here."""
+    if command[0] != "certify":
+        raise InvalidArgumentError(f"only certify can be launched, got {command[0]!r:.40}; write it after --")
+    tree: Any = context.find_root().command
+    with tree.commands["certify"].make_context("certify", list(command[1:]), parent=context.find_root()) as parsed:
+        for name in _OURS:
+            if parsed.get_parameter_source("shard_" if name == "shard" else name).name == "COMMANDLINE":
+                raise InvalidArgumentError(f"{name} is for launch to give; leave it out of the command")
+        return Path(parsed.params["out"])
+
+
+def _setting(word: str) -> tuple[str, str]:
+    name, sign, value = word.removeprefix("--").partition("=")
+    if not name or not sign:
+        raise InvalidArgumentError(f"sbatch must be NAME=VALUE, such as partition=gpu, got {word!r:.80}")
+    return name, value

@@ -1,0 +1,97 @@
+"""The options that say who computes: this process, several processes, or a Ray cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from lvmrs.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from lvmrs.workers import Workers
+
+__all__ = [
+    "CpusPerWorker",
+    "GpusPerWorker",
+    "RayAddress",
+    "WorkerCount",
+    "chosen_workers",
+    "gpus_of_worker",
+    "with_address",
+]
+
+_ANY = "auto"
+
+RayAddress = Annotated[
+    Optional[str],
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Compute on a Ray cluster: at this address, or the one of this machine, or else one that is started here.",
+    ),
+]
+WorkerCount = Annotated[
+    Optional[int],
+    typer.Option("--workers", help="How many workers, on the Ray cluster or as processes of this machine."),
+]
+CpusPerWorker = Annotated[Optional[int], typer.Option("--cpus-per-worker", help="With --ray: processors of a worker.")]
+GpusPerWorker = Annotated[
+    Optional[float],
+    typer.Option("--gpus-per-worker", help="With --ray: GPUs of a worker; by default 1 if --device is a GPU."),
+]
+
+
+def with_address(words: list[str]) -> list[str]:
+    """The words of a command line, in which ``--ray`` without an address has one: typer has no such options.
+
+    >>> with_address(["certify", "--ray", "--workers", "2"])
+    ['certify', '--ray=auto', '--workers', '2']
+    """
+    after = [*words[1:], "-"]
+    return [
+        f"--ray={_ANY}" if word == "--ray" and following.startswith("-") else word
+        for word, following in zip(words, after, strict=True)
+    ]
+
+
+def gpus_of_worker(given: float | None, device: str | None) -> float:
+    """How many GPUs a worker has, if nothing is said of it: one if the model is to run on a GPU."""
+    if given is not None:
+        return given
+    if device in (None, "auto"):
+        from torch import cuda
+
+        return float(cuda.is_available())
+    return float(device.startswith("cuda"))
+
+
+def chosen_workers(
+    ray: str | None,
+    workers: int | None,
+    cpus: int | None = None,
+    gpus: float | None = None,
+    *,
+    device: str | None = "cpu",
+    usual: int = 1,
+) -> Workers:
+    """The workers that were asked for.
+
+    Args:
+        ray: the address of a Ray cluster; None for this machine.
+        workers: how many; None for the usual number.
+        cpus: processors of each worker, on Ray.
+        gpus: GPUs of each worker, on Ray.
+        device: where the model is to run, as it was typed.
+        usual: how many processes of this machine there are by default; with one, this process computes.
+    """
+    from lvmrs.workers import Here, Processes, Ray
+
+    if ray is not None:
+        address = None if ray == _ANY else ray
+        return Ray(address, workers=workers, cpus=1 if cpus is None else cpus, gpus=gpus_of_worker(gpus, device))
+    for name, value in (("cpus-per-worker", cpus), ("gpus-per-worker", gpus)):
+        if value is not None:
+            raise InvalidArgumentError(f"{name} has no effect without ray; leave it out")
+    number = usual if workers is None else workers
+    return Here() if number == 1 else Processes(number)

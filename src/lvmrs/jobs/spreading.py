@@ -1,0 +1,179 @@
+"""Rows of a job that other processes compute: what they are asked, and what they answer.
+
+The first worker checks the model and chooses how it is run, as one process does for itself. All workers run it in that
+way, so that rows do not depend on who computed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lvmrs.jobs.job import Job
+from lvmrs.noise import Stage
+from lvmrs.runs import Manifest, Row, RunWriter
+from lvmrs.runs.scores import ScoresWriter, as_kept
+from lvmrs.samplers import Pace
+from lvmrs.sampling import Watch
+from lvmrs.workers import Workers
+from lvmrs.workers.base import Each
+
+__all__ = ["Asked", "Made", "Prepared", "Receiver", "asking", "computing"]
+
+
+class Receiver:
+    """Takes the scores of one input after the other, if they are kept, and notes their checksum in its row.
+
+    Args:
+        writer: the writer of the run.
+        keeper: the writer of its scores; None if they are not kept.
+    """
+
+    def __init__(self, writer: RunWriter, keeper: ScoresWriter | None) -> None:
+        self._writer, self._keeper = writer, keeper
+
+    @property
+    def watch(self) -> Watch | None:
+        """Takes the next scores of the present input; None if they are not kept."""
+        return None if self._keeper is None else self._keeper.add
+
+    def begin(self, index: int) -> None:
+        """The scores of this input come next."""
+        if self._keeper is not None:
+            self._keeper.begin(self._writer.position(index))
+
+    def finished(self, row: Row) -> Row:
+        """The row of the present input, whose scores are all there."""
+        return row if self._keeper is None else replace(row, scores=self._keeper.checksum)
+
+    def wait(self) -> None:
+        """Wait until all scores are on the disk."""
+        if self._keeper is not None:
+            self._keeper.finish()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """How a job is run: the same for all workers."""
+
+    pace: Pace
+    manifest: Manifest
+    """What the run records: derived where the job is run."""
+    rounding: float | None
+    """How much rounding all rows allow for at least, if that was settled."""
+
+    def settle(self, job: Job) -> None:
+        """Run the job in this way."""
+        job.smoothed.fix_way(self.pace.way)
+        job.smoothed.rounding.settled = self.rounding
+
+
+class Made(NamedTuple):
+    """A row, and the scores that it was made from, if they are to be kept."""
+
+    row: Row
+    scores: dict[Stage, NDArray[Any]]
+
+
+def _prepared(begun: Manifest | None, command: str, job: Job) -> Prepared:
+    """Check the model on the first input, and choose how to run it, unless the run was begun in some way."""
+    if begun is not None and begun.running is not None:  # the last digits of logits may depend on it
+        job.smoothed.fix_way(begun.running)
+    first, _ = job.input(job.selection.indices[0])
+    pace = job.smoothed.prepare(first, samples=job.samples_each * len(job.selection.indices))
+    job.settle_rounding(None if begun is None else begun.terms.rounding)
+    return Prepared(pace, job.manifest(pace.way, command), job.smoothed.rounding.settled)
+
+
+class _ByThisProcess:
+    """Computes rows here; while one is proved and written, the next is sampled."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def prepared(self, begun: Manifest | None, command: str) -> Prepared:
+        """How the job is run."""
+        return _prepared(begun, command, self._job)
+
+    def rows(self, how: Prepared, indices: Sequence[int], receiver: Receiver) -> Iterator[list[Row]]:
+        """The rows of inputs, in order."""
+        rows = self._job.rows(indices, receiver.watch)
+        for index in indices:
+            receiver.begin(index)
+            yield [receiver.finished(next(rows))]
+
+
+class _ByWorkers:
+    """Has rows computed. A worker is asked questions, which are functions of the job that it has."""
+
+    def __init__(self, each: Each) -> None:
+        self._each = each
+
+    def prepared(self, begun: Manifest | None, command: str) -> Prepared:
+        """How the job is run, as the first worker chooses it."""
+        ((how,),) = self._each([partial(_prepared, begun, command)])
+        return how  # type: ignore[no-any-return]
+
+    def rows(self, how: Prepared, indices: Sequence[int], receiver: Receiver) -> Iterator[list[Row]]:
+        """The rows of inputs as they are finished, in lists of those that are there at a time."""
+        watch = receiver.watch
+        for together in self._each([partial(_certified, how, index, watch is not None) for index in indices]):
+            rows = []
+            for made in together:
+                receiver.begin(made.row.idx)
+                for stage, logits in made.scores.items():
+                    watch(stage, logits)  # type: ignore[misc]  # there are scores only if they are watched
+                rows.append(receiver.finished(made.row))
+            yield rows
+
+
+@contextmanager
+def computing(job: Job, workers: Workers, *, most: int) -> Iterator[_ByThisProcess | _ByWorkers]:
+    """Within this block, workers compute rows of the job; at most so many of them are of use."""
+    if not workers.elsewhere:
+        yield _ByThisProcess(job)
+        return
+    with asking(job, workers, most=most) as each:
+        yield _ByWorkers(each)
+
+
+def asking(job: Job, workers: Workers, *, most: int) -> AbstractContextManager[Each]:
+    """A ``with`` block in which workers have the job, and answer questions: functions of the job."""
+    return workers.doing(Asked(job, workers.device), most=most, files=job.files)
+
+
+class Asked:
+    """The task of a worker: it answers questions, which are functions of a job, with a copy of the job.
+
+    Args:
+        job: the job.
+        device: where the worker runs the model; None for where the job says.
+    """
+
+    def __init__(self, job: Job, device: str | None) -> None:
+        self._job, self._device = job, device
+
+    def __call__(self, question: Callable[[Job], Any]) -> Any:
+        """The answer."""
+        if self._device is not None:
+            self._job, self._device = self._job.on(self._device), None
+        return question(self._job)
+
+
+def _certified(how: Prepared, index: int, keep: bool, job: Job) -> Made:
+    """The question that a row answers."""
+    how.settle(job)
+    scores: dict[Stage, list[NDArray[Any]]] = {}
+
+    def add(stage: Stage, logits: Tensor) -> None:
+        scores.setdefault(stage, []).append(as_kept(logits).copy())  # the model may use its memory again
+
+    row = job.row(index, add if keep else None)
+    return Made(row, {stage: np.concatenate(portions) for stage, portions in scores.items()})

@@ -1,0 +1,47 @@
+"""The shard that a task of a Slurm array does, and where it writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from lvmrs.errors import InvalidArgumentError
+
+__all__ = ["shard_directory", "shard_of_task"]
+
+_NAMES = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT")
+
+
+def shard_of_task(environment: Mapping[str, str] | None = None) -> tuple[int, int]:
+    """The number of the shard of this array task, from 1, and how many shards there are.
+
+    Args:
+        environment: the variables that Slurm sets; by default those of this process.
+    """
+    found = os.environ if environment is None else environment
+    words = [found.get(name, "") for name in _NAMES]
+    if not all(word.isascii() and word.isdigit() for word in words):
+        told = ", ".join(f"{name} is {word!r:.40}" for name, word in zip(_NAMES, words, strict=True))
+        raise InvalidArgumentError(
+            f"shard auto is for the tasks of a Slurm array, and this is none ({told}); submit it with sbatch "
+            "--array=1-8, or name the shard, such as 2/8"
+        )
+    task, first, count = map(int, words)
+    step = found.get("SLURM_ARRAY_TASK_STEP", "1")
+    place, rest = divmod(task - first, int(step) if step.isascii() and step.isdigit() and int(step) else 1)
+    if rest or not 0 <= place < count:
+        raise InvalidArgumentError(
+            f"task {task} is not among the {count} tasks from {first} on: the array has gaps; submit one such as 1-8"
+        )
+    return place + 1, count
+
+
+def shard_directory(out: str | Path, shard: int, shards: int) -> Path:
+    """Where a shard of a run is written: beside the whole.
+
+    >>> print(shard_directory("runs/a", 2, 8))
+    runs/a-2-of-8
+    """
+    path = Path(out)
+    return path.with_name(f"{path.name}-{shard}-of-{shards}")
