@@ -34,8 +34,6 @@ def test_targets_from_the_command_line_to_the_table(
     code, out, _ = run("analyze a --radii 0,0.5", capsys)
     assert code == 0
     assert verdicts[0] in out
-    code, out, _ = run("verify a --model python:lvmrs.models.small:small_cnn --rows 2", capsys)
-    assert code == 0, out
 
 
 @pytest.mark.parametrize(
