@@ -116,7 +116,8 @@ def _grant(flights: list[Flight], before: dict[int, Moment], left: float, goal: 
     flights = [flight for flight in flights if flight.failure is None]
     share = 32 * len(flights) if goal.budget is None else max(1, goal.budget // _ROUNDS)
     worth = [(gain(before[id(flight)], flight.now, flight.following, goal), flight) for flight in flights]
-    found, spent = [], 0
+    found: list[Flight] = []
+    spent = 0
     for expected, flight in sorted(worth, key=lambda pair: -pair[0]):  # stable, so equal ones keep their order
         cost = flight.following - flight.now.n
         if expected > 0 and spent + cost <= left and (not found or spent + cost <= share):

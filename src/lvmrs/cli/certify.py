@@ -115,7 +115,7 @@ def certify(
 
 def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:
     samples = {"samples_each": 0} if at_most else {"samples_each": outlook.samples_each, "rate": outlook.rate}
-    watcher.begin(outlook.inputs, done=outlook.done, **samples)  # type: ignore[arg-type]
+    watcher.begin(outlook.inputs, done=outlook.done, **samples)
     if not outlook.inputs:
         return
     tell(

@@ -20,7 +20,7 @@ def chosen_goal(
     seconds: float | None = None,
 ) -> Goal | None:
     """The goal that was typed; None if all n samples are to be taken."""
-    if target_radius is tolerance is budget is seconds is None:
+    if all(given is None for given in (target_radius, tolerance, budget, seconds)):
         if beta is not None:
             raise InvalidArgumentError("beta has no effect without a goal such as a target radius; leave it out")
         return None
