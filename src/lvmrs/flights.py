@@ -173,7 +173,7 @@ class Flight:
             self.kept += [("selection", logits) for logits in self._selected]
         self._selected = []
         goal = self._asking.goal
-        stop = at_each_look if goal.limited else goal.reached
+        stop = _at_each_look if goal.limited else goal.reached
         self._planner = plan.planner
         with self._proving():
             self._proof = AnytimeProof(plan, self._terms, beta=goal.beta, stop=stop)
@@ -209,7 +209,7 @@ class Flight:
         return self._proof
 
 
-def at_each_look(now: Moment) -> bool:
+def _at_each_look(now: Moment) -> bool:
     """Stop, since others may need the samples more."""
     return True
 
