@@ -1,20 +1,26 @@
 """Several inputs on their way at once: each gets what it would get alone, and batches are full."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from lvmrs import Cohen, Duels, Fixed, SmoothedClassifier
+from lvmrs import Choice, Cohen, Deterministic, Duels, Fixed, SmoothedClassifier, Terms
 from lvmrs.adaptive import Batches, Traffic, adaptively
 from lvmrs.anytime import AnytimeProof, looks
-from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError
+from lvmrs.confidence.beta_mixture import BetaMixture
+from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, ProofError
 from lvmrs.flights import Arrival, Asking
 from lvmrs.goals import Goal
+from lvmrs.maps.duel import Duel
 from lvmrs.noise import Stage
 from lvmrs.planners import Anytime
+from lvmrs.running.crew import Crew
 
 
 @pytest.fixture(autouse=True)
@@ -57,10 +63,6 @@ def test_the_certificate_is_that_of_the_proof_on_the_scores_of_the_stream() -> N
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_batches_are_full_with_any_number_of_threads(workers: int) -> None:
-    from dataclasses import replace
-
-    from lvmrs.running.crew import Crew
-
     smoothed, traffic = classifier(64), Traffic()
     sampler = replace(smoothed.sampler(INPUTS[0])[0], workers=workers)
     inputs = [torch.tensor([np.cos(k), np.sin(k), 0.1]).float() for k in range(60)]
@@ -107,8 +109,7 @@ def test_what_is_wrong_with_an_input_is_raised_when_its_turn_comes(how: str) -> 
     smoothed = SmoothedClassifier(Fails(how), 0.5, batch=16, fast=False)
     inputs = [INPUTS[0], INPUTS[7], torch.tensor([100.0, 0.0, 0.0]), INPUTS[1]]
     found = smoothed.certificates(enumerate(inputs), Duels(), n0=40, n=500, goal=GOAL)
-    if how == "nan":  # only the input that is wrong fails; it is in a batch with others
-        assert [next(found).top for _ in range(2)] == [0, 1]
+    assert [next(found).top for _ in range(2)] == [0, 1]  # only the input that is wrong fails, in a batch with others
     with pytest.raises(ModelError, match=r"NaN|too large"):
         list(found)
 
@@ -134,3 +135,80 @@ def test_inputs_of_several_shapes() -> None:
     found = smoothed.certify_batch(mixed, Duels(), n0=32, n=600, goal=GOAL)
     alone = [smoothed.certify(x, Duels(), n0=32, n=600, goal=GOAL, index=k) for k, x in enumerate(mixed)]
     assert found == alone
+
+
+class LooksAround(nn.Module):
+    """In batches that are larger than those of the first check, it answers all rows with their mean."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.rows = rows
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(dim=0, keepdim=True).expand_as(x).clone() if len(x) > self.rows else x.clone()
+
+
+def test_rows_of_every_input_are_compared_also_if_it_stops_at_once() -> None:
+    inputs = [torch.tensor([9.0 + k, 0.0, 0.0]) for k in range(12)]
+    settings: dict[str, Any] = {"n0": 8, "n": 800, "goal": Goal((0.1,))}
+    honest = SmoothedClassifier(nn.Identity(), 0.5, batch=128, fast=False).certify_batch(inputs, Duels(), **settings)
+    assert max(each.n for each in honest) < 100
+    with pytest.raises(ModelError, match="depends on the other inputs in its batch"):
+        SmoothedClassifier(LooksAround(64), 0.5, batch=128, fast=False).certify_batch(inputs, Duels(), **settings)
+
+
+def test_the_model_itself_runs_in_the_thread_of_the_caller_alone() -> None:
+    threads = set()
+
+    def model(x: Tensor) -> Tensor:
+        threads.add(threading.get_ident())
+        return x.clone()
+
+    smoothed = SmoothedClassifier(model, 0.5, batch=32, fast=False)
+    sampler = replace(smoothed.sampler(INPUTS[0])[0], runner=torch.clone, workers=2)
+    threads.clear()
+    asking = Asking(Anytime(Duels()), lambda x: smoothed.terms(0.01, 600, x, method=Duels()), GOAL, 0, 32)
+    with Crew(2) as crew:
+        arrivals = (Arrival(sampler, x, k) for k, x in enumerate(INPUTS))
+        assert len(list(adaptively(arrivals, Batches(crew), asking))) == len(INPUTS)
+    assert threads == {threading.get_ident()}
+
+
+@dataclass(frozen=True)
+class Breaks(Duel):
+    """A map of the user's own that fails on certification samples."""
+
+    def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
+        if len(logits) != 40:
+            raise KeyError("mine")
+        return super().columns(logits, top, alone, pooled)
+
+
+class Broken(Duels):
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+        return replace(super().choose(logits, terms), map=Breaks())
+
+
+def test_a_part_of_the_users_own_that_fails_is_one_sentence() -> None:
+    with pytest.raises(ProofError, match=r"the proof of a plan by .* fails"):
+        classifier(16).certify(INPUTS[0], Broken(), n0=40, n=500, goal=GOAL)
+
+
+def test_a_goal_is_checked_whatever_the_method() -> None:
+    constant = SmoothedClassifier(nn.Identity(), 0.5, 1.0)
+    with pytest.raises(InvalidArgumentError, match="goal must be a goal"):
+        constant.certify(INPUTS[0], Deterministic(), goal="rubbish")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="a goal has no effect"):
+        constant.certify(INPUTS[0], Deterministic(), goal=GOAL)
+
+
+@dataclass(frozen=True)
+class HugePrior(Duels):
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+        choice = super().choose(logits, terms)
+        return replace(choice, bound=BetaMixture((1e300,) * 2, (1e300,) * 2))
+
+
+def test_a_planner_cannot_make_the_prior_so_large_that_every_class_wins() -> None:
+    with pytest.raises(InvalidArgumentError, match="wins must lie between"):
+        HugePrior().plan(classifier().scores(INPUTS[0], 40, stage="selection"), classifier().terms(0.01, 500))

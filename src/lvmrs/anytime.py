@@ -73,8 +73,8 @@ def _after(seen: int, n: int) -> int:
 class AnytimeProof:
     """A proof that takes scores in portions of any size and gives a certificate at any moment.
 
-    It can be pickled at any time, and goes on with the next sample of its stream. Samples after it has stopped are
-    ignored.
+    It can be pickled at any time if ``stop`` can (a lambda cannot; ``Goal.reached`` can), and goes on with the next
+    sample of its stream. Samples after it has stopped are ignored.
 
     Args:
         plan: what to prove and how, from a planner; its bound must be an anytime bound (``lvmrs.planners.Anytime``).

@@ -48,8 +48,8 @@ class Goal:
     """What sampling is for: it stops as soon as the goal is reached.
 
     ``targets``, a ``tolerance``, or a budget for all inputs is given; a budget may have targets. Each target is to be
-    certified (false with probability at most alpha) or shown to be out of reach of the plan with any number of samples
-    (false with probability at most beta).
+    certified (false with probability at most alpha) or shown to be out of reach of the plan: above the radius that the
+    exact means give (false with probability at most beta).
 
     >>> Goal(targets=(0.25, 0.5)).reached(Moment(n=96, radius=0.3, limit=0.45))
     True
@@ -62,7 +62,7 @@ class Goal:
     tolerance: float | None = None
     """How far the certified radius may stay below the limit."""
     beta: float = 0.001
-    """The risk of the limit: that more samples would certify a larger radius than it."""
+    """The risk of the limit: the radius of the exact means is above it with probability at most beta."""
     budget: int | None = None
     """Samples for all inputs together, also those to plan on. They are spent where they are expected to gain most: for
     the average radius, or for the number of inputs certified at the targets if there are some."""

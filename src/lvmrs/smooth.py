@@ -167,7 +167,11 @@ class SmoothedClassifier(Calibrating, Answering):
         ``certify``. What is wrong with an input is raised when its turn comes.
         """
         method = self.check_method(self.default_method if planner is None else planner)
+        if goal is not None:
+            check_goal(goal)
         if isinstance(method, Deterministic):
+            if goal is not None:
+                raise InvalidArgumentError("a goal has no effect, since Deterministic takes no samples; leave it out")
             yield from (self.certain(method, x) for _, x in inputs)
             return
         n0, n = _checks.count("n0", n0, least=1), self.terms(alpha, n).n
@@ -176,7 +180,7 @@ class SmoothedClassifier(Calibrating, Answering):
         with self._samplers.crew() as crew:
             if goal is not None:
                 coming = (Arrival(of(x), x, index) for index, x in prepared)
-                asking = Asking(Anytime(method), terms, check_goal(goal), seed, n0)
+                asking = Asking(Anytime(method), terms, goal, seed, n0)
                 by = within_budget if goal.limited else partial(adaptively, watch=watch)
                 yield from by(coming, Batches(crew), asking)
                 return

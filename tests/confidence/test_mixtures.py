@@ -1,6 +1,7 @@
 """The anytime bounds against slow ones that are obviously right. tests/statistical counts how often they are false."""
 
 import itertools
+import math
 import pickle
 
 import numpy as np
@@ -169,3 +170,36 @@ def test_bad_input() -> None:
         betting_mixture.lower_from_sums(np.ones(3), 0.05)
     with pytest.raises(InvalidArgumentError, match="samples"):
         betting_mixture.lower([0.5, 1.5], 0.05)
+
+
+@pytest.mark.parametrize("part", [1e300, 1e15, 1.1e6, 9e-7, 1e-300])
+def test_priors_with_which_the_evidence_loses_its_digits_are_refused(part: float) -> None:
+    """With the prior (1e15, 1e15) the bound for 60 of 100 was .6: that of no risk at all."""
+    for prior in ((part, part), (part, 0.5), (0.5, part)):
+        for bound in (beta_mixture.lower, beta_mixture.upper):
+            with pytest.raises(InvalidArgumentError, match=r"prior must lie between 1e-06 and 1e\+06, got"):
+                bound(60, 100, 0.001, prior=prior)
+        with pytest.raises(InvalidArgumentError, match=r"(wins|losses) must lie between"):
+            BetaMixture((prior[0],), (prior[1],))
+
+
+@pytest.mark.parametrize("a", [1e6, 1e-6, 0.5])
+@pytest.mark.parametrize("b", [1e6, 1e-6, 0.5])
+def test_the_largest_and_smallest_priors_are_sound(a: float, b: float) -> None:
+    throws = np.random.default_rng(0).random((400, 2000)) < 0.5
+    ones = throws.cumsum(axis=1)[:, 49::50]
+    n = np.arange(50, 2001, 50)
+    low, high = (bound(ones, n, 0.02, prior=(a, b)) for bound in (beta_mixture.lower, beta_mixture.upper))
+    assert (low > 0.5).any(axis=1).sum() <= 18  # as many of 400 have a probability of 0.0006 at a risk of 0.02
+    assert (high < 0.5).any(axis=1).sum() <= 18
+
+
+@pytest.mark.parametrize("a", [1e6, 3e5, 20.0, 0.5, 1e-6])
+@pytest.mark.parametrize("b", [1e6, 0.5, 1e-6])
+def test_rounding_moves_the_evidence_by_less_than_is_allowed_for(a: float, b: float) -> None:
+    """The evidence after n samples is a product of n fractions, whose logarithms are summed without error."""
+    for ones, zeros in ((3, 0), (40, 2), (1000, 1000), (0, 2000)):
+        steps = [math.log((a + k) / (a + b + k)) for k in range(ones)]
+        steps += [math.log((b + k) / (a + b + ones + k)) for k in range(zeros)]
+        found = special.betaln(a + ones, b + zeros) - special.betaln(a, b)
+        assert abs(found - math.fsum(steps)) < 0.5e-7

@@ -89,7 +89,7 @@ def certify(
     whole, out = out, shard_directory(out, *part) if shard_ == "auto" else out
     RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
     recorded = Recorded.read(settings)
-    goal = chosen_goal(target_radius, tolerance, beta, budget, time)
+    goal = chosen_goal(target_radius, tolerance, beta, budget, time, bound=bound)
     n0 = n0 if goal is None or "n0" in setup.typed else N0_FOR_A_GOAL
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=setup.device)

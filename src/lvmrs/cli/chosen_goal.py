@@ -6,7 +6,7 @@ from lvmrs.cli.parsing import numbers
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.goals import Goal
 
-__all__ = ["N0_FOR_A_GOAL", "chosen_goal"]
+__all__ = ["N0_FOR_A_GOAL", "check_no_bound", "chosen_goal"]
 
 N0_FOR_A_GOAL = 64
 """Samples to plan on where sampling stops early, unless another number is typed: most inputs need few in all."""
@@ -18,12 +18,23 @@ def chosen_goal(
     beta: float | None,
     budget: int | None = None,
     seconds: float | None = None,
+    *,
+    bound: str | None = None,
 ) -> Goal | None:
-    """The goal that was typed; None if all n samples are to be taken."""
+    """The goal that was typed; None if all n samples are to be taken. A bound that was typed, too, is refused."""
     if all(given is None for given in (target_radius, tolerance, budget, seconds)):
         if beta is not None:
             raise InvalidArgumentError("beta has no effect without a goal such as a target radius; leave it out")
         return None
+    check_no_bound(bound)
     targets = tuple(numbers("target-radius", target_radius) or ())
     risk = {} if beta is None else {"beta": beta}
     return Goal(targets, tolerance, budget=budget, seconds=seconds, **risk)
+
+
+def check_no_bound(bound: str | None) -> None:
+    """Refuse a bound that was typed where sampling stops at a goal."""
+    if bound is not None:
+        raise InvalidArgumentError(
+            "bound has no effect where sampling stops at a goal, which needs bounds that hold at any time; leave it out"
+        )

@@ -118,7 +118,8 @@ Beta = Annotated[
     Optional[float],
     typer.Option(
         "--beta",
-        help="With a goal for sampling: risk that more samples would certify more; 0.001 by default.",
+        help="With a goal for sampling: the probability at most that the radius of the exact means is above the limit; "
+        "0.001 by default.",
     ),
 ]
 Batch = Annotated[Optional[int], typer.Option("--batch", help="Samples at a time; measured if not given.")]

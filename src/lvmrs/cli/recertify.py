@@ -62,14 +62,16 @@ def recertify(
       lvmrs recertify runs/a --method lvm --bound bernstein --alpha 0.01 --out runs/a-bernstein
     """
     from lvmrs import jobs
-    from lvmrs.cli.chosen_goal import chosen_goal
+    from lvmrs.cli.chosen_goal import check_no_bound, chosen_goal
     from lvmrs.cli.chosen_method import chosen_method
     from lvmrs.cli.own_parts import known_name
     from lvmrs.registry import NOISES
 
     known_name(NOISES, noise)
     source = Run(run)
-    goal = chosen_goal(target_radius, tolerance, beta)
+    goal = chosen_goal(target_radius, tolerance, beta, bound=bound)
+    if source.manifest.terms.goal is not None:
+        check_no_bound(bound)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     inputs, terms = source.count, source.manifest.terms
     usual = (os.cpu_count() or 1) if inputs >= _WORTH_PROCESSES else 1

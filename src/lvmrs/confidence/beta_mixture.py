@@ -26,12 +26,16 @@ from lvmrs import _special as special
 from lvmrs._checks import Floats, Numbers
 from lvmrs.confidence.base import Bound, Sides, Tally, anytime_goal
 from lvmrs.confidence.clopper_pearson import guarded_counts
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
 
-__all__ = ["BetaMixture", "lower", "upper"]
+__all__ = ["MOST", "BetaMixture", "lower", "upper"]
 
 # Jeffreys' prior.
 _PLAIN = 0.5
+# The evidence is a difference of logarithms that grow with the prior: beyond these, rounding could move it by more than
+# what ``anytime_goal`` allows for.
+_LEAST, MOST = 1e-6, 1e6
+"""The largest parameter of a prior."""
 # Newton's steps: the last ones change nothing.
 _STEPS = 100
 
@@ -45,8 +49,8 @@ def lower(
         count: how many of the samples were not zero, from 0 to n.
         n: number of independent samples so far.
         risk: probability of error, strictly between 0 and 1.
-        prior: the parameters a and b of the Beta prior, positive: ones and zeros that are expected. They must not
-            depend on the samples, nor change from one n to another.
+        prior: the parameters a and b of the Beta prior, from 1e-6 to 1e6: ones and zeros that are expected. They must
+            not depend on the samples, nor change from one n to another.
         mass: the value of a sample that is not zero.
 
     Returns:
@@ -56,7 +60,7 @@ def lower(
     0.9680, 0.9715
     """
     ones, total, risk, top = guarded_counts(count, n, risk, mass)
-    a, b = (_checks.positive("prior", part) for part in prior)
+    a, b = (_expected("prior", part) for part in prior)
     _checks.broadcast(count=ones, n=total, risk=risk, mass=top, a=a, b=b)
     return _checks.unwrapped(top * _lower(ones, total, risk, a, b))
 
@@ -72,9 +76,17 @@ def upper(
     0.0231
     """
     ones, total, risk, top = guarded_counts(count, n, risk, mass)
-    a, b = (_checks.positive("prior", part) for part in prior)
+    a, b = (_expected("prior", part) for part in prior)
     _checks.broadcast(count=ones, n=total, risk=risk, mass=top, a=a, b=b)
     return _checks.unwrapped(top * (1 - _lower(total - ones, total, risk, b, a)))
+
+
+def _expected(name: str, numbers: Numbers) -> Floats:
+    """Parameters of a prior; refused if the evidence could not be computed with them."""
+    found = _checks.positive(name, numbers)
+    if not ((found >= _LEAST) & (found <= MOST)).all():
+        raise InvalidArgumentError(f"{name} must lie between {_LEAST:g} and {MOST:g}, got {shown(numbers)}")
+    return found
 
 
 def _lower(ones: Floats, n: Floats, risk: Floats, a: Floats, b: Floats) -> Floats:
@@ -112,7 +124,7 @@ class BetaMixture(Bound):
         if len(self.wins) != len(self.losses):
             raise InvalidArgumentError("wins and losses must have one number for each column")
         for name in ("wins", "losses"):
-            numbers = _checks.positive(name, getattr(self, name)) if getattr(self, name) else np.empty(0)
+            numbers = _expected(name, getattr(self, name)) if len(getattr(self, name)) else np.empty(0)
             object.__setattr__(self, name, tuple(numbers.reshape(-1).tolist()))
 
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:

@@ -25,7 +25,8 @@ class BesideKept:
     """
 
     def __init__(self, kept: KeptScores, row: Row, share: float) -> None:
-        self._kept, self._index, self._share = kept, row.idx, share
+        self._kept, self._row, self._share = kept, row, share
+        self._compared: dict[Stage, int] = {}
         self._waiting: dict[Stage, tuple[Iterator[Tensor], Tensor]] = {}
         self.largest: float | None = None
         """The largest difference so far; None if nothing was compared."""
@@ -40,7 +41,11 @@ class BesideKept:
         """Take the next logits of a stage."""
         if self.why_not is not None:
             return
-        now = logits.detach().cpu().double()
+        left = self._kept.count(self._row, stage) - self._compared.get(stage, 0)
+        now = logits[:left].detach().cpu().double()  # after other roundings, sampling may stop later
+        self._compared[stage] = self._compared.get(stage, 0) + len(now)
+        if not len(now):
+            return
         kept = self._next(stage, len(now)).double()
         if kept.shape != now.shape:
             self.why_not = f"its kept scores have {kept.shape[1]} classes, and the model has {now.shape[1]}"
@@ -53,7 +58,7 @@ class BesideKept:
     def _next(self, stage: Stage, count: int) -> Tensor:
         """The next so many kept logits of a stage."""
         if stage not in self._waiting:
-            batches = self._kept.logits(self._index, stage)
+            batches = self._kept.logits(self._row.idx, stage)
             self._waiting[stage] = batches, next(batches)
         batches, waiting = self._waiting[stage]
         while len(waiting) < count:

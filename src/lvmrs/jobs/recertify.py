@@ -14,7 +14,7 @@ from lvmrs import _checks, method_settings
 from lvmrs._user_code import code_hash, files_run
 from lvmrs.anytime import AnytimeProof
 from lvmrs.certificate import Certificate
-from lvmrs.errors import InvalidArgumentError, RunError
+from lvmrs.errors import InvalidArgumentError, ProofError, RunError, guarded
 from lvmrs.goals import Goal, check_goal
 from lvmrs.jobs.certify import OnRow
 from lvmrs.jobs.keeping import OnNote, opened_scores
@@ -149,12 +149,13 @@ def _as_far_as_needed(
     goal: Goal, planner: Planner, terms: Terms, selection: Scores, certification: Scores
 ) -> Certificate:
     plan = Anytime(planner).plan(selection, terms)
-    proof = AnytimeProof(plan, terms, beta=goal.beta, stop=goal.reached)
-    for portion in certification:
-        proof.add(portion)
-        if proof.stopped:
-            break
-    return proof.certificate()
+    with guarded(f"the proof of a plan by {plan.planner} fails", error=ProofError):  # a part may be the user's own
+        proof = AnytimeProof(plan, terms, beta=goal.beta, stop=goal.reached)
+        for portion in certification:
+            proof.add(portion)
+            if proof.stopped:
+                break
+        return proof.certificate()
 
 
 def _check_classes(source: Run, rows: Sequence[Row], classes: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -65,16 +66,24 @@ def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batch
         tried = itertools.chain(found, _with_small_changes(job, row, batch))
         planned = next((certificate for certificate in tried if _has_choices_of(certificate, row)), None)
         if planned is None:
-            return _change(next((name for name in CHOICES if name in differing), "top"), row, now)
+            return _change(next((name for name in (*CHOICES, "samples") if name in differing), "top"), row, now)
         method = job.method if planned.plan is None else _AsPlanned(planned.plan)
         found = [planned, *(_certificate(job, smoothed, row.idx, method) for smoothed in both)]
     for name in _BOUNDS:
         values = [getattr(certificate, name) for certificate in found]
-        low, high = min(values), max(values)
-        slack = high - low + 1e-9 * abs(high)  # for scores of rivals, which such moves change less than others do
-        if not low - slack <= getattr(row, name) <= high + slack:
+        if not _is_between(getattr(row, name), values):
             return _change(name, row, now)
+    if not _is_between(math.inf if row.limit is None else row.limit, [certificate.limit for certificate in found]):
+        return _change("limit", row, now)
     return None
+
+
+def _is_between(value: float, values: list[float]) -> bool:
+    low, high = min(values), max(values)
+    if math.isinf(low):
+        return value == low
+    slack = high - low + 1e-9 * abs(high)  # for scores of rivals, which such moves change less than others do
+    return low - slack <= value <= high + slack
 
 
 def _change(name: str, row: Row, now: Row) -> str:
@@ -91,8 +100,11 @@ def _with_small_changes(job: Job, row: Row, batch: int | None) -> Iterator[Certi
 
 
 def _has_choices_of(certificate: Certificate, row: Row) -> bool:
+    """Whether choices are those of a row, and sampling stopped where it did."""
     made = {"top": certificate.top, **certificate.record()}
-    return all(made[name] == getattr(row, name) for name in CHOICES if getattr(row, name) != "-" or name == "groups")
+    return row.samples in (None, certificate.n) and all(
+        made[name] == getattr(row, name) for name in CHOICES if getattr(row, name) != "-" or name == "groups"
+    )
 
 
 def _certificate(job: Job, smoothed: SmoothedClassifier, index: int, method: Method) -> Certificate:

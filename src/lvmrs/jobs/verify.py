@@ -33,7 +33,7 @@ Measured = Literal["radius", "p_lower", "p_upper", "logits"]
 # was measured of rounding, which is another number on another machine.
 _NOT_COMPARED = ("time", "scores", "rounding")
 # What other roundings of logits can change.
-_ROUNDED = {"radius", "p_lower", "p_upper", "clean", *CHOICES}
+_ROUNDED = {"radius", "p_lower", "p_upper", "clean", "samples", "limit", *CHOICES}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lvmrs import _checks
+from lvmrs.confidence import beta_mixture
 from lvmrs.confidence.base import Bound
 from lvmrs.confidence.beta_mixture import BetaMixture
 from lvmrs.confidence.betting_mixture import BettingMixture
@@ -22,6 +23,8 @@ __all__ = ["Anytime"]
 
 # The prior has this share of the selection sample, and this many samples beside: both ends must stay possible.
 _SHARE, _BESIDE = 0.5, 0.5
+# The share is less where the selection sample is so large that the prior could not be computed with.
+_MOST = beta_mixture.MOST / 2
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ class Anytime(Planner):
             bound = Staged()
         elif choice.map.binary:
             wins = (columns := _columns(choice, together)).sum(dim=0).double()
-            prior = _SHARE * wins + _BESIDE, _SHARE * (len(columns) - wins) + _BESIDE
+            share = min(_SHARE, _MOST / len(columns))
+            prior = share * wins + _BESIDE, share * (len(columns) - wins) + _BESIDE
             bound = BetaMixture(*(tuple(part.tolist()) for part in prior))
         return dataclasses.replace(choice, bound=bound)
 

@@ -53,8 +53,9 @@ def _stopped(manifest: Manifest) -> str:
     if goal is None:
         return ""
     return (
-        f" Sampling for an input stopped {goal.words}; certificates hold at any such moment. That more samples would "
-        f"certify a larger radius than the limit in its row has a probability of at most {goal.beta:g}."
+        f" Sampling for an input stopped {goal.words}; certificates hold at any such moment. The radius that the "
+        "exact means would give is above the limit in its row with probability at most "
+        f"{goal.beta:g}."
     )
 
 

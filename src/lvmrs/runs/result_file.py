@@ -134,7 +134,7 @@ _LARGEST = sys.float_info.max
 _RANGES = {
     "time": (0.0, _LARGEST), "correct": (0, 1), "p_lower": (-_LARGEST, _LARGEST), "p_upper": (-_LARGEST, _LARGEST),
     "temperature": (0.0, _LARGEST), "mass": (0.0, _LARGEST), "risk_top": (0.0, 1.0), "broken": (0, 1),
-    "samples": (0, _LARGEST), "seconds": (0.0, _LARGEST),
+    "samples": (0, _LARGEST), "limit": (0.0, _LARGEST), "seconds": (0.0, _LARGEST),
 }  # fmt: skip
 _CHECKSUM = re.compile("[0-9a-f]{32}")
 
