@@ -44,6 +44,7 @@ def test_targets_from_the_command_line_to_the_table(
         ("--target-radius 0", "targets must be"),
         ("--tolerance -1", "tolerance must be"),
         ("--beta 0.1", "beta has no effect without a goal"),
+        ("--target-radius 0.5 --bound hoeffding", "bound has no effect where sampling stops at a goal"),
         ("--target-radius 0.5 --beta 2", "beta must lie strictly between 0 and 1"),
     ],
 )

@@ -227,3 +227,9 @@ def test_files_that_are_no_records(tmp_path: Path) -> None:
         ClassifierRecord.read(tmp_path / "nowhere")
     with pytest.raises(RunError, match="cannot be read: Is a directory"):
         ClassifierRecord.read(tmp_path)
+
+
+def test_a_record_that_was_written_before_there_were_goals_is_read() -> None:
+    stored = json.loads(record().to_json())
+    assert stored["terms"].pop("goal") is None
+    assert ClassifierRecord.parse(json.dumps(stored), "settings.json") == record()

@@ -2,22 +2,28 @@
 
 import json
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
-from lvmrs import Cohen, Deterministic, Duels, Votes, analysis, jobs
+from lvmrs import Choice, Cohen, Deterministic, Duels, Terms, Votes, analysis, jobs
 from lvmrs.analysis.tables import summary_table
 from lvmrs.anytime import looks
-from lvmrs.errors import InvalidArgumentError, RunError
-from lvmrs.goals import Goal, verdict
+from lvmrs.errors import InvalidArgumentError, ProofError, RunError
+from lvmrs.goals import Goal, Moment, verdict
 from lvmrs.jobs.consistency import inconsistency
+from lvmrs.maps.duel import Duel
 from lvmrs.report.guarantee import guarantee, kinds_of_rows
 from lvmrs.report.settings import settings_shown
 from lvmrs.runs import Manifest, Run, Selection
+from lvmrs.workers import Processes
 from tests.jobs.helpers import INPUTS, fill, job_of, lines
+from tests.tiny_models import RowByRow
 
 GOAL = Goal((0.1, 0.3), beta=0.02)
 SOME = Selection(INPUTS, max=6)
@@ -89,6 +95,25 @@ def test_scores_that_a_goal_stopped_are_proved_with_bounds_that_hold_at_any_time
         assert all(new.samples <= old.samples for new, old in zip(made.rows(), whole.rows(), strict=True))  # type: ignore[operator]
 
 
+class Breaks(Duel):
+    """A map of the user's own that fails on certification samples."""
+
+    def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
+        if len(logits) < 100:
+            raise KeyError("mine")
+        return super().columns(logits, top, alone, pooled)
+
+
+class Broken(Duels):
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+        return replace(super().choose(logits, terms), map=Breaks())
+
+
+def test_a_part_of_the_users_own_that_fails_is_one_sentence(whole: Run, tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match=r"the proof of a plan by .* fails \(KeyError"):
+        jobs.recertify(whole, tmp_path / "broken", Broken())
+
+
 def test_kept_scores_of_one_number_can_be_asked_with_a_goal(tmp_path: Path) -> None:
     source = fill(tmp_path / "a", planner=Duels(), n=700, keep=True, selection=SOME)
     asked = jobs.recertify(source, tmp_path / "b", Duels(), goal=GOAL)
@@ -149,3 +174,48 @@ def test_what_is_refused() -> None:
         job_of(Deterministic(), goal=GOAL)
     with pytest.raises(InvalidArgumentError, match="goal must be a goal"):
         jobs.Sampling(goal=0.5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="a budget for all inputs is spent by one process"):
+        jobs.certify(job_of(Duels(), goal=Goal(budget=10**5)), "nowhere", workers=Processes(2))
+
+
+class RoundedByBatch(RowByRow):
+    """Another rounding in each batch size, so large that samples near a tie may change sides."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        exact = super().__call__(x)
+        noise = torch.sin(1e6 * exact + len(x))
+        rounded = exact + 200 * 2.0**-24 * exact.abs().amax(dim=1, keepdim=True) * noise
+        return exact if x.dtype == torch.float64 else rounded.float()
+
+
+def reached_late(goal: Goal, now: Moment) -> bool:
+    return now.n >= 200 and _REACHED(goal, now)
+
+
+_REACHED = Goal.reached
+
+
+@pytest.mark.usefixtures("no_measuring")
+def test_other_roundings_may_move_the_stop_and_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    goal = Goal(tolerance=0.25)
+    made = job_of(Duels(0.5), SOME, model=RoundedByBatch(), keep=True, n=700, goal=goal)
+    run = jobs.certify(made, tmp_path / "a")
+    found = jobs.verify(run, jobs.job_of_run(run, data=made.data, model=made.model, batch=32), rows=None)
+    assert {row.verdict for row in found.rows} <= {"equal", "rounding"}, [(row.idx, row.why) for row in found.rows]
+    assert found.count("rounding") > 0
+    first = run.rows()[0]
+    assert first.limit is not None
+    head, line, *rest = run.file.read_text().split("\n")
+    for changed in ({"limit": first.limit + 0.1}, {"samples": 32}):
+        run.file.write_text("\n".join([head, replace(first, **changed).text(run.columns), *rest]))  # type: ignore[arg-type]
+        again = jobs.job_of_run(Run(run.directory), data=made.data, model=made.model, batch=32)
+        (verdict_,) = [row for row in jobs.verify(Run(run.directory), again, rows=None).rows if row.idx == 0]
+        assert verdict_.verdict == "different", changed
+    run.file.write_text("\n".join([head, replace(first, limit=-1.0).text(run.columns), *rest]))
+    with pytest.raises(RunError, match="limit of input 0 is -1, and must be a finite number from 0"):
+        Run(run.directory).rows()
+    run.file.write_text("\n".join([head, line, *rest]))
+    # A sampling that stops later now is compared with the scores that were kept, and not with what lies behind them.
+    monkeypatch.setattr(Goal, "reached", reached_late)
+    late = jobs.verify(Run(run.directory), again, rows=None)
+    assert all((row.logits or 0) < 1e-3 for row in late.rows)

@@ -69,13 +69,21 @@ def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batch
             return _change(next((name for name in (*CHOICES, "samples") if name in differing), "top"), row, now)
         method = job.method if planned.plan is None else _AsPlanned(planned.plan)
         found = [planned, *(_certificate(job, smoothed, row.idx, method) for smoothed in both)]
+    outside = _outside(row, found)
+    if outside is not None and row.samples is not None:
+        # Bounds that hold at any time may be searched for on a grid, and then jump a little.
+        found += [each for each in _with_small_changes(job, row, batch) if _has_choices_of(each, row)]
+        outside = _outside(row, found)
+    return None if outside is None else _change(outside, row, now)
+
+
+def _outside(row: Row, found: list[Certificate]) -> str | None:
+    """The first column of a row that is not between those of certificates; None if there is none."""
     for name in _BOUNDS:
-        values = [getattr(certificate, name) for certificate in found]
-        if not _is_between(getattr(row, name), values):
-            return _change(name, row, now)
-    if not _is_between(math.inf if row.limit is None else row.limit, [certificate.limit for certificate in found]):
-        return _change("limit", row, now)
-    return None
+        if not _is_between(getattr(row, name), [getattr(certificate, name) for certificate in found]):
+            return name
+    limit = math.inf if row.limit is None else row.limit
+    return None if _is_between(limit, [certificate.limit for certificate in found]) else "limit"
 
 
 def _is_between(value: float, values: list[float]) -> bool:
