@@ -55,8 +55,12 @@ def _where_soft_pays(steps: dict[str, Any]) -> dict[str, float]:
         if soft in steps:
             one, other = steps[hard], steps[soft]
             found[f"{soft}: larger radius"] = float((other.radii > one.radii).mean())
-            found[f"{soft}: certified, {hard} not"] = sum(a and not b for a, b in zip(other.right, one.right, strict=True))
-            found[f"{hard}: certified, {soft} not"] = sum(b and not a for a, b in zip(other.right, one.right, strict=True))
+            found[f"{soft}: certified, {hard} not"] = sum(
+                a and not b for a, b in zip(other.right, one.right, strict=True)
+            )
+            found[f"{hard}: certified, {soft} not"] = sum(
+                b and not a for a, b in zip(other.right, one.right, strict=True)
+            )
     return found
 
 

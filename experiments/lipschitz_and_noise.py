@@ -71,7 +71,9 @@ def _deterministic(case: Case) -> Certified:
     selection = case.run.manifest.selection
     words = ["--model", f"trained:{case.network.file(case.lab)}", "--data", case.data, "--skip", str(selection.skip)]
     words += [] if selection.max is None else ["--max", str(selection.max)]
-    rows = Run(commands.certified(case.lab, f"{case.name}-deterministic", [*words, "--method", "lipschitz-deterministic"]))
+    rows = Run(
+        commands.certified(case.lab, f"{case.name}-deterministic", [*words, "--method", "lipschitz-deterministic"])
+    )
     return Certified.of(rows)
 
 

@@ -83,9 +83,13 @@ def shown(found: record.Found) -> str:
 
 def _best(name: str, family: dict[str, Any]) -> str:
     epsilons = [f"{epsilon:g}" for epsilon in _epsilons(name)]
-    rows = [[title, *(percent(family["best"][key][epsilon]) for epsilon in epsilons)] for key, title in _METHODS.items()]
+    rows = [
+        [title, *(percent(family["best"][key][epsilon]) for epsilon in epsilons)] for key, title in _METHODS.items()
+    ]
     for key, row in BEST.get(name, {}).items():
-        rows.append([f"paper: {_METHODS[key]}", *(f"{row[epsilon]:g}" if epsilon in row else "" for epsilon in epsilons)])
+        rows.append(
+            [f"paper: {_METHODS[key]}", *(f"{row[epsilon]:g}" if epsilon in row else "" for epsilon in epsilons)]
+        )
     return table(["certified accuracy, %", *epsilons], rows)
 
 

@@ -9,6 +9,7 @@ of a small network of Wong and Kolter's provable defences, whose weights are giv
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from importlib import import_module
 from pathlib import Path
 
@@ -56,7 +57,7 @@ class _FFDNet(nn.Module):
         self.contrast, self.strength = min(1.0, _STRONGEST / sigma), min(sigma, _STRONGEST)
         widths = [13, *([width] * (depth - 1)), 12]
         layers: list[nn.Module] = []
-        for before, after in zip(widths, widths[1:], strict=False):
+        for before, after in itertools.pairwise(widths):
             layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU(inplace=True)]
         self.model = nn.Sequential(*layers[:-1])
 

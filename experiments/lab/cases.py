@@ -96,7 +96,7 @@ class Case:
         """What a reader must know of it: settings, accuracy, time, and the commands that make it."""
         manifest, rows = self.run.manifest, self.run.rows()
         terms = manifest.terms
-        found = {
+        found: dict[str, Any] = {
             "title": self.title,
             "sigma": terms.sigma,
             "inputs": len(rows),
@@ -164,7 +164,7 @@ def sandwich_families(lab: Lab) -> dict[str, Case]:
     sigma = 3 / (5 * np.pi**0.5)
     found = {"digits": sandwich(lab, 5.0, sigma)}
     if lab.cifar10 is not None:
-        settings = ("--epochs", "100" if lab.scale == "paper" else "5", "--batch", "256", "--lr", "0.002")
+        settings = ("--epochs", "100" if lab.scale == "paper" else "3", "--batch", "256", "--lr", "0.002")
         words = ("--model", "ready:sandwich_small,gamma=5", "--data", f"cifar10:{lab.cifar10}", "--sigma", "0.4")
         aim = ("--objective", "margin", "--margin", "0.2")
         found["cifar10"] = Case(
@@ -205,7 +205,7 @@ def _cifar10(lab: Lab, sigma: float) -> Case:
     at = ("--data", f"cifar10:{lab.cifar10}", "--sigma", f"{sigma:g}")
     words = {
         "paper": ("--model", "ready:cifar_resnet110", *at, *_COHEN, "--augment", "shift-mirror"),
-        "laptop": ("--model", "ready:fast_cnn", *at, "--epochs", "14", *_FAST, "--autocast", "bfloat16"),
+        "laptop": ("--model", "ready:fast_cnn", *at, "--epochs", "8", *_FAST, "--autocast", "bfloat16"),
         "digits": ("--model", "ready:fast_cnn,width=4", *at, "--epochs", "1", *_FAST),
     }[lab.scale]
     title = "CIFAR-10, network trained with noise"
@@ -217,7 +217,7 @@ def _smoothadv(lab: Lab, sigma: float) -> Case:
     at = ("--data", f"cifar10:{lab.cifar10}", "--sigma", f"{sigma:g}", "--objective", "smoothadv")
     words = {
         "paper": ("--model", "ready:cifar_resnet110", *at, "--epsilon", "1", *_COHEN, "--augment", "shift-mirror"),
-        "laptop": ("--model", "ready:fast_cnn,width=16", *at, "--epsilon", "0.5", "--epochs", "6", *_FAST,
+        "laptop": ("--model", "ready:fast_cnn,width=16", *at, "--epsilon", "0.5", "--epochs", "4", *_FAST,
                    "--autocast", "bfloat16"),
         "digits": ("--model", "ready:fast_cnn,width=4", *at, "--epochs", "1", *_FAST),
     }[lab.scale]  # fmt: skip

@@ -28,9 +28,7 @@ from lvmrs.planners.survey import Survey
 from lvmrs.runs.classifier import ClassifierRecord
 from lvmrs.runs.scores import KeptScores
 
-__all__ = [
-    "PUBLISHED", "TITLES", "Certified", "VotesWithUnion", "certified", "gap", "planners_of", "published", "with_constant",
-]  # fmt: skip
+__all__ = ["PUBLISHED", "TITLES", "Certified", "VotesWithUnion", "certified", "gap", "planners_of", "published"]
 
 Radii = NDArray[np.float64]
 # The rule of the paper's published code searches about this many soft maps.
@@ -156,13 +154,8 @@ def planners_of(case: Case, *, calibrate: bool = True) -> dict[str, Planner]:
         n = ("--n", str(case.size.n), "--map", "softmax")
         found["one-map"] = _recorded(case.calibrated("map", "--method", "fixed", *n))
     if case.run.manifest.terms.lipschitz is not None:
-        found |= with_constant()
+        found |= {"ramp": Lipschitz("ramp"), "soft-duels-ramp": Duels("chosen")}
     return {name: found[name] for name in TITLES if name in found}
-
-
-def with_constant(mass: float = 1.0) -> dict[str, Planner]:
-    """The methods that use a Lipschitz constant."""
-    return {"ramp": Lipschitz("ramp", mass=mass), "soft-duels-ramp": Duels("chosen")}
 
 
 def _recorded(path: Path | None) -> Fixed | Duels:

@@ -58,8 +58,8 @@ def about(facts: Mapping[str, Any]) -> str:
     if "network" in facts:
         measured = facts["test accuracy"]
         whole = (
-            f" `{facts['network']}`, trained in {facts['training minutes']:.1f} minutes, has "
-            f"{percent(measured['clean accuracy'])} % and {percent(measured['noisy accuracy'])} % on the whole test set."
+            f" `{facts['network']}`, trained in {facts['training minutes']:.1f} minutes, is right "
+            f"on {percent(measured['clean accuracy'])} % and {percent(measured['noisy accuracy'])} % of the whole test set."
         )
     commands = "\n".join(facts["commands"])
     return (
