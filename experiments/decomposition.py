@@ -11,16 +11,30 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from lab import record
+from matplotlib.figure import Figure
+
+from lab import figures, record
 from lab.cases import Case, families, sandwich_families
 from lab.methods import PUBLISHED, TITLES, certified, gap, planners_of, published
 from lab.page import about, difference, made_by, percent, size, table
 from lab.settings import Lab
 
-__all__ = ["TITLE", "measure", "shown"]
+__all__ = ["TITLE", "drawn", "measure", "shown"]
 
 TITLE = "Where the gain comes from"
 _EPSILONS = (0.25, 0.5, 1.0)
+# The steps of the figure.
+_SHORT = {
+    "cohen": "Cohen",
+    "votes-union": "R2, risk shared",
+    "votes": "R2, risk once",
+    "paper": "soft maps, Bernstein",
+    "paper-betting": "…, betting",
+    "soft": "…, predicted for n",
+    "lvm": "LVM",
+    "duels": "duels",
+    "soft-duels-ramp": "soft duels, ramp",
+}
 
 
 def measure(lab: Lab) -> record.Found:
@@ -64,9 +78,20 @@ def _where_soft_pays(steps: dict[str, Any]) -> dict[str, float]:
     return found
 
 
+def drawn(found: record.Found) -> dict[str, Figure]:
+    """Average radius at each step, as a multiple of Cohen's, for each case at its larger n."""
+    ratios = {}
+    for name, case in found["cases"].items():
+        rows = case["sizes"][-1]["rows"]
+        first = rows["cohen"]["average"]
+        if first > 0:
+            ratios[name] = {_SHORT[key]: rows[key]["average"] / first for key in _SHORT if key in rows}
+    return {"steps": figures.ladder(ratios, list(_SHORT.values()), "average radius / Cohen's")}
+
+
 def shown(found: record.Found) -> str:
     """The tables."""
-    parts = [_TEXT, made_by(found)]
+    parts = [_TEXT, made_by(found), "![average radius at each step](results/steps.svg)"]
     for case in found["cases"].values():
         parts += [f"### {case['title']}, σ = {case['sigma']:.3g}", about(case)]
         for sizes in case["sizes"]:

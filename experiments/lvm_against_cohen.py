@@ -62,7 +62,7 @@ def _family(name: str, cases: list[Case]) -> dict[str, Any]:
 
 def shown(found: record.Found) -> str:
     """The tables."""
-    parts = [_TEXT, made_by(found)]
+    parts = [_TEXT, made_by(found), _orderings(found)]
     for name, family in found["families"].items():
         for sigma, case in family["cases"].items():
             parts += [f"### {family['title']}, σ = {sigma}", about(case)]
@@ -79,6 +79,24 @@ def shown(found: record.Found) -> str:
         if len(family["cases"]) > 1:
             parts += [f"### {family['title']}, best over σ", _best(name, family)]
     return "\n\n".join(parts)
+
+
+def _orderings(found: record.Found) -> str:
+    """For each pair of methods, in how many settings the order of the average radius is as expected."""
+    lines = []
+    for one, other in _ORDER:
+        settings = {
+            f"{name} at σ = {sigma}": case["gaps"][f"{one} to {other}"]
+            for name, family in found["families"].items()
+            for sigma, case in family["cases"].items()
+        }
+        words = {setting: _word(each) for setting, each in settings.items()}
+        count = {word: list(words.values()).count(word) for word in dict.fromkeys(words.values())}
+        below = [f"{setting} ({each[0]:+.4f})" for setting, each in settings.items() if each[0] < 0]
+        counts = ", ".join(f"{word} in {number}" for word, number in count.items())
+        where = f"; on average below it: {', '.join(below)}" if below else "; nowhere below it"
+        lines.append(f"- {_METHODS[other]} against {_METHODS[one]}, {len(settings)} settings: {counts}{where}")
+    return "\n".join(lines)
 
 
 def _best(name: str, family: dict[str, Any]) -> str:
@@ -104,9 +122,12 @@ def _theirs(name: str, sigma: str) -> list[list[str]]:
 
 def _verdict(pair: str, each: list[float]) -> str:
     one, _, other = pair.partition(" to ")
+    return f"{_METHODS[other]} − {_METHODS[one]}: {difference(each)}, {_word(each)}"
+
+
+def _word(each: list[float]) -> str:
     mean, low, high = each
-    word = "larger" if low > 0 else "smaller" if high < 0 else "the same" if mean == 0 else "not decided"
-    return f"{_METHODS[other]} − {_METHODS[one]}: {difference(each)}, {word}"
+    return "larger" if low > 0 else "smaller" if high < 0 else "the same" if mean == 0 else "not decided"
 
 
 _TEXT = """\
@@ -115,7 +136,7 @@ vision transformer behind a diffusion denoiser (CIFAR-10 and ImageNet, all test 
 Table 4 a residual network for ImageNet. Our networks are small ones, and our inputs few, so compare methods within our
 rows, and ours with the paper's only in how far methods are apart. The paper's Cohen rows are votes with R3. `Paper` is
 its method made sound (the risk is shared by all classes); `LVM` is ours. Below each table are the paired differences of
-the average radius, with intervals at 95 %."""
+the average radius, with intervals at 95 %; *not decided* means that the interval holds 0."""
 
 
 if __name__ == "__main__":

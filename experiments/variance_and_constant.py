@@ -29,7 +29,7 @@ _MAPS = {"softmax": Softmax(1.0, 1.0), "sparsemax": Sparsemax(1.0, 1.0)}
 
 def measure(lab: Lab) -> record.Found:
     """Sandwich networks of several constants on digits, under the same noise."""
-    return {"constants": {f"{gamma:g}": _row(sandwich(lab, gamma, _SIGMA), gamma) for gamma in _CONSTANTS}}
+    return {"constants": {f"{gamma:g}": _row(sandwich(lab, gamma, _SIGMA), gamma) for gamma in lab.some(_CONSTANTS)}}
 
 
 def _row(case: Case, gamma: float) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from lvmrs.plots import COLOURS
 
-__all__ = ["Line", "lines", "points", "save", "steps"]
+__all__ = ["Line", "ladder", "lines", "points", "save", "steps"]
 
 Line = tuple[Sequence[float], Sequence[float]]
 """Numbers to the right, and numbers upwards."""
@@ -50,6 +50,20 @@ def steps(found: Mapping[str, Sequence[float]], x: str, y: str) -> Figure:
     axes.set_xlim(left=0)
     axes.set_ylim(0, 100)
     axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def ladder(found: Mapping[str, Mapping[str, float]], names: Sequence[str], y: str) -> Figure:
+    """One line over the same steps for each title; steps that a title does not have are left out."""
+    figure, axes = _axes("", y)
+    for k, (title, each) in enumerate(found.items()):
+        at = [step for step, name in enumerate(names) if name in each]
+        colour, mark = COLOURS[k % len(COLOURS)], "osv^D"[k // len(COLOURS) % 5]
+        axes.plot(at, [each[names[step]] for step in at], color=colour, marker=mark, markersize=4, label=title)
+    axes.set_xticks(range(len(names)), names, rotation=20, ha="right", fontsize=8)
+    axes.axhline(1.0, color="#888888", linewidth=0.8)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=7)
+    figure.set_size_inches(8.2, 3.8)
     return figure
 
 

@@ -57,9 +57,10 @@ def about(facts: Mapping[str, Any]) -> str:
     whole = ""
     if "network" in facts:
         measured = facts["test accuracy"]
+        clean, noisy = (percent(measured[key]) for key in ("clean accuracy", "noisy accuracy"))
         whole = (
-            f" `{facts['network']}`, trained in {facts['training minutes']:.1f} minutes, is right "
-            f"on {percent(measured['clean accuracy'])} % and {percent(measured['noisy accuracy'])} % of the whole test set."
+            f" `{facts['network']}`, trained in {facts['training minutes']:.1f} minutes, is right on {clean} % and "
+            f"{noisy} % of the whole test set."
         )
     commands = "\n".join(facts["commands"])
     return (

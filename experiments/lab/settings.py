@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,10 +58,10 @@ SCALES = {
     ),
     "laptop": Scale(
         digits=Sampled(100, 1000, 10_000),
-        cifar10=Sampled(100, 1000, 10_000),
+        cifar10=Sampled(60, 1000, 10_000),
         given=Sampled(200, 1000, 10_000),
-        sandwich=Sampled(100, 1000, 10_000),
-        imagenet=Sampled(16, 100, 500),
+        sandwich=Sampled(60, 1000, 10_000),
+        imagenet=Sampled(12, 50, 250),
         few=(200, 1000),
         calibration=30,
         epochs=40,
@@ -104,6 +105,10 @@ class Lab:
     def sizes(self) -> Scale:
         """The sizes at this scale."""
         return SCALES[self.scale]
+
+    def some(self, values: Sequence[float]) -> tuple[float, ...]:
+        """The values that an experiment goes through; at the smallest scale, the first and the last."""
+        return (values[0], values[-1]) if self.scale == "digits" and len(values) > 1 else tuple(values)
 
     def shown(self, words: list[str]) -> str:
         """A command for the reader: files of this machine by their names alone."""
