@@ -21,6 +21,7 @@ import decomposition
 import lipschitz_and_noise
 import lvm_against_cohen
 import map_and_temperature
+import near_a_tie
 import opening
 import r2_against_r3
 import simplex_mass
@@ -31,6 +32,7 @@ __all__ = ["EXPERIMENTS", "page", "pictures"]
 
 EXPERIMENTS: tuple[ModuleType, ...] = (
     decomposition,
+    near_a_tie,
     lvm_against_cohen,
     lipschitz_and_noise,
     simplex_mass,

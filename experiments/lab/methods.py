@@ -28,7 +28,17 @@ from lvmrs.planners.survey import Survey
 from lvmrs.runs.classifier import ClassifierRecord
 from lvmrs.runs.scores import KeptScores
 
-__all__ = ["PUBLISHED", "TITLES", "Certified", "VotesWithUnion", "certified", "gap", "planners_of", "published"]
+__all__ = [
+    "PUBLISHED",
+    "TITLES",
+    "Certified",
+    "VotesWithUnion",
+    "certified",
+    "gap",
+    "paired",
+    "planners_of",
+    "published",
+]
 
 Radii = NDArray[np.float64]
 # The rule of the paper's published code searches about this many soft maps.
@@ -131,10 +141,14 @@ class Certified:
 
 def gap(one: Certified, other: Certified) -> list[float]:
     """The mean of other − one over the same inputs, and Student's paired interval at 0.95."""
-    difference = other.radii - one.radii
-    if not difference.std():
-        return [float(difference.mean())] * 3
-    return [float(value) for value in mean_interval(difference)]
+    return paired(other.radii - one.radii)
+
+
+def paired(differences: Radii) -> list[float]:
+    """The mean and Student's interval at 0.95; equal differences are their own interval."""
+    if not differences.std():
+        return [float(differences.mean())] * 3
+    return [float(value) for value in mean_interval(differences)]
 
 
 def planners_of(case: Case, *, calibrate: bool = True) -> dict[str, Planner]:
