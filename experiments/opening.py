@@ -1,138 +1,160 @@
-"""The first page of docs/results.md: what to use when, and what each idea is worth, in words with their numbers."""
+"""The first page of docs/results.md: what each idea is worth and what to use when, in words made from the numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from statistics import median
 from typing import Any
 
-from lab.page import table
+from lab.page import percent, table, wrapped
 from lab.record import Found
 
 __all__ = ["shown"]
 
+Setting = dict[str, Any]
+"""A network, a σ and a number of samples: the rows of all methods, and the case."""
+
 _STEPS = (
     ("cohen", "votes-union", "R2 instead of R3, risk shared by all classes"),
     ("votes-union", "votes", "the risk spent once instead of shared"),
-    ("votes", "paper", "soft maps chosen for each input, Bernstein, risk shared (the paper)"),
+    ("votes", "paper", "soft maps as the paper has them (Bernstein, risk shared), over votes with R2"),
     ("paper", "paper-betting", "betting instead of Bernstein"),
     ("paper-betting", "soft", "the choice predicted for n, the risk spent once"),
-    ("votes", "lvm", "soft maps where they are sure to pay, over votes with R2"),
+    ("votes", "soft", "all this together: the best soft map for each input, over votes with R2"),
+    ("soft", "one-map", "one softmax for all inputs, over the best soft map for each input"),
+    ("votes", "lvm", "LVM: soft maps only where they are sure to pay, over votes with R2"),
     ("votes", "duels", "duels, over votes with R2"),
     ("duels", "soft-duels", "soft duels of one width, over duels"),
 )
-_WITH_CONSTANT = (("duels", "soft-duels-ramp", "ramp radius and soft duels, over duels"),)
+_WITH_CONSTANT = (
+    ("votes", "ramp", "known constant: ramp radius with sparsemax, over votes with R2"),
+    ("duels", "soft-duels-ramp", "known constant: soft duels with the ramp radius, over duels"),
+)
+_SOUND = ("cohen", "votes-union", "votes", "paper", "paper-betting", "soft", "lvm", "one-map", "duels", "soft-duels")
 
 
 def shown(found: dict[str, Found | None]) -> str:
     """The first page; where an experiment was not run, its sentences are left out."""
-    parts = [_INTRODUCTION]
-    steps = found["decomposition"]
+    parts, steps, ties = [_INTRODUCTION], found["decomposition"], found["near_a_tie"]
     if steps is not None:
-        plain = [case for case in steps["cases"].values() if case["lipschitz"] is None]
-        known = [case for case in steps["cases"].values() if case["lipschitz"] is not None]
-        parts += ["## What each idea is worth", _worth(plain, known), "## What to use when", _advice(plain, known)]
+        cases = steps["cases"].values()
+        plain = _settings(case for case in cases if case["lipschitz"] is None)
+        known = _settings(case for case in cases if case["lipschitz"] is not None)
+        advice = [_duels(plain), _votes(plain), _soft_maps(plain)]
+        advice += [] if ties is None else [_near_ties(ties)]
+        advice += [_constant(known), _unsound(plain)] if known else [_unsound(plain)]
+        lines = "\n".join(wrapped(f"- {sentence}", indent="  ") for sentence in advice)
+        parts += ["## What to use when", lines, "## What each idea is worth", _worth(plain, known)]
     return "\n\n".join(parts)
 
 
-def _settings(cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _settings(cases: Iterable[dict[str, Any]]) -> list[Setting]:
     return [{**size, "case": case} for case in cases for size in case["sizes"]]
 
 
-def _ratios(settings: list[dict[str, Any]], one: str, other: str) -> list[float]:
-    pairs = [
-        (each["rows"][one]["average"], each["rows"][other]["average"]) for each in settings if _has(each, one, other)
-    ]
-    return [b / a - 1 for a, b in pairs if a > 0]
+def _averages(setting: Setting, *names: str) -> list[float]:
+    return [setting["rows"][name]["average"] for name in names]
 
 
-def _has(setting: dict[str, Any], *names: str) -> bool:
+def _has(setting: Setting, *names: str) -> bool:
     return all(name in setting["rows"] for name in names)
 
 
-def _worth(plain: list[dict[str, Any]], known: list[dict[str, Any]]) -> str:
+def _changes(settings: list[Setting], one: str, other: str) -> list[float]:
+    """The relative change of the average radius in each setting that has both methods, in %."""
+    pairs = [_averages(each, one, other) for each in settings if _has(each, one, other)]
+    return [100 * (b / a - 1) for a, b in pairs if a > 0]
+
+
+def _worth(plain: list[Setting], known: list[Setting]) -> str:
     rows = []
-    for settings, steps in ((_settings(plain), _STEPS), (_settings(known), _WITH_CONSTANT)):
+    for settings, steps in ((plain, _STEPS), (known, _WITH_CONSTANT)):
         for one, other, words in steps:
-            changes = sorted(_ratios(settings, one, other))
-            if changes:
-                middle = changes[len(changes) // 2]
-                ups = sum(change > 0 for change in changes)
-                rows.append([words, f"{100 * middle:+.1f} %", f"{100 * changes[0]:+.1f} to {100 * changes[-1]:+.1f} %",
-                             f"{ups} of {len(changes)}"])  # fmt: skip
-    head = ["step", "average radius, median change", "range", "settings where it grew"]
+            if changes := _changes(settings, one, other):
+                grew = f"{sum(change > 0 for change in changes)} of {len(changes)}"
+                rows.append([words, f"{median(changes):+.1f} %", f"{min(changes):+.1f} to {max(changes):+.1f} %", grew])
+    head = ["step", "change of the average radius, median", "range", "settings where it grew"]
+    text = (
+        "A setting is a network, a σ and a number of samples; all methods have the same noise. [The tables](#where-the-"
+        "gain-comes-from) have each setting, with paired intervals."
+    )
+    return f"{wrapped(text)}\n\n{table(head, rows)}"
+
+
+def _duels(settings: list[Setting]) -> str:
+    behind = []
+    for each in settings:
+        best = max((name for name in _SOUND if _has(each, name)), key=lambda name: _averages(each, name)[0])
+        if best != "duels":
+            behind.append(100 * (1 - _averages(each, "duels")[0] / _averages(each, best)[0]))
+    rest = f"; in the others they were at most {max(behind):.1f} % behind the best" if behind else ""
     return (
-        "Each setting is a network, a σ and a number of samples, on the same noise for all methods "
-        f"([below](#where-the-gain-comes-from)). The last step is about networks of known Lipschitz constant.\n\n"
-        f"{table(head, rows)}"
+        f"**Duels**, unless you know a Lipschitz constant. Of all sound methods they had the largest average radius in "
+        f"{len(settings) - len(behind)} of {len(settings)} settings without one{rest}. They need no map, no temperature "
+        "and no search, and the classifier that is certified is the same for all inputs."
     )
 
 
-def _advice(plain: list[dict[str, Any]], known: list[dict[str, Any]]) -> str:
-    settings = _settings(plain)
-    sound = ("cohen", "votes-union", "votes", "paper", "paper-betting", "soft", "lvm", "one-map", "duels", "soft-duels")
-    best = [
-        max((name for name in sound if _has(each, name)), key=lambda name: each["rows"][name]["average"])
-        for each in settings
-    ]
-    wins = best.count("duels")
-    lines = [
-        f"- **Use duels** unless you know a Lipschitz constant. They had the largest average radius of all sound "
-        f"methods in {wins} of {len(settings)} settings without one. They need no map, no temperature and no "
-        "search, and the certified classifier is the same for all inputs, so it can be deployed as it is.",
-        "- **If you must keep votes** (a classifier that is already deployed, or a comparison with published numbers), "
-        "use R2 with the risk spent once. That is nearly all that LVM-RS gains over Cohen.",
-        _soft_maps(settings),
-        _near_ties(settings),
-    ]
-    ramp = _ratios(_settings(known), "duels", "soft-duels-ramp")
-    if ramp:
-        lines.append(
-            f"- **If you know a Lipschitz constant**, use soft duels with the ramp radius: {100 * min(ramp):+.1f} to "
-            f"{100 * max(ramp):+.1f} % over hard duels on the networks here. This is where soft maps pay: hard votes "
-            "and hard duels have no constant that could be used."
-        )
-    lines.append(_unsound(settings))
-    return "\n".join(lines)
+def _votes(settings: list[Setting]) -> str:
+    gains = [_averages(each, "cohen", "votes", "lvm") for each in settings]
+    shares = [100 * (votes - cohen) / (lvm - cohen) for cohen, votes, lvm in gains if lvm > cohen]
+    told = f" (median; from {min(shares):.0f} to {max(shares):.0f} %)" if shares else ""
+    return (
+        "**Votes with R2 and the risk spent once**, if votes must stay, for a classifier that is deployed already or to "
+        f"compare with published numbers. This alone is {median(shares or [0.0]):.0f} % of what `LVM` gains over "
+        f"Cohen{told}."
+    )
 
 
-def _soft_maps(settings: list[dict[str, Any]]) -> str:
+def _soft_maps(settings: list[Setting]) -> str:
     gains = [each["rows"]["soft"]["to votes"] for each in settings]
     better, worse = sum(gain[1] > 0 for gain in gains), sum(gain[2] < 0 for gain in gains)
     taken = sum(each["rows"]["lvm"]["maps"].get("hardmax", 0) for each in settings)
     inputs = sum(each["case"]["inputs"] for each in settings)
     return (
-        "- **Do not expect radius from soft maps** without a Lipschitz constant. With the best bound and the best rule "
-        f"to choose them, soft maps alone had a larger average radius than votes with R2 in {better} of {len(gains)} "
-        f"settings and a smaller one in {worse} (paired interval at 95 % away from 0). `LVM`, which may take either, "
-        f"took votes for {taken} of {inputs} inputs."
+        "**Soft maps do not give radius** by themselves. With the best bound and the best rule to choose them for each "
+        f"input, soft maps alone had a larger average radius than votes with R2 in {better} of {len(gains)} settings and "
+        f"a smaller one in {worse} (paired intervals at 95 % that leave out 0). `LVM`, which may take either, took votes "
+        f"for {taken} of {inputs} inputs."
     )
 
 
-def _near_ties(settings: list[dict[str, Any]]) -> str:
-    more = {key: sum(each["soft for"].get(key, 0) for each in settings) for key in (
-        "soft: certified, votes not", "votes: certified, soft not",
-        "soft-duels: certified, duels not", "duels: certified, soft-duels not",
-    )}  # fmt: skip
-    inputs = sum(each["case"]["inputs"] for each in settings)
+def _near_ties(found: Found) -> str:
+    sizes = found["sizes"]
+    parts = []
+    for n in (next(iter(sizes)), next(reversed(sizes))):
+        pair, inputs = sizes[n]["pairs"]["duels to soft-duels"], sizes[n]["inputs"]
+        change = 100 * (sizes[n]["average"]["soft-duels"] / sizes[n]["average"]["duels"] - 1)
+        net = (pair["gained"] - pair["lost"]) / inputs
+        parts.append(
+            f"with n = {n} they certified {pair['gained']} of {inputs} inputs that hard duels did not, and lost "
+            f"{pair['lost']} ({100 * net:+.1f} points), for a change of {change:+.1f} % in average radius"
+        )
     return (
-        f"- **Near a tie lower variance counts.** Over all settings ({inputs} certificates), soft maps certified "
-        f"{more['soft: certified, votes not']} inputs that votes did not, and lost "
-        f"{more['votes: certified, soft not']}; soft duels of one calibrated width certified "
-        f"{more['soft-duels: certified, duels not']} that hard duels did not, and lost "
-        f"{more['duels: certified, soft-duels not']}. Take soft duels of one width only if the share of inputs that "
-        "are certified at all is what counts, and few samples can be had."
+        "**Soft duels of one calibrated width** (`lvmrs calibrate`) are for inputs near a tie, where lower variance is "
+        f"what counts: {'; '.join(dict.fromkeys(parts))}. Use them if the share of inputs that are certified at all "
+        "matters more to you than the radius and samples are few; otherwise keep hard duels and draw more samples."
     )
 
 
-def _unsound(settings: list[dict[str, Any]]) -> str:
-    rows = [each["rows"]["published"] for each in settings]
-    votes = sum(row["maps"].get("hardmax", 0) for row in rows)
-    inputs = sum(each["case"]["inputs"] for each in settings)
-    below = sum(each["rows"]["published"]["average"] < each["rows"]["duels"]["average"] for each in settings)
+def _constant(settings: list[Setting]) -> str:
+    changes = _changes(settings, "duels", "soft-duels-ramp")
+    told = f"{min(changes):+.1f} to {max(changes):+.1f} %" if changes else "not measured"
     return (
-        f"- **The rule of the paper's published code** chooses on the sample that proves, so it is not sound. It took "
-        f"plain votes for {votes} of {inputs} inputs, and its average radius was still below that of duels in {below} "
-        f"of {len(settings)} settings."
+        "**Soft duels with the ramp radius** (the default there), if you know a Lipschitz constant of the network. The "
+        f"change of the average radius over hard duels was {told}. Here soft maps do pay: hard votes and hard duels have "
+        "no Lipschitz constant that could be used."
+    )
+
+
+def _unsound(settings: list[Setting]) -> str:
+    votes = sum(each["rows"]["published"]["maps"].get("hardmax", 0) for each in settings)
+    inputs = sum(each["case"]["inputs"] for each in settings)
+    below = sum(_averages(each, "published")[0] < _averages(each, "duels")[0] for each in settings)
+    return (
+        "**Not the rule of the paper's published code**, which chooses on the sample that proves and so is not sound. It "
+        f"took plain votes for {votes} of {inputs} inputs ({percent(votes / inputs)} %), and its average radius was below "
+        f"that of duels, which are sound, in {below} of {len(settings)} settings."
     )
 
 

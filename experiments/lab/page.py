@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["about", "difference", "made_by", "percent", "size", "table"]
+__all__ = ["about", "difference", "made_by", "percent", "size", "table", "wrapped"]
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> str:
@@ -44,6 +45,11 @@ def difference(found: list[float]) -> str:
     return f"{mean:+.4f} ({low:+.4f} to {high:+.4f})"
 
 
+def wrapped(text: str, indent: str = "") -> str:
+    """A paragraph in lines of 120 characters; all lines but the first are indented."""
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def about(facts: Mapping[str, Any]) -> str:
     """One paragraph: the network and its accuracy, the noise, the samples, the inputs, the time, and the commands."""
     parts = [f"{facts['inputs']} test inputs, σ = {facts['sigma']:.4g}, {facts['noise']} noise"]
@@ -63,13 +69,13 @@ def about(facts: Mapping[str, Any]) -> str:
             f"{noisy} % of the whole test set."
         )
     commands = "\n".join(facts["commands"])
-    return (
-        f"{'; '.join(parts)}. {own}.{whole} Sampling took {facts['seconds an input']:.2g} s an input.\n\n"
-        f"```\n{commands}\n```"
-    )
+    text = f"{'; '.join(parts)}. {own}.{whole} Sampling took {facts['seconds an input']:.2g} s an input."
+    return f"{wrapped(text)}\n\n```\n{commands}\n```"
 
 
 def made_by(found: Mapping[str, Any]) -> str:
     """One line: the command, the time and the machine of an experiment."""
     made = found["made"]
-    return f"`{made['command']}`: {made['seconds']:g} s with what the cache had, {made['date']}, {made['machine']}."
+    return wrapped(
+        f"`{made['command']}`: {made['seconds']:g} s with what the cache had, {made['date']}, {made['machine']}."
+    )
