@@ -90,8 +90,8 @@ def _duels(settings: list[Setting]) -> str:
     rest = f"; in the others they were at most {max(behind):.1f} % behind the best" if behind else ""
     return (
         f"**Duels**, unless you know a Lipschitz constant. Of all sound methods they had the largest average radius in "
-        f"{len(settings) - len(behind)} of {len(settings)} settings without one{rest}. They need no map, no temperature "
-        "and no search, and the classifier that is certified is the same for all inputs."
+        f"{len(settings) - len(behind)} of {len(settings)} settings without one{rest}. They need no map, no "
+        "temperature and no search, and the classifier that is certified is the same for all inputs."
     )
 
 
@@ -100,8 +100,8 @@ def _votes(settings: list[Setting]) -> str:
     shares = [100 * (votes - cohen) / (lvm - cohen) for cohen, votes, lvm in gains if lvm > cohen]
     told = f" (median; from {min(shares):.0f} to {max(shares):.0f} %)" if shares else ""
     return (
-        "**Votes with R2 and the risk spent once**, if votes must stay, for a classifier that is deployed already or to "
-        f"compare with published numbers. This alone is {median(shares or [0.0]):.0f} % of what `LVM` gains over "
+        "**Votes with R2 and the risk spent once**, if votes must stay, for a classifier that is deployed already or "
+        f"to compare with published numbers. This alone is {median(shares or [0.0]):.0f} % of what `LVM` gains over "
         f"Cohen{told}."
     )
 
@@ -113,9 +113,9 @@ def _soft_maps(settings: list[Setting]) -> str:
     inputs = sum(each["case"]["inputs"] for each in settings)
     return (
         "**Soft maps do not give radius** by themselves. With the best bound and the best rule to choose them for each "
-        f"input, soft maps alone had a larger average radius than votes with R2 in {better} of {len(gains)} settings and "
-        f"a smaller one in {worse} (paired intervals at 95 % that leave out 0). `LVM`, which may take either, took votes "
-        f"for {taken} of {inputs} inputs."
+        f"input, soft maps alone had a larger average radius than votes with R2 in {better} of {len(gains)} settings "
+        f"and a smaller one in {worse} (paired intervals at 95 % that leave out 0). `LVM`, which may take either, took "
+        f"votes for {taken} of {inputs} inputs."
     )
 
 
@@ -142,8 +142,8 @@ def _constant(settings: list[Setting]) -> str:
     told = f"{min(changes):+.1f} to {max(changes):+.1f} %" if changes else "not measured"
     return (
         "**Soft duels with the ramp radius** (the default there), if you know a Lipschitz constant of the network. The "
-        f"change of the average radius over hard duels was {told}. Here soft maps do pay: hard votes and hard duels have "
-        "no Lipschitz constant that could be used."
+        f"change of the average radius over hard duels was {told}. Here soft maps do pay: hard votes and hard duels "
+        "have no Lipschitz constant that could be used."
     )
 
 
@@ -152,9 +152,9 @@ def _unsound(settings: list[Setting]) -> str:
     inputs = sum(each["case"]["inputs"] for each in settings)
     below = sum(_averages(each, "published")[0] < _averages(each, "duels")[0] for each in settings)
     return (
-        "**Not the rule of the paper's published code**, which chooses on the sample that proves and so is not sound. It "
-        f"took plain votes for {votes} of {inputs} inputs ({percent(votes / inputs)} %), and its average radius was below "
-        f"that of duels, which are sound, in {below} of {len(settings)} settings."
+        "**Not the rule of the paper's published code**, which chooses on the sample that proves and so is not sound. "
+        f"It took plain votes for {votes} of {inputs} inputs ({percent(votes / inputs)} %), and its average radius was "
+        f"below that of duels, which are sound, in {below} of {len(settings)} settings."
     )
 
 
