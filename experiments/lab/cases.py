@@ -143,7 +143,7 @@ def families(lab: Lab) -> dict[str, list[Case]]:
         found["cifar10"] = [_cifar10(lab, sigma) for sigma in lab.some(SIGMAS)]
         found["smoothadv"] = [_smoothadv(lab, 0.5)]
         if lab.small_l2 is not None:
-            found["small-l2"] = [_small_l2(lab, sigma) for sigma in lab.some(SIGMAS)]
+            found["small-l2"] = [_small_l2(lab, sigma) for sigma in (SIGMAS if lab.scale == "paper" else SIGMAS[1:2])]
         if lab.resnet56 is not None:
             found["zero-shot"] = [_zero_shot(lab, sigma) for sigma in lab.some(SIGMAS)]
     if lab.imagenet is not None:

@@ -12,12 +12,14 @@ import torch
 
 import lab.cases
 import lab.commands
+import off_the_shelf
 import results
 from lab import methods, record
 from lab.settings import SCALES, Lab, Sampled, parsed
 from lvmrs import radius
 from lvmrs.cli import main
 from lvmrs.confidence import clopper_pearson
+from lvmrs.errors import ModelError
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -116,3 +118,16 @@ def test_paired_differences_know_their_sign() -> None:
     assert low < mean < high
     assert np.isclose(mean, 0.35 / 3)
     assert methods.gap(one, one) == [0.0, 0.0, 0.0]
+
+
+def test_a_package_that_is_not_there_is_named() -> None:
+    with pytest.raises(ModelError, match="the package no_such_package is not installed; install it with pip install"):
+        off_the_shelf._package("no_such_package")
+
+
+@pytest.mark.parametrize("sigma", [0.25, 1.0])
+def test_the_denoiser_knows_the_noise_up_to_what_it_was_trained_for(sigma: float) -> None:
+    network = off_the_shelf._FFDNet(sigma, width=4, depth=3)
+    assert network(torch.rand(2, 3, 8, 8)).shape == (2, 3, 8, 8)
+    assert network.strength <= 75 / 255
+    assert np.isclose(network.strength / network.contrast, sigma)
