@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 import results
-from lab import figures, record
+from lab import record
 from lab.settings import parsed
 from lvmrs.errors import LvmrsError
 
@@ -22,9 +22,7 @@ def main() -> int:
         except LvmrsError as error:
             sys.exit(f"error: {module.__name__}: {error}")
     page = lab.results.parent / "results.md"
-    page.write_text(results.page(lab.results), encoding="utf-8")
-    for name, figure in results.pictures(lab.results):
-        figures.save(figure, lab.results / f"{name}.svg")
+    results.write(lab.results, page)
     print(page)
     return 0
 

@@ -28,7 +28,7 @@ import simplex_mass
 import variance_and_constant
 from lab import figures, record
 
-__all__ = ["EXPERIMENTS", "page", "pictures"]
+__all__ = ["EXPERIMENTS", "page", "pictures", "write"]
 
 EXPERIMENTS: tuple[ModuleType, ...] = (
     decomposition,
@@ -66,15 +66,20 @@ def pictures(results: Path) -> Iterator[tuple[str, Figure]]:
             yield from module.drawn(found).items()
 
 
+def write(results: Path, file: Path) -> None:
+    """Write the page and its figures."""
+    file.write_text(page(results), encoding="utf-8")
+    for name, figure in pictures(results):
+        figures.save(figure, results / f"{name}.svg")
+
+
 def main() -> int:
     """Write the page and its figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=_DOCS / "results", help="the JSON files; figures go there too")
     parser.add_argument("--page", type=Path, default=_DOCS / "results.md")
     options = parser.parse_args()
-    options.page.write_text(page(options.results), encoding="utf-8")
-    for name, figure in pictures(options.results):
-        figures.save(figure, options.results / f"{name}.svg")
+    write(options.results, options.page)
     print(options.page)
     return 0
 

@@ -14,7 +14,7 @@ import lab.cases
 import lab.commands
 import off_the_shelf
 import results
-from lab import methods, record
+from lab import methods, record, unsound
 from lab.settings import SCALES, Lab, Sampled, parsed
 from lvmrs import radius
 from lvmrs.cli import main
@@ -101,7 +101,7 @@ def test_other_settings_have_another_name_in_the_cache(made: Lab, monkeypatch: p
 def test_the_published_rule_takes_the_best_on_the_sample_itself() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(400, 3, generator=generator) + torch.tensor([2.0, 0.0, 0.0])
-    top, size, low, _ = methods._best_on(logits, 0.5, 0.001)
+    top, size, low, _ = unsound.best_on(logits, 0.5, 0.001)
     votes = torch.bincount(logits.argmax(dim=1), minlength=3)
     p_a = clopper_pearson.lower(votes[0].item(), 400, 0.001 / 3)
     p_b = max(1 - clopper_pearson.lower(400 - votes[k].item(), 400, 0.001 / 3) for k in (1, 2))
