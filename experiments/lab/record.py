@@ -60,6 +60,7 @@ def _command(lab: Lab, name: str) -> str:
     for option in ("cifar10", "imagenet", "small_l2", "resnet56"):
         if (path := getattr(lab, option)) is not None:
             words += [f"--{option.replace('_', '-')}", path.name]
+    words += ["--families", ",".join(lab.families)] if lab.families else []
     return shlex.join([*words, *(() if lab.seed == 0 else ("--seed", str(lab.seed)))])
 
 

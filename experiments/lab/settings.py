@@ -60,8 +60,8 @@ SCALES = {
         digits=Sampled(100, 1000, 10_000),
         cifar10=Sampled(60, 1000, 10_000),
         given=Sampled(200, 1000, 10_000),
-        sandwich=Sampled(60, 1000, 10_000),
-        imagenet=Sampled(12, 50, 250),
+        sandwich=Sampled(40, 200, 2000),
+        imagenet=Sampled(10, 50, 200),
         few=(200, 1000),
         calibration=30,
         epochs=40,
@@ -99,6 +99,8 @@ class Lab:
     """For every zero-shot network, as ``lvmrs certify --denoiser`` takes it."""
     small_l2: Path | None
     resnet56: Path | None
+    families: tuple[str, ...] = ()
+    """The families to include; empty for all for which there are data."""
     alpha: float = 0.001
 
     @property
@@ -136,6 +138,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
     made.add_argument("--small-l2", type=Path, metavar="FILE.pth", help="checkpoint of a small ℓ2-robust network")
     made.add_argument("--resnet56", type=Path, metavar="FILE.th", help="checkpoint of a ResNet-56 for CIFAR-10")
+    made.add_argument("--families", default="", help="only these, such as digits,cifar10,sandwich; by default all")
     made.add_argument("--cache", type=Path, default=_HERE.parent / "build" / "experiments")
     made.add_argument("--results", type=Path, default=_HERE.parent / "docs" / "results")
     made.add_argument("--seed", type=int, default=0)
@@ -150,6 +153,7 @@ def parsed(description: str | None) -> Lab:
         if path is not None and not path.exists():
             sys.exit(f"--{name.replace('_', '-')}: {path} does not exist; give the path of the data, or leave it out")
         options[name] = None if path is None else path.resolve()
+    options["families"] = tuple(filter(None, options["families"].split(",")))
     for name in ("cache", "results"):
         options[name].mkdir(parents=True, exist_ok=True)
         options[name] = options[name].resolve()

@@ -47,7 +47,7 @@ def test_an_experiment_is_run_once_and_its_page_shows_what_it_found(
 ) -> None:
     module = next(each for each in results.EXPERIMENTS if each.__name__ == "lvm_against_cohen")
     file = record.write(made, module.__name__, module.measure)
-    assert "CIFAR-10 is left out; give --cifar10 FILE.npz to include it" in capsys.readouterr().err
+    assert "cifar10 is left out; give --cifar10 to include it" in capsys.readouterr().err
     found = json.loads(file.read_text(encoding="utf-8"))
     duels = found["families"]["digits"]["cases"]["0.5"]["rows"]["duels"]
     assert 0 < duels["average"] < 2
