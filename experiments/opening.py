@@ -163,4 +163,5 @@ The paper is Delattre et al. (2024), "The Lipschitz-Variance-Margin Tradeoff for
 section below is one script in `experiments/`, with its command. `make experiments` runs all of them on digits, and on
 what else is given with `DATA='--cifar10 FILE.npz --imagenet FOLDER'`; `SCALE=paper` has the published settings.
 Networks are trained and scores sampled once, and kept in `build/experiments`. The tables here are at laptop scale, with
-small networks and few inputs; each says how many. Compare methods with each other, since all had the same scores."""
+small networks and few inputs; each says how many. Compare methods with each other, since all had the same scores. Times
+are by the wall clock, whatever else the machine did."""
