@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lab.methods import VotesWithUnion
+from lab.union import VotesWithUnion
 from lvmrs import LVM, Cohen, Duels, Lipschitz, Paper, Planner, Run, Votes, analysis, jobs, radius
 from lvmrs.analysis import Results
 

@@ -12,21 +12,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from lab.cases import Case
-from lvmrs import LVM, Choice, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Run, Terms, Votes, jobs
+from lab.union import VotesWithUnion
+from lvmrs import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Run, Votes, jobs
 from lvmrs.analysis.metrics import mean_interval
-from lvmrs.confidence.clopper_pearson import ClopperPearson
-from lvmrs.forms import R2
-from lvmrs.maps import Hardmax
 from lvmrs.runs.classifier import ClassifierRecord
 
 __all__ = [
     "PUBLISHED",
     "TITLES",
     "Certified",
-    "VotesWithUnion",
     "certified",
     "gap",
     "paired",
@@ -53,25 +49,6 @@ TITLES = {
     PUBLISHED: "published code's rule (**not sound**)",
 }
 """The methods in the order of the decomposition, in words."""
-
-
-@dataclass(frozen=True)
-class VotesWithUnion(Planner):
-    """Votes with Clopper–Pearson for every class at the risk α/c, and R2."""
-
-    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """The class with most votes."""
-        plain = Cohen().choose(logits, terms)
-        share = terms.alpha / plain.classes
-        return Choice(
-            top=plain.top,
-            classes=plain.classes,
-            map=Hardmax(),
-            bound=ClopperPearson(),
-            form=R2(),
-            risk_top=share,
-            risk_rival=share,
-        )
 
 
 @dataclass(frozen=True)
