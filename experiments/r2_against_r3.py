@@ -43,8 +43,8 @@ def measure(lab: Lab) -> record.Found:
 
 
 def _fewer(size: Sampled) -> Sampled:
-    """At most 40 inputs, since there are many σ."""
-    return replace(size, inputs=min(40, size.inputs))
+    """At most 20 inputs, since there are many σ."""
+    return replace(size, inputs=min(20, size.inputs))
 
 
 def _row(case: Case) -> dict[str, Any]:

@@ -65,7 +65,7 @@ SCALES = {
         few=(200, 1000),
         calibration=30,
         epochs=40,
-        sandwich_epochs=30,
+        sandwich_epochs=12,
     ),
     "paper": Scale(
         digits=Sampled(360, 1000, 100_000),
