@@ -109,13 +109,14 @@ def _votes(settings: list[Setting]) -> str:
 def _soft_maps(settings: list[Setting]) -> str:
     gains = [each["rows"]["soft"]["to votes"] for each in settings]
     better, worse = sum(gain[1] > 0 for gain in gains), sum(gain[2] < 0 for gain in gains)
+    title = "Soft maps give no radius" if better <= worse else "Soft maps give some radius"
     taken = sum(each["rows"]["lvm"]["maps"].get("hardmax", 0) for each in settings)
     inputs = sum(each["case"]["inputs"] for each in settings)
     return (
-        "**Soft maps do not give radius** by themselves. With the best bound and the best rule to choose them for each "
+        f"**{title}** without a Lipschitz constant. With the best bound and the best rule to choose them for each "
         f"input, soft maps alone had a larger average radius than votes with R2 in {better} of {len(gains)} settings "
         f"and a smaller one in {worse} (paired intervals at 95 % that leave out 0). `LVM`, which may take either, took "
-        f"votes for {taken} of {inputs} inputs."
+        f"votes for {taken} of {inputs} certificates."
     )
 
 
@@ -153,8 +154,8 @@ def _unsound(settings: list[Setting]) -> str:
     below = sum(_averages(each, "published")[0] < _averages(each, "duels")[0] for each in settings)
     return (
         "**Not the rule of the paper's published code**, which chooses on the sample that proves and so is not sound. "
-        f"It took plain votes for {votes} of {inputs} inputs ({percent(votes / inputs)} %), and its average radius was "
-        f"below that of duels, which are sound, in {below} of {len(settings)} settings."
+        f"It took plain votes for {votes} of {inputs} certificates ({percent(votes / inputs)} %), and its average "
+        f"radius was below that of duels, which are sound, in {below} of {len(settings)} settings."
     )
 
 
