@@ -138,9 +138,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
     made.add_argument("--small-l2", type=Path, metavar="FILE.pth", help="checkpoint of a small ℓ2-robust network")
     made.add_argument("--resnet56", type=Path, metavar="FILE.th", help="checkpoint of a ResNet-56 for CIFAR-10")
-    made.add_argument(
-        "--families", default="", help="only these, such as digits,sandwich-digits; by default all"
-    )
+    made.add_argument("--families", default="", help="only these, such as digits,sandwich-digits; by default all")
     made.add_argument("--cache", type=Path, default=_HERE.parent / "build" / "experiments")
     made.add_argument("--results", type=Path, default=_HERE.parent / "docs" / "results")
     made.add_argument("--seed", type=int, default=0)
