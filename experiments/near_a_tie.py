@@ -100,8 +100,8 @@ Near a tie a hard vote throws away by how much it was won. For margins with a no
 needs 2/π = 0.64 times the samples that the share of wins needs to show who is ahead. So soft duels should certify some
 inputs that hard ones do not, the more the fewer samples there are, and cost radius elsewhere. All cases without a
 Lipschitz constant are taken together; *soft maps* are the best of softmax and sparsemax for each input, with betting
-bounds; the width of soft duels was found on training inputs. n0 is 100 for n = 100, 200 for
-n = 1000 and 1000 for n = 10 000, or what there is."""
+bounds; the width of soft duels was found on training inputs. n0 is 100 for n = 100, 200 for n = 1000
+and 1000 for n = 10 000, or what there is."""
 
 
 if __name__ == "__main__":

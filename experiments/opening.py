@@ -122,20 +122,26 @@ def _soft_maps(settings: list[Setting]) -> str:
 
 def _near_ties(found: Found) -> str:
     sizes = found["sizes"]
-    parts = []
-    for n in (next(iter(sizes)), next(reversed(sizes))):
-        pair, inputs = sizes[n]["pairs"]["duels to soft-duels"], sizes[n]["inputs"]
-        change = 100 * (sizes[n]["average"]["soft-duels"] / sizes[n]["average"]["duels"] - 1)
-        net = (pair["gained"] - pair["lost"]) / inputs
-        parts.append(
-            f"with n = {n} they certified {pair['gained']} of {inputs} inputs that hard duels did not, and lost "
-            f"{pair['lost']} ({100 * net:+.1f} points), for a change of {change:+.1f} % in average radius"
+    told = []
+    for n in dict.fromkeys((next(iter(sizes)), next(reversed(sizes)))):
+        each, inputs = sizes[n], sizes[n]["inputs"]
+        changes = [_change_of_pair(each, *pair) for pair in (("votes", "soft"), ("duels", "soft-duels"))]
+        lead = 100 * (each["certified"]["duels"] - each["certified"]["votes"]) / inputs
+        told.append(
+            f"with n = {n}, of {inputs} inputs, soft maps against votes {changes[0]}; soft duels of one calibrated "
+            f"width against duels {changes[1]}; duels against votes {lead:+.1f} points"
         )
     return (
-        "**Soft duels of one calibrated width** (`lvmrs calibrate`) are for inputs near a tie, where lower variance is "
-        f"what counts: {'; '.join(dict.fromkeys(parts))}. Use them if the share of inputs that are certified at all "
-        "matters more to you than the radius and samples are few; otherwise keep hard duels and draw more samples."
+        "**Near a tie, with few samples**, is where soft maps pay without a constant: in how many inputs are certified "
+        f"at all, not in radius ([table](#where-soft-maps-pay)): {'. And '.join(told)}. So go from votes to duels "
+        "first; take a width from `lvmrs calibrate` only if samples are that few, and inputs near a tie are what counts."
     )
+
+
+def _change_of_pair(size: dict[str, Any], one: str, other: str) -> str:
+    pair, average = size["pairs"][f"{one} to {other}"], size["average"]
+    change = 100 * (average[other] / average[one] - 1) if average[one] > 0 else 0.0
+    return f"gained {pair['gained']} and lost {pair['lost']} (radius {change:+.1f} %)"
 
 
 def _constant(settings: list[Setting]) -> str:
