@@ -134,7 +134,7 @@ def _near_ties(found: Found) -> str:
     return (
         "**Near a tie, with few samples**, is where soft maps pay without a constant: in how many inputs are certified "
         f"at all, not in radius ([table](#where-soft-maps-pay)): {'. And '.join(told)}. So go from votes to duels "
-        "first; take a width from `lvmrs calibrate` only if samples are that few, and inputs near a tie are what counts."
+        "first; take a width from `lvmrs calibrate` only if samples are that few and inputs near a tie count most."
     )
 
 
