@@ -141,14 +141,16 @@ def families(lab: Lab) -> dict[str, list[Case]]:
     """All classifiers without a Lipschitz constant for which there are data: one list over σ for each network."""
     found = {}
     for name, (make, needed) in _FAMILIES.items():
+        sigmas = _FEWER.get(name, SIGMAS) if lab.scale != "paper" else SIGMAS
+        if lab.families and name not in lab.families:  # or some of its σ
+            sigmas = tuple(sigma for sigma in sigmas if f"{name}-{sigma:g}" in lab.families)
         missing = [option for option in needed if getattr(lab, option) is None]
-        if lab.families and name not in lab.families:
+        if not sigmas:
             continue
         if missing:
             options = " and ".join(f"--{option.replace('_', '-')}" for option in missing)
             print(f"{name} is left out; give {options} to include it", file=sys.stderr)
             continue
-        sigmas = _FEWER.get(name, SIGMAS) if lab.scale != "paper" else SIGMAS
         found[name] = [make(lab, sigma) for sigma in lab.some(sigmas)]
     return found
 

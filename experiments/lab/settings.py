@@ -58,7 +58,7 @@ SCALES = {
     ),
     "laptop": Scale(
         digits=Sampled(100, 1000, 10_000),
-        cifar10=Sampled(60, 1000, 10_000),
+        cifar10=Sampled(40, 500, 4000),
         given=Sampled(200, 1000, 10_000),
         sandwich=Sampled(40, 200, 2000),
         imagenet=Sampled(10, 50, 200),
@@ -100,7 +100,7 @@ class Lab:
     small_l2: Path | None
     resnet56: Path | None
     families: tuple[str, ...] = ()
-    """The families to include; empty for all for which there are data."""
+    """The families to include, or their cases, by name; empty for all for which there are data."""
     alpha: float = 0.001
 
     @property
@@ -138,7 +138,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
     made.add_argument("--small-l2", type=Path, metavar="FILE.pth", help="checkpoint of a small ℓ2-robust network")
     made.add_argument("--resnet56", type=Path, metavar="FILE.th", help="checkpoint of a ResNet-56 for CIFAR-10")
-    made.add_argument("--families", default="", help="only these, such as digits,sandwich-digits; by default all")
+    made.add_argument("--families", default="", help="only these, such as digits,cifar10-0.5,sandwich-digits")
     made.add_argument("--cache", type=Path, default=_HERE.parent / "build" / "experiments")
     made.add_argument("--results", type=Path, default=_HERE.parent / "docs" / "results")
     made.add_argument("--seed", type=int, default=0)
