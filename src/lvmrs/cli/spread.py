@@ -48,7 +48,7 @@ def with_address(words: list[str]) -> list[str]:
     >>> with_address(["certify", "--ray", "--workers", "2"])
     ['certify', '--ray=auto', '--workers', '2']
     """
-    after = [*words[1:], "-"]
+    after = [*words[1:], "-"][: len(words)]
     return [
         f"--ray={_ANY}" if word == "--ray" and following.startswith("-") else word
         for word, following in zip(words, after, strict=True)

@@ -85,7 +85,6 @@ def certify(
     if resample and not (resume and job.keeps_scores):
         raise InvalidArgumentError("resample is for a run that is resumed and that keeps scores; leave it out")
     workers = checked_workers(workers)
-    workers = checked_workers(workers)
     begun = RunWriter.begun(out, resume=resume, batch=job.smoothed.batch)
     inputs = len(job.selection.indices)
     with computing(job, workers, most=inputs) as computed:
