@@ -146,16 +146,15 @@ def _change_of_pair(size: dict[str, Any], one: str, other: str) -> str:
 
 def _constant(settings: list[Setting]) -> str:
     changes = _changes(settings, "duels", "soft-duels-ramp")
-    which = ", ".join(
-        dict.fromkeys(f"L = {each['case']['lipschitz']:g} at σ = {each['case']['sigma']:.2g}" for each in settings)
-    )
+    known = [(each["case"]["lipschitz"], each["case"]["sigma"]) for each in settings]
+    which = ", ".join(f"L = {constant:g} at σ = {sigma:.2g}" for constant, sigma in dict.fromkeys(known))
     told = f"{min(changes):+.1f} to {max(changes):+.1f} %" if changes else "not measured"
     pays = bool(changes) and min(changes) > 0
     verdict = (
         "Here soft maps do pay: hard votes and hard duels have no Lipschitz constant that could be used."
         if pays
-        else "So knowing the constant did not pay here: it must be small against 1/σ, as on the network of "
-        "[planners.md](planners.md), where it did."
+        else "So knowing the constant did not pay here: it helps where L is small against 1/σ, as on "
+        "the network of [planners.md](planners.md), with L = 5 at σ = 0.25."
     )
     return (
         "**If you know a Lipschitz constant**, soft duels with the ramp radius can use it, and are the default there. "
