@@ -90,8 +90,8 @@ def _duels(settings: list[Setting]) -> str:
     rest = f"; in the others they were at most {max(behind):.1f} % behind the best" if behind else ""
     return (
         f"**Duels**. Of all sound methods they had the largest average radius in "
-        f"{len(settings) - len(behind)} of {len(settings)} settings without one{rest}. They need no map, no "
-        "temperature and no search, and the classifier that is certified is the same for all inputs."
+        f"{len(settings) - len(behind)} of {len(settings)} settings without a Lipschitz constant{rest}. They need no "
+        "map, no temperature and no search, and the classifier that is certified is the same for all inputs."
     )
 
 
