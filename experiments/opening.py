@@ -89,9 +89,9 @@ def _duels(settings: list[Setting]) -> str:
             behind.append(100 * (1 - _averages(each, "duels")[0] / _averages(each, best)[0]))
     rest = f"; in the others they were at most {max(behind):.1f} % behind the best" if behind else ""
     return (
-        f"**Duels**, unless you know a Lipschitz constant. Of all sound methods they had the largest average radius in "
-        f"{len(settings) - len(behind)} of {len(settings)} settings without one{rest}. They need no map, no "
-        "temperature and no search, and the classifier that is certified is the same for all inputs."
+        f"**Duels**. Of all sound methods they had the largest average radius in "
+        f"{len(settings) - len(behind)} of {len(settings)} settings without a Lipschitz constant{rest}. They need no "
+        "map, no temperature and no search, and the classifier that is certified is the same for all inputs."
     )
 
 
@@ -146,11 +146,19 @@ def _change_of_pair(size: dict[str, Any], one: str, other: str) -> str:
 
 def _constant(settings: list[Setting]) -> str:
     changes = _changes(settings, "duels", "soft-duels-ramp")
+    known = [(each["case"]["lipschitz"], each["case"]["sigma"]) for each in settings]
+    which = ", ".join(f"L = {constant:g} at σ = {sigma:.2g}" for constant, sigma in dict.fromkeys(known))
     told = f"{min(changes):+.1f} to {max(changes):+.1f} %" if changes else "not measured"
+    pays = bool(changes) and min(changes) > 0
+    verdict = (
+        "Here soft maps do pay: hard votes and hard duels have no Lipschitz constant that could be used."
+        if pays
+        else "So knowing the constant did not pay here: it helps where L is small against 1/σ, as on "
+        "the network of [planners.md](planners.md), with L = 5 at σ = 0.25."
+    )
     return (
-        "**Soft duels with the ramp radius** (the default there), if you know a Lipschitz constant of the network. The "
-        f"change of the average radius over hard duels was {told}. Here soft maps do pay: hard votes and hard duels "
-        "have no Lipschitz constant that could be used."
+        "**If you know a Lipschitz constant**, soft duels with the ramp radius can use it, and are the default there. "
+        f"The change of the average radius over hard duels was {told} ({which}). {verdict}"
     )
 
 
