@@ -80,14 +80,14 @@ def _where_soft_pays(steps: dict[str, Any]) -> dict[str, float]:
 
 
 def drawn(found: record.Found) -> dict[str, Figure]:
-    """Average radius at each step, as a multiple of Cohen's, for each case at its larger n."""
+    """Average radius at each step, as a multiple of that of votes with R2, for each case at its larger n."""
     ratios = {}
     for name, case in found["cases"].items():
         rows = case["sizes"][-1]["rows"]
-        first = rows["cohen"]["average"]
+        first = rows["votes"]["average"]
         if first > 0:
             ratios[name] = {_SHORT[key]: rows[key]["average"] / first for key in _SHORT if key in rows}
-    return {"steps": figures.ladder(ratios, list(_SHORT.values()), "average radius / Cohen's")}
+    return {"steps": figures.ladder(ratios, list(_SHORT.values()), "average radius / votes with R2")}
 
 
 def shown(found: record.Found) -> str:
