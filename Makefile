@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-statistical test-hostile test-cluster test-programs test-slow check package format bench bench-quick bench-parts docs bounds clean
+.PHONY: help setup demo test test-statistical test-hostile test-cluster test-programs test-slow check package format bench bench-quick bench-parts experiments experiments-digits docs bounds clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -83,6 +83,14 @@ bench-parts: $(VENV)/.installed-bench  ## smaller benchmarks: the sweep, bounds,
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/many_classes.py
 	$(BIN)/python benchmarks/sandwich.py
+
+# What else to include: DATA='--cifar10 FILE.npz --imagenet FOLDER', and for the published settings SCALE=paper.
+SCALE ?= laptop
+experiments: $(VENV)/.installed-test  ## every table of the paper again, with DATA=... if given: docs/results.md
+	$(BIN)/python experiments/all.py --scale $(SCALE) $(DATA)
+
+experiments-digits: $(VENV)/.installed-test  ## try out what `make experiments` does, in two minutes
+	$(BIN)/python experiments/all.py --scale digits --cache build/experiments-digits --results build/experiments-digits/results
 
 docs: $(VENV)/.installed-test  ## write again what the docs take from the code: names, trusted modules
 	LVMRS_GOLDEN=write $(PYTEST) tests/test_names_page.py tests/test_trusted_base.py

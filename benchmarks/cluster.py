@@ -209,7 +209,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="few inputs, to see that it runs")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    tables = []
+    tables: list[str] = []
     for part in (driven, scaled):
         tables.insert(0, part(options.quick))
         print(tables[0], flush=True)

@@ -11,38 +11,14 @@ at 0.95 over the inputs. ``--union`` adds votes with a union over the classes, w
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from torch import Tensor
 
-from lvmrs import LVM, Choice, Cohen, Duels, Lipschitz, Paper, Planner, Run, Terms, Votes, analysis, jobs, radius
+from lab.union import VotesWithUnion
+from lvmrs import LVM, Cohen, Duels, Lipschitz, Paper, Planner, Run, Votes, analysis, jobs, radius
 from lvmrs.analysis import Results
 from lvmrs.cli.spread import chosen_workers
-from lvmrs.confidence.clopper_pearson import ClopperPearson
-from lvmrs.forms import R2
-from lvmrs.maps import Hardmax
-
-
-@dataclass(frozen=True)
-class VotesWithUnion(Planner):
-    """Votes with Clopper–Pearson for every class at the risk α/c, and R2."""
-
-    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """The class with most votes."""
-        plain = Cohen().choose(logits, terms)
-        share = terms.alpha / plain.classes
-        return Choice(
-            top=plain.top,
-            classes=plain.classes,
-            map=Hardmax(),
-            bound=ClopperPearson(),
-            form=R2(),
-            risk_top=share,
-            risk_rival=share,
-        )
 
 
 def planners(options: argparse.Namespace, *, constant: bool) -> dict[str, Planner]:

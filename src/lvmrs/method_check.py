@@ -8,11 +8,12 @@ import torch
 
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError, guarded, shown
+from lvmrs.goals import Goal, check_goal
 from lvmrs.method import Method
 from lvmrs.noise import Noise
 from lvmrs.planners.base import Planner
 
-__all__ = ["checked_method", "relies_on_constant"]
+__all__ = ["check_goal_for", "checked_method", "relies_on_constant"]
 
 
 def relies_on_constant(method: Method, lipschitz: float) -> bool:
@@ -22,6 +23,13 @@ def relies_on_constant(method: Method, lipschitz: float) -> bool:
     # It may ask a map of the user's own.
     with guarded(f"uses_constant of {type(method).__name__} fails", error=InvalidArgumentError):
         return bool(method.uses_constant)
+
+
+def check_goal_for(method: Method, goal: Goal | None) -> None:
+    """Refuse what is no goal, and a goal for a method that takes no samples."""
+    if goal is not None and not (check_goal(goal) and method.samples):
+        kind = type(method).__name__
+        raise InvalidArgumentError(f"a goal has no effect, since {kind} takes no samples; leave it out")
 
 
 def checked_method(

@@ -21,10 +21,10 @@ from lvmrs.certifying import Asked, certified
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.flights import Arrival, Asking
-from lvmrs.goals import Goal, check_goal
+from lvmrs.goals import Goal
 from lvmrs.known_constant import check_still, known_lipschitz
 from lvmrs.method import Method
-from lvmrs.method_check import checked_method, relies_on_constant
+from lvmrs.method_check import check_goal_for, checked_method, relies_on_constant
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
 from lvmrs.plan import Terms
 from lvmrs.planners.anytime import Anytime
@@ -167,11 +167,8 @@ class SmoothedClassifier(Calibrating, Answering):
         ``certify``. What is wrong with an input is raised when its turn comes.
         """
         method = self.check_method(self.default_method if planner is None else planner)
-        if goal is not None:
-            check_goal(goal)
+        check_goal_for(method, goal)
         if isinstance(method, Deterministic):
-            if goal is not None:
-                raise InvalidArgumentError("a goal has no effect, since Deterministic takes no samples; leave it out")
             yield from (self.certain(method, x) for _, x in inputs)
             return
         n0, n = _checks.count("n0", n0, least=1), self.terms(alpha, n).n

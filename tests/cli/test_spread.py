@@ -15,6 +15,7 @@ CERTIFY = "certify --model ready:small_cnn --data digits --sigma 0.5"
 def test_ray_may_have_an_address() -> None:
     assert with_address(["certify", "--ray", "10.0.0.1:6379", "--out", "a"])[1:3] == ["--ray", "10.0.0.1:6379"]
     assert with_address(["--ray"]) == ["--ray=auto"]
+    assert with_address([]) == []
     assert with_address(["--ray=local", "x"]) == ["--ray=local", "x"]
 
 

@@ -157,7 +157,8 @@ def _train(needed: Path, out: Path) -> list[str]:
 
 
 def _recertify(needed: Path, out: Path) -> list[str]:
-    return ["-m", "lvmrs", "recertify", str(needed / "kept"), "--method", "lvm", "--out", str(out / "run")]
+    words = ["recertify", str(needed / "kept"), "--method", "lvm", "--workers", "2", "--out", str(out / "run")]
+    return ["-m", "lvmrs", *words]
 
 
 def _rows(out: Path) -> list[list[str]]:

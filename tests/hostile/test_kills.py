@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lvmrs.cli.recertify import _WORTH_PROCESSES
 from tests.hostile.commands import ended
 from tests.hostile.killing import WORKS, kills_and_resumes
 
@@ -24,7 +23,7 @@ def needed(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network, data for seconds of work, and kept scores that are worth several processes."""
     place = tmp_path_factory.mktemp("needed")
     (place / "net.safetensors").write_bytes((world / "net.safetensors").read_bytes())
-    few, many = data_of(15), data_of(_WORTH_PROCESSES)
+    few, many = data_of(15), data_of(100)
     np.savez(place / "few.npz", x_train=few[0][::-1], y_train=few[1][::-1], x_test=few[0], y_test=few[1])
     np.savez(place / "many.npz", x_test=many[0], y_test=many[1])
     words = ("--model", f"trained:{place}/net.safetensors", "--data", f"npz:{place}/many.npz", "--sigma", "0.5")

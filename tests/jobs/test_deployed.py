@@ -48,7 +48,7 @@ def test_answers_with_radii_are_the_rows_of_the_run(name: str, tmp_path: Path) -
     jobs.check_same_classifier(known, "a", job.model, job.smoothed, method)
     if method.samples:
         job.settle_rounding(known.terms.rounding)
-    settings = vars(job.sampling)
+    settings = job.sampling.of_all
     answers = list(jobs.predict(job.smoothed, DATA, job.selection, method, radius=True, **settings))
     shown = ("idx", "label", "predict", "correct", "name", "radius", "p_lower", "p_upper")
     assert [[getattr(each, field) for field in shown] for each in answers] == [

@@ -1,5 +1,7 @@
 """A crowd of workers does every item once, whoever dies meanwhile."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -107,4 +109,46 @@ def test_workers_that_cannot_begin(worker: type, sentence: str) -> None:
         list(crowd.each(range(3)))
     assert ray.started < 20
     crowd.end()
+    assert not ray.alive
+
+
+@contextmanager
+def ended(crowd: Crowd) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        crowd.end()
+
+
+def test_copies_are_removed_after_a_failure_too() -> None:
+    asked: list[str] = []
+    ray = FakeRay(Doubling)
+
+    def new() -> Any:
+        worker = ray.new()
+        remote = worker.end.remote
+
+        def noted() -> Any:
+            asked.append("end")
+            return remote()
+
+        worker.end.remote = noted
+        return worker
+
+    crowd = Crowd(ray, new)
+    crowd.start(3)
+    assert [result for together in crowd.each(range(6)) for result in together]
+    begun = crowd.ready
+    with pytest.raises(ModelError), ended(crowd):
+        list(crowd.each([13] * 6))
+    assert len(asked) >= begun
+    assert not ray.alive
+    crowd = Crowd(ray, new)
+    crowd.start(1)
+    each = crowd.each(range(9))
+    next(each)
+    asked.clear()
+    with pytest.raises(KeyboardInterrupt), ended(crowd):
+        raise KeyboardInterrupt
+    assert not asked, "whoever stops the program does not wait for busy workers"
     assert not ray.alive

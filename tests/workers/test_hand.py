@@ -12,7 +12,7 @@ from lvmrs.runs import Selection
 from lvmrs.smooth import SmoothedClassifier
 from lvmrs.workers.hand import Hand, versions
 from lvmrs.workers.packing import packed
-from lvmrs.workers.shipping import shipped, unloaded
+from lvmrs.workers.shipping import lacking, shipped, unloaded
 
 NET = """
 from neighbour import SIZE
@@ -80,7 +80,7 @@ def test_code_and_weights_go_with_the_job(tmp_path: Path, monkeypatch: pytest.Mo
     assert shipped(job.files, largest=20) == {name: content for name, content in files.items() if len(content) < 20}
     here.rename(gone)
     monkeypatch.chdir(tmp_path)
-    unloaded(files, tmp_path / "copies")
+    unloaded(lacking(files), tmp_path / "copies")
     place = _paths.where(here / "nets.py")
     assert place == tmp_path / "copies" / str(here / "nets.py").lstrip("/")
     assert place.read_text() == NET
@@ -91,3 +91,15 @@ def test_a_job_that_cannot_be_loaded() -> None:
     hand = Hand((packed(abs)._replace(content=b"", modules=()), {}), versions(), 1)
     assert hand.begin() is not None
     hand.end()
+
+
+def test_copies_are_made_only_if_they_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for files, copies in (({}, 0), ({"/no/such/weights.pt": b"1"}, 1)):
+        hand = Hand((packed(abs), files), versions(), 1)
+        assert hand.begin() is None
+        assert hand._content is None, "the pickle is not kept beside the task"
+        assert len(list(tmp_path.iterdir())) == copies
+        assert hand.do(-3) == (3, None)
+        hand.end()
+        assert not list(tmp_path.iterdir())

@@ -81,7 +81,7 @@ def calibrate(
         found = jobs.calibrate_duels(smoothed, dataset, inputs, n0=n0, seed=setup.seed)
     else:
         goal = {"objective": _OBJECTIVES[objective], "epsilon": epsilon}
-        found = jobs.calibrate(smoothed, dataset, inputs, **goal, **vars(sampling), **search)
+        found = jobs.calibrate(smoothed, dataset, inputs, **goal, **sampling.of_all, **search)
     job = jobs.Job(loaded, dataset, smoothed, found, sampling, inputs)
     record = jobs.calibration_record(job, **goal, command=command_line()).to_json()
     if out is not None:

@@ -17,9 +17,6 @@ from lvmrs.runs import Run
 
 __all__ = ["recertify"]
 
-# Inputs from which starting processes takes less time than they save.
-_WORTH_PROCESSES = 100
-
 
 def recertify(
     run: Annotated[Path, typer.Argument(help="A run that was made with --keep-scores.")],
@@ -74,8 +71,7 @@ def recertify(
         check_no_bound(bound)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     inputs, terms = source.count, source.manifest.terms
-    usual = (os.cpu_count() or 1) if inputs >= _WORTH_PROCESSES else 1
-    who = spread.chosen_workers(ray, workers, cpus_per_worker, usual=usual)
+    who = spread.chosen_workers(ray, workers, cpus_per_worker, usual=os.cpu_count() or 1)
     watcher = Watcher(inputs, workers=who if ray is not None else None)
     with stoppable(lambda: ("stopped; what is done is safe; go on with:", command_line())), watcher:
         watcher.begin(inputs, (terms.n0 or 0) + (terms.n or 0) if goal is None and terms.goal is None else 0)

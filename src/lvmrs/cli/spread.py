@@ -48,7 +48,7 @@ def with_address(words: list[str]) -> list[str]:
     >>> with_address(["certify", "--ray", "--workers", "2"])
     ['certify', '--ray=auto', '--workers', '2']
     """
-    after = [*words[1:], "-"]
+    after = [*words[1:], "-"][: len(words)]
     return [
         f"--ray={_ANY}" if word == "--ray" and following.startswith("-") else word
         for word, following in zip(words, after, strict=True)
@@ -83,9 +83,9 @@ def chosen_workers(
         cpus: processors of each worker, on Ray.
         gpus: GPUs of each worker, on Ray.
         device: where the model is to run, as it was typed.
-        usual: how many processes of this machine there are by default; with one, this process computes.
+        usual: how many processes of this machine compute by default where it takes long; else this process computes.
     """
-    from lvmrs.workers import Here, Processes, Ray
+    from lvmrs.workers import Here, Processes, Ray, WhenLong
 
     if ray is not None:
         address = None if ray == _ANY else ray
@@ -94,4 +94,6 @@ def chosen_workers(
         if value is not None:
             raise InvalidArgumentError(f"{name} has no effect without ray; leave it out")
     number = usual if workers is None else workers
-    return Here() if number == 1 else Processes(number)
+    if number == 1:
+        return Here()
+    return Processes(number) if workers is not None else WhenLong(Processes(number))

@@ -27,18 +27,14 @@ from lvmrs.goals import Goal, check_goal
 from lvmrs.jobs.recorded import data_record, method_record, model_record
 from lvmrs.jobs.selecting import check_selection
 from lvmrs.method import Method
-from lvmrs.method_check import relies_on_constant
+from lvmrs.method_check import check_goal_for, relies_on_constant
 from lvmrs.models import Loaded
 from lvmrs.noise import Stream
 from lvmrs.origin import origin, torch_version
 from lvmrs.plan import Terms
 from lvmrs.running import Way
 from lvmrs.runs import Row, Selection
-from lvmrs.runs.manifest import (
-    ROWS_OF,
-    Manifest,
-    TermsRecord,
-)
+from lvmrs.runs.manifest import ROWS_OF, Manifest, TermsRecord
 from lvmrs.sampling import Model, Watch
 from lvmrs.smooth import SmoothedClassifier
 from lvmrs.workers.packing import Packed, packed, unpacked
@@ -65,14 +61,14 @@ class Sampling:
         terms = Terms(1.0, self.alpha, self.n)
         if self.goal is not None:
             check_goal(self.goal)
-        plain = {
-            "alpha": terms.alpha,
-            "n0": _checks.count("n0", self.n0, least=1),
-            "n": terms.n,
-            "seed": Stream(self.seed, 0, "selection").seed,
-        }
-        for name, value in plain.items():
+        n0, seed = _checks.count("n0", self.n0, least=1), Stream(self.seed, 0, "selection").seed
+        for name, value in (("alpha", terms.alpha), ("n0", n0), ("n", terms.n), ("seed", seed)):
             object.__setattr__(self, name, value)
+
+    @property
+    def of_all(self) -> dict[str, Any]:
+        """What is the same for all inputs, by name: all but the goal."""
+        return {name: value for name, value in vars(self).items() if name != "goal"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,17 +99,12 @@ class Job:
         self.smoothed.check_method(self.method)
         source, known = self.model.source, self.model.facts.denoiser
         if known is not None and source is not None and source.sigma != self.smoothed.sigma:
-            raise InvalidArgumentError(
-                f"the denoiser {known.name} was loaded for sigma {source.sigma:g}, and not for {self.smoothed.sigma:g}"
-            )
-        if self.sampling.goal is not None and not self.method.samples:
-            kind = type(self.method).__name__
-            raise InvalidArgumentError(f"a goal has no effect, since {kind} takes no samples; leave it out")
-        if self.keeps_scores and self.shares_budget:
-            raise InvalidArgumentError("scores cannot be kept with a budget for all inputs; do not keep scores")
-        if self.keeps_scores and not self.method.samples:
-            kind = type(self.method).__name__
-            raise InvalidArgumentError(f"scores cannot be kept, since {kind} takes no samples; do not keep scores")
+            sigmas = f"{source.sigma:g}, and not for {self.smoothed.sigma:g}"
+            raise InvalidArgumentError(f"the denoiser {known.name} was loaded for sigma {sigmas}")
+        check_goal_for(self.method, self.sampling.goal)
+        if self.keeps_scores and (self.shares_budget or not self.method.samples):
+            why = "inputs share a budget" if self.shares_budget else f"{type(self.method).__name__} takes no samples"
+            raise InvalidArgumentError(f"scores cannot be kept, since {why}; do not keep scores")
         check_selection(self.data, self.selection)
 
     def __reduce__(self) -> Any:
@@ -228,9 +219,9 @@ class Job:
         """
         smoothed = self.smoothed
         relies = relies_on_constant(self.method, smoothed.lipschitz_under_noise)
-        if not self.method.samples or math.isinf(smoothed.lipschitz_under_noise) or not (relies or self.keeps_scores):
+        if math.isinf(smoothed.lipschitz_under_noise) or not (relies or self.keeps_scores):
             return
-        if smoothed.autocast is not None:
+        if smoothed.autocast is not None or not self.method.samples:
             return
         first, _ = self.input(replace(self.selection, shard=1, shards=1).indices[0])
         try:
@@ -250,12 +241,11 @@ class Job:
         self.model.check_unchanged()
         if self.smoothed.rounding.least is None:
             self.settle_rounding()
+        sigma = self.smoothed.sigma if self.method.samples else None
         return Manifest(
             model=model_record(self.model, self.smoothed),
             data=data_record(self.data),
-            method=method_record(
-                self.method, self.smoothed.noise, self.smoothed.sigma if self.method.samples else None
-            ),
+            method=method_record(self.method, self.smoothed.noise, sigma),
             terms=self._terms(),
             selection=self.selection,
             running=way,

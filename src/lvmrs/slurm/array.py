@@ -44,4 +44,6 @@ def shard_directory(out: str | Path, shard: int, shards: int) -> Path:
     runs/a-2-of-8
     """
     path = Path(out)
+    if path.name in ("", ".."):
+        raise InvalidArgumentError(f"out must have a name, which shards are named after, got {str(out)!r:.80}")
     return path.with_name(f"{path.name}-{shard}-of-{shards}")

@@ -98,11 +98,14 @@ def launch(
     """
     count = _checks.count("shards", shards, least=2)
     at_once = count if tasks is None else _checks.count("tasks", tasks, least=1)
+    shard_directory(out, 1, count)  # a path without a name is refused before the working directory is put before it
+    place = Path.cwd() if directory is None else directory
+    whole = place / Path(out).expanduser()
+    if (there := _run(whole)) is not None and there.complete:
+        raise RunError(f"{whole} holds a complete run already; choose another directory")
     if shutil.which("sbatch") is None:
         raise RunError("there is no sbatch here; run this where jobs can be submitted to Slurm")
     submitit: Any = optional("submitit", extra="slurm", error=RunError)
-    place = Path.cwd() if directory is None else directory
-    whole = place / Path(out).expanduser()
     parts = tuple(shard_directory(whole, number, count) for number in range(1, count + 1))
     logs = whole.with_name(f"{whole.name}-slurm")
     known = {"time": _DAY, **(settings or {})}

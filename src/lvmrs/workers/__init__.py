@@ -10,5 +10,6 @@ The functions of ``lvmrs.jobs`` take one of these. Rows are the same for all of 
 from lvmrs.workers.base import Here, Workers, checked_workers
 from lvmrs.workers.on_ray import Ray
 from lvmrs.workers.processes import Processes
+from lvmrs.workers.when_long import WhenLong
 
-__all__ = ["Here", "Processes", "Ray", "Workers", "checked_workers"]
+__all__ = ["Here", "Processes", "Ray", "WhenLong", "Workers", "checked_workers"]

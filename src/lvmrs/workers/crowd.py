@@ -123,14 +123,21 @@ class Crowd:
     def end(self) -> None:
         """Give all workers back, whatever they are doing."""
         ray = self._ray
-        free, others = self._free, [*self._starting.values(), *(worker for worker, *_ in self._busy.values())]
-        if free and sys.exc_info()[0] is None:
+        busy = [worker for worker, *_ in self._busy.values()]
+        # The busy finish their items first. Somebody who has stopped the program does not wait for that.
+        heard = [*self._free, *(() if _interrupted() else busy)]
+        if heard:
             with suppress(ray.exceptions.RayError):
-                ray.wait([worker.end.remote() for worker in free], num_returns=len(free), timeout=_LAST_WORDS)
-        for worker in (*free, *others):
+                ray.wait([worker.end.remote() for worker in heard], num_returns=len(heard), timeout=_LAST_WORDS)
+        for worker in (*self._free, *busy, *self._starting.values()):
             with suppress(ray.exceptions.RayError, ValueError):
                 ray.kill(worker)
         self._starting, self._busy, self._free = {}, {}, []
+
+
+def _interrupted() -> bool:
+    error = sys.exc_info()[1]
+    return error is not None and not isinstance(error, Exception)
 
 
 def _given_up(deaths: int, error: Exception) -> list[Exception]:

@@ -14,7 +14,7 @@ from lvmrs import errors
 from lvmrs.errors import LvmrsError, RunError
 from lvmrs.workers.base import Task, attempted
 from lvmrs.workers.packing import Packed, unpacked
-from lvmrs.workers.shipping import unloaded
+from lvmrs.workers.shipping import lacking, unloaded
 
 __all__ = ["Hand", "versions"]
 
@@ -36,9 +36,10 @@ class Hand:
     """
 
     def __init__(self, content: tuple[Packed, Mapping[str, bytes]], wanted: dict[str, str], threads: int) -> None:
-        self._content, self._wanted, self._threads = content, wanted, threads
+        self._content: tuple[Packed, Mapping[str, bytes]] | None = content
+        self._wanted, self._threads = wanted, threads
         self._task: Task | None = None
-        self._folder = Path(tempfile.mkdtemp(prefix="lvmrs-")).resolve()
+        self._folder: Path | None = None
 
     def begin(self) -> Exception | None:
         """Load the task; if that is not possible here, the error says so."""
@@ -55,9 +56,13 @@ class Hand:
             )
             raise RunError(f"the worker on {_node()} has {told}; rows could differ: install the same on all nodes")
         torch.set_num_threads(self._threads)
+        assert self._content is not None  # noqa: S101 (it begins once)
         packed, files = self._content
+        self._content = None  # the task holds what it needs of this
         try:
-            unloaded(files, self._folder)
+            if missing := lacking(files):
+                self._folder = Path(tempfile.mkdtemp(prefix="lvmrs-")).resolve()
+                unloaded(missing, self._folder)
             return unpacked(packed)  # type: ignore[no-any-return]
         except (LvmrsError, OSError) as error:
             raise RunError(
@@ -81,8 +86,9 @@ class Hand:
             raise type(error)(f"{error} (on {_node()})") from error
 
     def end(self) -> None:
-        """Remove the copies of files."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Remove the copies of files, if there are any."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _node() -> str:

@@ -71,7 +71,8 @@ class Ray(Workers):
     def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
         """Ask the cluster for workers, and give them back after the block."""
         with connected(self.address) as ray:
-            self._size = self.wanted or self._fitting(ray)
+            fitting = self._fitting(ray)  # asked in any case: a worker for which no node is large enough never comes
+            self._size = self.wanted or fitting
             if most is not None:
                 self._size = max(1, min(self._size, most))
             kind = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_restarts=0)(Hand)

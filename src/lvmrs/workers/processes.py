@@ -51,13 +51,15 @@ class Processes(Workers):
         """Start the processes, and end them after the block."""
         content = packed(task)
         workers: list[_Worker] = []
-        self._size = self._size if most is None else max(1, min(self._size, most))
+        asked = self._size
+        self._size = asked if most is None else max(1, min(asked, most))
         try:
             with _deaf():
                 for _ in range(self._size):
                     workers.append(_Worker(content))
             yield partial(_in_order, workers)
         finally:
+            self._size = asked
             for worker in workers:
                 worker.end()
 

@@ -1,0 +1,1 @@
+"""What the experiments share: networks, kept scores, methods, tables and figures."""

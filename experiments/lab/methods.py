@@ -1,0 +1,162 @@
+"""The methods that are compared, and how the kept scores of a case are certified by them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.cases import Case
+from lab.union import VotesWithUnion
+from lvmrs import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Run, Votes, jobs
+from lvmrs.analysis.metrics import mean_interval
+from lvmrs.runs.classifier import ClassifierRecord
+
+__all__ = [
+    "PUBLISHED",
+    "TITLES",
+    "Certified",
+    "certified",
+    "gap",
+    "paired",
+    "place_of",
+    "planners_of",
+]
+
+Radii = NDArray[np.float64]
+PUBLISHED = "published"
+
+TITLES = {
+    "cohen": "Cohen: votes, R3",
+    "votes-union": "votes, R2, risk shared by all classes",
+    "votes": "votes, R2, risk spent once",
+    "paper": "soft maps, Bernstein, risk shared (the paper)",
+    "paper-betting": "the same with betting",
+    "soft": "soft maps, betting, risk once, predicted for n",
+    "lvm": "LVM: the same, and votes unless it is sure to pay",
+    "one-map": "one softmax for all inputs",
+    "duels": "duels",
+    "soft-duels": "soft duels, one width for all inputs",
+    "ramp": "ramp radius, sparsemax",
+    "soft-duels-ramp": "soft duels with the ramp radius",
+    PUBLISHED: "published code's rule (**not sound**)",
+}
+"""The methods in the order of the decomposition, in words."""
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What one method certified, input by input."""
+
+    idx: list[int]
+    radius: list[float]
+    """0 where the answer is wrong or missing."""
+    right: list[bool]
+    p_lower: list[float]
+    maps: dict[str, int]
+    """How many inputs got each map."""
+    seconds: float
+    """Time to plan and prove, for one input, without the forward passes."""
+
+    @classmethod
+    def of(cls, run: Run) -> Certified:
+        """Read a run, in the order of its inputs."""
+        rows = sorted(run.rows(), key=lambda row: row.idx)
+        return cls(
+            [row.idx for row in rows],
+            [row.radius if row.correct else 0.0 for row in rows],
+            [bool(row.correct) for row in rows],
+            [row.p_lower for row in rows],
+            dict(Counter(row.map for row in rows)),
+            float(np.mean([row.time for row in rows])),
+        )
+
+    @cached_property
+    def radii(self) -> Radii:
+        """The radii as an array."""
+        return np.array(self.radius)
+
+    @property
+    def average(self) -> float:
+        """Average certified radius."""
+        return float(self.radii.mean())
+
+    @property
+    def share(self) -> float:
+        """The share of inputs with a right answer that is certified at all."""
+        return float(np.mean(self.right))
+
+    def at(self, epsilon: float) -> float:
+        """Certified accuracy at a radius."""
+        return float((np.array(self.right) & (self.radii >= epsilon)).mean())
+
+    def summary(self, epsilons: Iterable[float] = ()) -> dict[str, Any]:
+        """What tables show of it."""
+        return {
+            "average": self.average,
+            "certified": self.share,
+            "at": {f"{epsilon:g}": self.at(epsilon) for epsilon in epsilons},
+            "maps": self.maps,
+            "seconds": self.seconds,
+        }
+
+
+def gap(one: Certified, other: Certified) -> list[float]:
+    """The mean of other − one over the same inputs, and Student's paired interval at 0.95."""
+    return paired(other.radii - one.radii)
+
+
+def paired(differences: Radii) -> list[float]:
+    """The mean and Student's interval at 0.95; equal differences are their own interval."""
+    if not differences.std():
+        return [float(differences.mean())] * 3
+    return [float(value) for value in mean_interval(differences)]
+
+
+def planners_of(case: Case, *, calibrate: bool = True) -> dict[str, Planner]:
+    """The methods that a case can be certified by, in the order of the decomposition."""
+    found: dict[str, Planner] = {
+        "cohen": Cohen(),
+        "votes-union": VotesWithUnion(),
+        "votes": Votes(),
+        "paper": Paper(),
+        "paper-betting": Paper(bound="betting"),
+        "soft": LVM(maps=("softmax", "sparsemax"), bounds=("betting",)),
+        "lvm": LVM(),
+        "duels": Duels(),
+    }
+    if calibrate and (width := case.calibrated("width", "--method", "duels")):
+        found["soft-duels"] = _recorded(width)
+        n = ("--n", str(case.size.n), "--map", "softmax")
+        found["one-map"] = _recorded(case.calibrated("map", "--method", "fixed", *n))
+    if case.run.manifest.terms.lipschitz is not None:
+        found |= {"ramp": Lipschitz("ramp"), "soft-duels-ramp": Duels("chosen")}
+    return {name: found[name] for name in TITLES if name in found}
+
+
+def _recorded(path: Path | None) -> Fixed | Duels:
+    assert path is not None  # noqa: S101
+    method = jobs.recorded_method(ClassifierRecord.parse(path.read_text(encoding="utf-8"), str(path)), str(path))
+    assert isinstance(method, Fixed | Duels)  # noqa: S101
+    return method
+
+
+def certified(case: Case, name: str, planner: Planner, n0: int | None = None, n: int | None = None) -> Certified:
+    """Certify the kept scores of a case by a method; what the cache has is read."""
+    n0, n = n0 or case.size.n0, n or case.size.n
+    place = place_of(case, name, n0, n)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    made = jobs.recertify(case.run, place, planner, n0=n0, n=n)
+    return Certified.of(made)
+
+
+def place_of(case: Case, name: str, n0: int, n: int) -> Path:
+    """Where the cache has what a method certified."""
+    return case.lab.cache / "certified" / case.run.directory.name / re.sub(r"\W+", "-", f"{name}-{n0}-{n}")

@@ -1,0 +1,160 @@
+"""What a user types to run experiments, and the three scales at which they run."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["SCALES", "Lab", "Sampled", "Scale", "parsed", "parser"]
+
+_HERE = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """How many inputs are certified, and with how many samples."""
+
+    inputs: int
+    n0: int
+    n: int
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The size of all experiments."""
+
+    digits: Sampled
+    cifar10: Sampled
+    given: Sampled
+    """For networks that were trained elsewhere, on CIFAR-10."""
+    sandwich: Sampled
+    """For networks of known Lipschitz constant, which are slower."""
+    imagenet: Sampled
+    few: tuple[int, int]
+    """A smaller n0 and n, at which the same scores are certified again."""
+    calibration: int
+    """Training inputs on which a width or map for all inputs is found."""
+    epochs: int
+    """For networks on digits."""
+    sandwich_epochs: int
+    """For sandwich networks on digits."""
+
+
+SCALES = {
+    "digits": Scale(
+        digits=Sampled(10, 40, 200),
+        cifar10=Sampled(4, 40, 200),
+        given=Sampled(4, 40, 200),
+        sandwich=Sampled(6, 40, 200),
+        imagenet=Sampled(2, 40, 200),
+        few=(20, 100),
+        calibration=5,
+        epochs=2,
+        sandwich_epochs=1,
+    ),
+    "laptop": Scale(
+        digits=Sampled(100, 1000, 10_000),
+        cifar10=Sampled(40, 500, 4000),
+        given=Sampled(200, 1000, 10_000),
+        sandwich=Sampled(40, 200, 2000),
+        imagenet=Sampled(10, 50, 200),
+        few=(200, 1000),
+        calibration=30,
+        epochs=40,
+        sandwich_epochs=12,
+    ),
+    "paper": Scale(
+        digits=Sampled(360, 1000, 100_000),
+        cifar10=Sampled(10_000, 1000, 100_000),
+        given=Sampled(10_000, 1000, 100_000),
+        sandwich=Sampled(10_000, 1000, 10_000),
+        imagenet=Sampled(10_000, 1000, 10_000),
+        few=(200, 1000),
+        calibration=200,
+        epochs=40,
+        sandwich_epochs=100,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Lab:
+    """One call of an experiment: its scale, its data, and where networks, scores and results are."""
+
+    scale: str
+    cache: Path
+    """Trained networks, kept scores and certificates; what is there is not made again."""
+    results: Path
+    """A JSON file for each experiment, and the figures."""
+    seed: int
+    cifar10: Path | None
+    imagenet: Path | None
+    classifier: str
+    """For ImageNet, as ``lvmrs certify --model`` takes it."""
+    denoiser: str
+    """For every zero-shot network, as ``lvmrs certify --denoiser`` takes it."""
+    small_l2: Path | None
+    resnet56: Path | None
+    families: tuple[str, ...] = ()
+    """The families to include, or their cases, by name; empty for all for which there are data."""
+    alpha: float = 0.001
+
+    @property
+    def sizes(self) -> Scale:
+        """The sizes at this scale."""
+        return SCALES[self.scale]
+
+    def some(self, values: Sequence[float]) -> tuple[float, ...]:
+        """The values that an experiment goes through; at the smallest scale, the first and the last."""
+        return (values[0], values[-1]) if self.scale == "digits" and len(values) > 1 else tuple(values)
+
+    def shown(self, words: list[str]) -> str:
+        """A command for the reader: files of this machine by their names alone."""
+        text = shlex.join(words)
+        for path in (self.cifar10, self.imagenet, self.small_l2, self.resnet56):
+            text = text if path is None else text.replace(str(path), path.name)
+        return text.replace(str(self.cache), "build/experiments").replace(f"{_HERE}/", "experiments/")
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The options that all experiments have."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--scale", choices=list(SCALES), default="laptop")
+    made.add_argument("--cifar10", type=Path, metavar="FILE.npz", help="x_train, y_train, x_test, y_test")
+    made.add_argument("--imagenet", type=Path, metavar="FOLDER", help="FOLDER/CLASS/IMAGE, 224 × 224 pixels")
+    made.add_argument(
+        "--classifier",
+        default=f"python:{_HERE}/off_the_shelf.py:efficientnet_lite0",
+        help="for ImageNet: what lvmrs certify --model takes",
+    )
+    made.add_argument(
+        "--denoiser",
+        default=f"python:{_HERE}/off_the_shelf.py:ffdnet",
+        help="for zero-shot networks: what lvmrs certify --denoiser takes",
+    )
+    made.add_argument("--small-l2", type=Path, metavar="FILE.pth", help="checkpoint of a small ℓ2-robust network")
+    made.add_argument("--resnet56", type=Path, metavar="FILE.th", help="checkpoint of a ResNet-56 for CIFAR-10")
+    made.add_argument("--families", default="", help="only these, such as digits,cifar10-0.5,sandwich-digits")
+    made.add_argument("--cache", type=Path, default=_HERE.parent / "build" / "experiments")
+    made.add_argument("--results", type=Path, default=_HERE.parent / "docs" / "results")
+    made.add_argument("--seed", type=int, default=0)
+    return made
+
+
+def parsed(description: str | None) -> Lab:
+    """Read the command line."""
+    options = vars(parser(description).parse_args())
+    for name in ("cifar10", "imagenet", "small_l2", "resnet56"):
+        path = options[name]
+        if path is not None and not path.exists():
+            sys.exit(f"--{name.replace('_', '-')}: {path} does not exist; give the path of the data, or leave it out")
+        options[name] = None if path is None else path.resolve()
+    options["families"] = tuple(filter(None, options["families"].split(",")))
+    for name in ("cache", "results"):
+        options[name].mkdir(parents=True, exist_ok=True)
+        options[name] = options[name].resolve()
+    return Lab(**options)

@@ -1,0 +1,118 @@
+"""Map and temperature: corrected radius against t for softmax and sparsemax on single inputs (a figure of the paper).
+
+    python experiments/map_and_temperature.py --cifar10 cifar10.npz
+
+Votes and duels are lines. Three inputs are shown: near a tie, in the middle, and easy.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from lab import figures, record
+from lab.cases import Case, families
+from lab.methods import certified
+from lab.page import made_by, size, table
+from lab.settings import Lab
+from lvmrs import Duels, Votes, radius
+from lvmrs.confidence import bernstein, betting
+from lvmrs.maps import SimplexMap, Softmax, Sparsemax
+from lvmrs.planners.grid import geometric
+from lvmrs.runs.scores import KeptScores
+
+__all__ = ["TITLE", "drawn", "measure", "shown"]
+
+TITLE = "Map and temperature"
+_TEMPERATURES = geometric(0.01, 50, 25)
+_MAPS = {"softmax": Softmax, "sparsemax": Sparsemax}
+_BOUNDS = ("bernstein", "betting")
+
+
+def measure(lab: Lab) -> record.Found:
+    """The curves of three inputs of a network with much noise, on each data set."""
+    known = families(lab)
+    cases = [known[name][-1] for name in ("digits", "cifar10") if name in known]
+    return {"cases": {case.name: _case(case) for case in cases}}
+
+
+def _case(case: Case) -> dict[str, Any]:
+    votes, duels = certified(case, "votes", Votes()), certified(case, "duels", Duels())
+    ranked = [int(at) for at in np.argsort(duels.radii) if duels.radii[at] > 0]
+    names = ("near a tie", "in the middle", "easy")
+    places = [ranked[round(share * (len(ranked) - 1))] for share in (0.05, 0.5, 0.95)] if ranked else []
+    kept, found = KeptScores.of(case.run), {}
+    for name, place in zip(names, places, strict=False):
+        index = duels.idx[place]
+        logits = torch.cat(list(kept.logits(index, "certification")))
+        curves = {
+            f"{title}, {bound}": [_radius(logits, kind(t, 1.0), bound, case) for t in _TEMPERATURES]
+            for title, kind in _MAPS.items()
+            for bound in _BOUNDS
+        }
+        found[name] = {"index": index, "votes": votes.radius[place], "duels": duels.radius[place], "curves": curves}
+    return {**case.facts, "temperatures": _TEMPERATURES, "inputs shown": found}
+
+
+def _radius(logits: Tensor, map_: SimplexMap, bound: str, case: Case) -> float:
+    """R2 of this map on the certification scores, with half of the risk for each of the two bounds."""
+    scores = map_.apply(logits).double()
+    mean = scores.mean(dim=0)
+    first, second = (scores[:, int(k)].numpy() for k in mean.topk(2).indices)
+    low, rest = (_lower(values, bound, case.lab.alpha / 2) for values in (first, 1 - second))
+    p_a, p_b = low, min(1 - rest, 1 - low)
+    return float(radius.r2(p_a, p_b, sigma=case.sigma)) if p_a > p_b else 0.0
+
+
+def _lower(values: Any, bound: str, risk: float) -> float:
+    if bound == "betting":
+        return float(betting.lower(values, risk))
+    return max(0.0, float(bernstein.lower(values.mean(), values.var(ddof=1), len(values), risk)))
+
+
+def drawn(found: record.Found) -> dict[str, Figure]:
+    """One figure for each input."""
+    made = {}
+    for name, case in found["cases"].items():
+        t = case["temperatures"]
+        for k, each in enumerate(case["inputs shown"].values()):
+            curves = {title: (t, up) for title, up in each["curves"].items()}
+            level = {key: ((t[0], t[-1]), (each[key], each[key])) for key in ("votes", "duels")}
+            figure = figures.lines(curves | level, "temperature", "corrected radius", log=True, level=list(level))
+            made[f"temperature-{name}-{k}"] = figure
+    return made
+
+
+def shown(found: record.Found) -> str:
+    """A table of the best temperatures, and the figures."""
+    parts = [_TEXT, made_by(found)]
+    for name, case in found["cases"].items():
+        t = case["temperatures"]
+        head = [
+            "input",
+            "votes, R2",
+            "duels",
+            *(f"{title}, {bound}: best (at t)" for title in _MAPS for bound in _BOUNDS),
+        ]
+        rows, pictures = [], []
+        for k, (title, each) in enumerate(case["inputs shown"].items()):
+            best = [f"{size(max(up))} ({t[int(np.argmax(up))]:.3g})" for up in each["curves"].values()]
+            rows.append([f"{each['index']}, {title}", size(each["votes"]), size(each["duels"]), *best])
+            pictures.append(f"![{title}](results/temperature-{name}-{k}.svg)")
+        text = f"n = {case['n']}, α = {case['alpha']:g}, seed {case['seed']}."
+        parts += [f"### {case['title']}, σ = {case['sigma']:g}", text, table(head, rows), " ".join(pictures)]
+    return "\n\n".join(parts)
+
+
+_TEXT = """\
+The curves are drawn on the certification sample, so they show what each temperature would certify if it had been chosen
+beforehand; the largest value of a curve is no certificate. Votes and duels are certificates."""
+
+
+if __name__ == "__main__":
+    sys.exit(record.main(__file__, __doc__, measure))

@@ -1,0 +1,93 @@
+"""Write docs/results.md and its figures from the JSON files that the experiments have written.
+
+    python experiments/results.py
+
+The page is generated: run an experiment again to change it. Parts that were not run are named as missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from matplotlib.figure import Figure
+
+import beyond_average
+import bounds_compared
+import decomposition
+import lipschitz_and_noise
+import lvm_against_cohen
+import map_and_temperature
+import near_a_tie
+import opening
+import r2_against_r3
+import simplex_mass
+import variance_and_constant
+from lab import figures, record
+
+__all__ = ["EXPERIMENTS", "page", "pictures", "write"]
+
+EXPERIMENTS: tuple[ModuleType, ...] = (
+    decomposition,
+    near_a_tie,
+    lvm_against_cohen,
+    lipschitz_and_noise,
+    simplex_mass,
+    r2_against_r3,
+    bounds_compared,
+    map_and_temperature,
+    variance_and_constant,
+    beyond_average,
+)
+"""In the order of the page."""
+
+_DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def page(results: Path) -> str:
+    """The whole page, as Markdown."""
+    found = {module.__name__: record.read(results, module.__name__) for module in EXPERIMENTS}
+    parts = [_HEAD, opening.shown(found)]
+    for module in EXPERIMENTS:
+        each = found[module.__name__]
+        missing = f"Not run yet: `python experiments/{module.__name__}.py`."
+        parts += [f"## {module.TITLE}", missing if each is None else module.shown(each)]
+    return "\n\n".join(parts) + "\n"
+
+
+def pictures(results: Path) -> Iterator[tuple[str, Figure]]:
+    """The figures, by their names."""
+    for module in EXPERIMENTS:
+        found = record.read(results, module.__name__)
+        if found is not None and hasattr(module, "drawn"):
+            yield from module.drawn(found).items()
+
+
+def write(results: Path, file: Path) -> None:
+    """Write the page and its figures."""
+    file.write_text(page(results), encoding="utf-8")
+    for name, figure in pictures(results):
+        figures.save(figure, results / f"{name}.svg")
+
+
+def main() -> int:
+    """Write the page and its figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=_DOCS / "results", help="the JSON files; figures go there too")
+    parser.add_argument("--page", type=Path, default=_DOCS / "results.md")
+    options = parser.parse_args()
+    write(options.results, options.page)
+    print(options.page)
+    return 0
+
+
+_HEAD = """\
+<!-- made by `make experiments` from docs/results/*.json; not edited by hand -->
+# Every table and figure of the paper, run again"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Experiments run from end to end at their smallest scale, the cache is used, and the page says what the files say."""
+
+import dataclasses
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import lab.cases
+import lab.commands
+import off_the_shelf
+import results
+from lab import methods, record, unsound
+from lab.settings import SCALES, Lab, Sampled, parsed
+from lvmrs import radius
+from lvmrs.cli import main
+from lvmrs.confidence import clopper_pearson
+from lvmrs.errors import ModelError
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def run_here(words: list[str]) -> None:
+    """A command in this process, which has torch already."""
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert not end.value.code
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """The smallest lab there is: one σ, few inputs."""
+    monkeypatch.setattr(lab.commands, "run", run_here)
+    monkeypatch.setattr(lab.cases, "SIGMAS", (0.5,))
+    small = dataclasses.replace(SCALES["digits"], digits=Sampled(4, 20, 60), few=(10, 30), calibration=2, epochs=1)
+    monkeypatch.setitem(SCALES, "digits", small)
+    (tmp_path / "results").mkdir()
+    return Lab("digits", tmp_path / "cache", tmp_path / "results", 0, None, None, "", "", None, None)
+
+
+def test_an_experiment_is_run_once_and_its_page_shows_what_it_found(
+    made: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = next(each for each in results.EXPERIMENTS if each.__name__ == "lvm_against_cohen")
+    file = record.write(made, module.__name__, module.measure)
+    assert "cifar10 is left out; give --cifar10 to include it" in capsys.readouterr().err
+    found = json.loads(file.read_text(encoding="utf-8"))
+    duels = found["families"]["digits"]["cases"]["0.5"]["rows"]["duels"]
+    assert 0 < duels["average"] < 2
+    page = results.page(made.results)
+    assert f"{duels['average']:.4f}" in page
+    assert "Not run yet: `python experiments/simplex_mass.py`." in page
+    assert str(made.cache) not in page
+
+    def refused(words: list[str]) -> None:
+        raise AssertionError(f"the cache has this already: {words}")
+
+    monkeypatch.setattr(lab.commands, "run", refused)
+    again = json.loads(record.write(made, module.__name__, module.measure).read_text(encoding="utf-8"))
+    assert again["families"] == found["families"]
+
+
+@pytest.mark.slow
+def test_every_experiment_runs_from_end_to_end(made: Lab) -> None:
+    for module in results.EXPERIMENTS:
+        record.write(made, module.__name__, module.measure)
+    page = results.page(made.results)
+    assert "Not run yet" not in page
+    names = {name for name, _ in results.pictures(made.results)}
+    assert names == set(re.findall(r"\(results/([\w.-]+)\.svg\)", page))
+
+
+def test_the_page_in_docs_is_what_its_files_say() -> None:
+    assert (DOCS / "results.md").read_text(encoding="utf-8") == results.page(DOCS / "results")
+    for name, _ in results.pictures(DOCS / "results"):
+        assert (DOCS / "results" / f"{name}.svg").is_file()
+
+
+def test_the_page_names_no_place_of_a_machine() -> None:
+    assert not re.search(r"/(tmp|home|work|root|Users)/", (DOCS / "results.md").read_text(encoding="utf-8"))
+
+
+def test_missing_data_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "argv", ["x", "--cifar10", str(tmp_path / "none.npz")])
+    with pytest.raises(SystemExit, match=r"--cifar10: .*none\.npz does not exist; give the path of the data"):
+        parsed(None)
+
+
+def test_other_settings_have_another_name_in_the_cache(made: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(lab.commands, "run", asked.append)
+    one, other = (lab.commands.trained(made, "net", ["--epochs", epochs]) for epochs in ("1", "2"))
+    assert one != other
+    assert [words[words.index("--out") + 1] for words in asked] == [str(one), str(other)]
+
+
+def test_the_published_rule_takes_the_best_on_the_sample_itself() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(400, 3, generator=generator) + torch.tensor([2.0, 0.0, 0.0])
+    top, size, low, _ = unsound.best_on(logits, 0.5, 0.001)
+    votes = torch.bincount(logits.argmax(dim=1), minlength=3)
+    p_a = clopper_pearson.lower(votes[0].item(), 400, 0.001 / 3)
+    p_b = max(1 - clopper_pearson.lower(400 - votes[k].item(), 400, 0.001 / 3) for k in (1, 2))
+    plain = float(radius.r2(p_a, min(p_b, 1 - p_a), sigma=0.5))
+    assert top == 0
+    assert size >= plain > 0
+    assert low <= float((logits.argmax(dim=1) == 0).double().mean()) + 0.5
+
+
+def test_paired_differences_know_their_sign() -> None:
+    one = methods.Certified([0, 1, 2], [0.1, 0.2, 0.3], [True] * 3, [0.9] * 3, {}, 0.0)
+    other = dataclasses.replace(one, radius=[0.2, 0.3, 0.45])
+    mean, low, high = methods.gap(one, other)
+    assert low < mean < high
+    assert np.isclose(mean, 0.35 / 3)
+    assert methods.gap(one, one) == [0.0, 0.0, 0.0]
+
+
+def test_a_package_that_is_not_there_is_named() -> None:
+    with pytest.raises(ModelError, match="the package no_such_package is not installed; install it with pip install"):
+        off_the_shelf._package("no_such_package")
+
+
+@pytest.mark.parametrize("sigma", [0.25, 1.0])
+def test_the_denoiser_knows_the_noise_up_to_what_it_was_trained_for(sigma: float) -> None:
+    network = off_the_shelf._FFDNet(sigma, width=4, depth=3)
+    assert network(torch.rand(2, 3, 8, 8)).shape == (2, 3, 8, 8)
+    assert network.strength <= 75 / 255
+    assert np.isclose(network.strength / network.contrast, sigma)

@@ -1,0 +1,37 @@
+"""Other workers take over what takes long, and what does not is done here."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from lvmrs.workers import Here, WhenLong
+from lvmrs.workers.base import Each, Task
+
+
+class Noted(Here):
+    """Notes how many items it is started for."""
+
+    def __init__(self) -> None:
+        self.started: list[int | None] = []
+
+    @contextmanager
+    def doing(self, task: Task, *, most: int | None = None, files: Any = ()) -> Iterator[Each]:
+        self.started.append(most)
+        with super().doing(task) as each:
+            yield each
+
+
+@pytest.mark.parametrize(("seconds", "items", "started"), [(0.01, 500, []), (0.1, 100, [95]), (100.0, 5, [])])
+def test_others_take_over_what_takes_long(seconds: float, items: int, started: list[int]) -> None:
+    now, others = [0.0], Noted()
+
+    def task(item: int) -> int:
+        now[0] += seconds
+        return -item
+
+    with WhenLong(others, clock=lambda: now[0]).doing(task) as each:
+        found = [result for results in each(range(items)) for result in results]
+    assert found == [-item for item in range(items)]
+    assert others.started == started
