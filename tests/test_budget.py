@@ -87,7 +87,7 @@ def test_rows_of_a_budget_are_the_same_after_a_stop(tmp_path: Path) -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="budget must be at least 640 samples for a first look at 10 inputs"):
         certified(Goal(budget=639))
-    with pytest.raises(InvalidArgumentError, match="scores cannot be kept with a budget"):
+    with pytest.raises(InvalidArgumentError, match="scores cannot be kept, since inputs share a budget"):
         job_of(Duels(), keep=True, goal=Goal(budget=10_000))
     for settings in ({"budget": 100, "tolerance": 0.1}, {"budget": 100, "seconds": 5.0}):
         with pytest.raises(InvalidArgumentError, match="a budget is of samples or of time"):

@@ -99,7 +99,7 @@ class Breaks(Duel):
     """A map of the user's own that fails on certification samples."""
 
     def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
-        if len(logits) < 100:
+        if len(logits) < 50:
             raise KeyError("mine")
         return super().columns(logits, top, alone, pooled)
 
