@@ -55,6 +55,7 @@ class Recorded:
         lipschitz: float | None,
         autocast: str | None,
         compiled: bool | None = None,
+        elsewhere: bool = False,
     ) -> tuple[Loaded, Dataset, SmoothedClassifier]:
         """Load what was typed, with what the record says where nothing was; refuse what is another classifier."""
         from lvmrs import jobs
@@ -74,6 +75,7 @@ class Recorded:
             lipschitz=known.lipschitz if lipschitz is None and method.uses_constant else lipschitz,
             autocast=self.record.model.precision if autocast is None else autocast,
             compiled=compiled,
+            elsewhere=elsewhere,
         )
         if known.rounding is not None:
             smoothed.rounding.settled = known.rounding
