@@ -21,7 +21,17 @@ from lvmrs.running.crew import Crew, Work, torch_threads
 from lvmrs.running.fast import Fast, Model
 from lvmrs.running.way import Way
 
-__all__ = ["Choice", "affordable_batch", "best", "chosen_batch", "chosen_way", "costs", "costs_together", "crew_pays"]
+__all__ = [
+    "Choice",
+    "affordable_batch",
+    "best",
+    "chosen_batch",
+    "chosen_way",
+    "costs",
+    "costs_together",
+    "crew_pays",
+    "trial",
+]
 
 Key = TypeVar("Key")
 Clock = Callable[[], float]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lvmrs import _disk
 from lvmrs._paths import is_file, is_now_at
+from lvmrs._replacing import replacing
 
 __all__ = ["LARGEST", "lacking", "shipped", "unloaded"]
 
@@ -65,5 +66,6 @@ def unloaded(files: Mapping[str, bytes], folder: Path) -> None:
     for name, content in files.items():
         place = folder / os.path.normpath(name).lstrip("/")  # all under their paths: neighbours stay neighbours
         _disk.make_directory(place.parent)
-        place.write_bytes(content)
+        with replacing(place) as out:
+            out.write(content)
         is_now_at(Path(name), place)
