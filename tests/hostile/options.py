@@ -131,6 +131,11 @@ BAD: dict[str, dict[str, str]] = {
     "image size": {**_NO_WHOLE, "0": "0", "-1": "-1", "of arrays": "8"},
     "width": {**_NO_NUMBER, **_NOT_FINITE, "0": "0", "-1": "-1"},
     "numbers": {**_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "ends with a comma": "0.5,", "two": "0.5,0.5", "low line": "0_5", "other digits": "٣"},
+    "radii of a goal": {
+        **{k: v for k, v in {**_NO_NUMBER, **_NOT_FINITE}.items() if v != "1,5"}, "0": "0", "-1": "-1", "a comma": ",",
+        "one of them is negative": "0.5,-1", "one of them is no number": "0.5,x",
+    },
+    "budget": {**_NO_WHOLE, "0": "0", "-1": "-1"},
     "shape": {
         **_NO_NUMBER, **_NOT_FINITE, "a comma": ",", "ends with a comma": "1,8,8,", "zero": "0,8,8", "negative": "-1,8,8",
         "fraction": "1.5,8,8", "nan in it": "nan,8,8", "inf in it": "inf,8,8", "two sides": "8,8", "four sides": "1,1,8,8",
@@ -225,7 +230,7 @@ KINDS: dict[str, str] = {
     "--device": "device", "--model": "model", "--data": "data", "--denoiser": "denoiser", "--weights": "weights",
     "--out": "new directory", "demo --out": "demo directory", "train --out": "weights to write", "plot --out": "picture",
     "report --out": "page", "calibrate --out": "page", "train --sigma": "from 0", "import --n": "planning samples",
-    "--restarts": "whole from 1", "--beta": "fraction", "--farthest": "positive", "attack --out": "attack directory",
+    "--restarts": "whole from 1", "--beta": "fraction", "--target-radius": "radii of a goal", "--tolerance": "positive", "--budget": "budget", "--time": "positive", "--farthest": "positive", "attack --out": "attack directory",
     "attack --weights": "weights of a trained model", "attack --denoiser": "own name", "attack run": "run",
     "recertify run": "run", "verify run": "run", "report runs": "run", "merge shards": "shard of a run", "import file": "results file",
     "analyze runs": "results", "plot runs": "results", "compare first": "results", "compare second": "results",

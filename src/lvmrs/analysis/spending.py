@@ -57,6 +57,14 @@ def spending(results: Results) -> Spending | None:
 
     Args:
         results: The results of the run.
+
+    Returns:
+        Samples in all and for each input, and how many inputs are decided at each target; None without a goal.
+
+    >>> import numpy as np
+    >>> classes = np.array([0, 1])
+    >>> print(spending(Results("a run", np.arange(2), classes, classes, radius=np.array([0.2, 0.4]))))
+    None
     """
     made = results.manifest
     if made is None or made.terms.goal is None or results.samples is None or results.limit is None:

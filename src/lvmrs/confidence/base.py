@@ -113,6 +113,10 @@ class TallyOfMoments(Tally):
 
 
 def anytime_goal(risk: Floats, n: Floats) -> Floats:
-    """The logarithm of the wealth that rejects a mean: ln(1/risk), and far more than rounding adds in n samples."""
+    """The logarithm of the wealth that rejects a mean: ln(1/risk), and far more than rounding adds in n samples.
+
+    >>> print(f"{anytime_goal(np.array(0.001), np.array(1000.0)):.6f}")
+    6.907755
+    """
     goal: Floats = -np.log(risk) + 1e-7 + 1e-12 * n
     return goal

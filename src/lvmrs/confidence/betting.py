@@ -68,7 +68,11 @@ def upper(samples: Numbers, risk: Numbers, *, mass: float = 1.0) -> Floats:
 
 
 def shares(samples: Numbers, top: float) -> Floats:
-    """Check samples in [0, top] along the last dimension, and divide them by ``top``."""
+    """Check samples in [0, top] along the last dimension, and divide them by ``top``.
+
+    >>> shares([1.0, 2.0], 2.0)
+    array([0.5, 1. ])
+    """
     array = _checks.real("samples", samples)
     if array.ndim == 0:
         raise InvalidArgumentError(f"samples must have at least one dimension, got the single number {array}")

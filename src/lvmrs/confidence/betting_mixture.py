@@ -72,6 +72,10 @@ def lower_from_sums(sums: Numbers, risk: Numbers) -> Floats:
 
     Returns:
         The bound in [0, 1].
+
+    >>> sums = power_sums(np.full(1000, 0.5))
+    >>> bool(0.4 < lower_from_sums(sums, 0.001) < 0.5)
+    True
     """
     array = _checks.real("sums", sums)
     if array.shape[:1] != (_POWERS + 1,):

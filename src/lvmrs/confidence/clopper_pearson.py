@@ -50,7 +50,11 @@ def upper(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> 
 
 
 def guarded_counts(count: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[Floats, Floats, Floats, Floats]:
-    """Check the arguments of a bound from counts; they are given back as arrays that broadcast."""
+    """Check the arguments of a bound from counts; they are given back as arrays that broadcast.
+
+    >>> [float(part) for part in guarded_counts(5, 10, 0.1, 1.0)]
+    [5.0, 10.0, 0.1, 1.0]
+    """
     top = _checks.mass(mass)
     count, n, risk = _checks.whole("count", count, least=0), _checks.whole("n", n, least=1), _checks.risk(risk)
     _checks.broadcast(count=count, n=n, risk=risk, mass=top)

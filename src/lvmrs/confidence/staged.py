@@ -27,7 +27,7 @@ def stages(n: int) -> list[int]:
     """The numbers of samples after which bounds are computed, up to n.
 
     >>> stages(100_000), stages(50)
-    ([100, 1000, 10000, 100000], [1, 5, 50])
+    ([100, 1000, 10000, 100000], [5, 50])
     """
     found = {n // _FACTOR**k for k in range(_STAGES)}
     return sorted(found - {0})
