@@ -40,12 +40,12 @@ def classifier(batch: int = 100, **settings: object) -> SmoothedClassifier:
 
 @pytest.mark.parametrize("planner", [Duels(), Cohen(), Fixed("softmax", 0.3)], ids=repr)
 def test_each_input_gets_what_it_would_get_alone_in_any_batch(planner: Duels) -> None:
-    settings: dict[str, object] = {"n0": 40, "n": 800, "goal": GOAL, "seed": 3}
+    settings: dict[str, Any] = {"n0": 40, "n": 800, "goal": GOAL, "seed": 3}
     whole = classifier().certify_batch(INPUTS, planner, **settings)
     for batch in (7, 512):
         assert classifier(batch).certify_batch(INPUTS, planner, **settings) == whole
-    assert [classifier().certify(x, planner, index=k, **settings) for k, x in enumerate(INPUTS)] == whole  # type: ignore[arg-type]
-    backwards = list(classifier().certificates(list(enumerate(INPUTS))[::-1], planner, **settings))  # type: ignore[arg-type]
+    assert [classifier().certify(x, planner, index=k, **settings) for k, x in enumerate(INPUTS)] == whole
+    backwards = list(classifier().certificates(list(enumerate(INPUTS))[::-1], planner, **settings))
     assert backwards == whole[::-1]
     assert len({found.n for found in whole}) > 2
     assert all(found.n in looks(800) for found in whole)

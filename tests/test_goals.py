@@ -46,7 +46,7 @@ def test_words_and_what_is_refused() -> None:
         ({"tolerance": 0.1, "beta": 1.0}, "beta must lie strictly between 0 and 1"),
     ):
         with pytest.raises(InvalidArgumentError, match=sentence):
-            Goal(**settings)  # type: ignore[arg-type]
+            Goal(**settings)
     assert check_goal(goal := Goal((0.5,))) is goal
     with pytest.raises(InvalidArgumentError, match="goal must be a goal such as"):
         check_goal(0.5)

@@ -39,7 +39,7 @@ def test_rows_say_how_many_samples_were_used_and_what_more_could_certify(whole: 
     rows = whole.rows()
     assert len({row.samples for row in rows}) > 1
     for row in rows:
-        assert row.samples in looks(700)
+        assert row.samples in list(looks(700))
         answers = [verdict(row.radius, row.limit or float("inf"), target) for target in GOAL.targets]
         assert "undecided" not in answers or row.samples == 700
         assert row.bound == "beta_mixture"
@@ -207,7 +207,7 @@ def test_other_roundings_may_move_the_stop_and_the_limit(tmp_path: Path, monkeyp
     assert first.limit is not None
     head, line, *rest = run.file.read_text().split("\n")
     for changed in ({"limit": first.limit + 0.1}, {"samples": 32}):
-        run.file.write_text("\n".join([head, replace(first, **changed).text(run.columns), *rest]))  # type: ignore[arg-type]
+        run.file.write_text("\n".join([head, replace(first, **changed).text(run.columns), *rest]))
         again = jobs.job_of_run(Run(run.directory), data=made.data, model=made.model, batch=32)
         (verdict_,) = [row for row in jobs.verify(Run(run.directory), again, rows=None).rows if row.idx == 0]
         assert verdict_.verdict == "different", changed

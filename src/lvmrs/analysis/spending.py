@@ -85,7 +85,17 @@ def spending(results: Results) -> Spending | None:
 
 
 def spending_words(spent: Spending) -> list[str]:
-    """It in lines for people."""
+    """It in lines for people.
+
+    Args:
+        spent: what was spent and decided.
+
+    Returns:
+        The lines.
+
+    >>> spending_words(Spending(300, 150.0, 150.0, 1000, 50, (Decided(0.5, 1, 0, 1),)))
+    ['150 samples an input (median 150), 5.2 × fewer than 1000', '0.5: 1 certified, 0 cannot be certified, 1 undecided']
+    """
     first = (
         f"{spent.mean:.0f} samples an input (median {spent.median:.0f}), {spent.fewer:.1f} × fewer than {spent.most}"
     )
@@ -93,7 +103,17 @@ def spending_words(spent: Spending) -> list[str]:
 
 
 def spending_object(spent: Spending) -> dict[str, Any]:
-    """It by name, as JSON has it."""
+    """It by name, as JSON has it.
+
+    Args:
+        spent: what was spent and decided.
+
+    Returns:
+        Plain values by name.
+
+    >>> spending_object(Spending(300, 150.0, 150.0, 1000, 50, ()))["times fewer"]
+    5.25
+    """
     return {
         "total": spent.total,
         "mean": spent.mean,
