@@ -124,7 +124,7 @@ def _has_images(folder: Path) -> bool:
 def _opened(file: Path) -> Iterator[Any]:
     """An image of a file that is not too large; Pillow only warns of some that are."""
     if not is_file(file):
-        raise DataError(f"it {no_file(file)}")
+        raise DataError(f"it {no_file(file)}") from (None if file.exists() else FileNotFoundError(str(file)))
     images = optional("PIL.Image", extra="images", error=DataError)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", images.DecompressionBombWarning)
