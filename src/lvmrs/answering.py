@@ -88,6 +88,10 @@ class Answering(ABC):
     """The part of a smoothed classifier that answers."""
 
     @abstractmethod
+    def _input(self, x: Tensor) -> Tensor:
+        """An input as the model takes it; what is no input is refused."""
+
+    @abstractmethod
     def check_method(self, method: Method) -> Planner | Deterministic:
         """Give the method back; refuse what is no method."""
 
@@ -129,7 +133,7 @@ class Answering(ABC):
         Returns:
             The class, or −1 if the samples do not show it at this risk.
         """
-        method = self.check_method(Duels() if planner is None else planner)
+        x, method = self._input(x), self.check_method(Duels() if planner is None else planner)
         if isinstance(method, Deterministic):
             return self.certain(method, x).prediction
         terms = self.terms(alpha, n, x, method=method)

@@ -25,7 +25,8 @@ def test_there_are_at_least_900_cases_each_with_a_name_of_its_own() -> None:
 
 
 def test_all_commands_are_tried() -> None:
-    assert set(BASES) == set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    # What is typed well after `launch` goes to Slurm; tests/slurm has what is refused.
+    assert set(BASES) | {"launch"} == set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
 
 def test_every_format_and_every_room_is_tried() -> None:
