@@ -211,6 +211,8 @@ def test_other_roundings_may_move_the_stop_and_the_limit(tmp_path: Path, monkeyp
         again = jobs.job_of_run(Run(run.directory), data=made.data, model=made.model, batch=32)
         (verdict_,) = [row for row in jobs.verify(Run(run.directory), again, rows=None).rows if row.idx == 0]
         assert verdict_.verdict == "different", changed
+    run.file.write_text("\n".join([head, replace(first, limit=None).text(run.columns), *rest]))
+    assert Run(run.directory).rows()[0].limit is None  # more samples may certify any radius
     run.file.write_text("\n".join([head, replace(first, limit=-1.0).text(run.columns), *rest]))
     with pytest.raises(RunError, match="limit of input 0 is -1, and must be a finite number from 0"):
         Run(run.directory).rows()

@@ -263,9 +263,9 @@ def _check_ours(path: Path, columns: Columns, inputs: Selection) -> None:
     unknown = columns.get("map", np.full(len(idx), NOT_NAMED)) == NOT_NAMED
     for name, (least, most) in _RANGES.items():
         values = columns.get(name, np.full(len(idx), least, dtype=float))
-        bad = ~((values >= least) & (values <= most)) & ~(
-            np.isnan(values) & unknown & (name not in ("time", "seconds"))
-        )
+        # Without a limit, more samples may certify any radius.
+        missing = np.isnan(values) & (unknown | (name == "limit")) & (name not in ("time", "seconds"))
+        bad = ~((values >= least) & (values <= most)) & ~missing
         if bad.any():
             raise RunError(
                 f"{path}: {name} of input {idx[bad][0]} is {values[bad][0]:g}, and must be a finite number"
