@@ -32,8 +32,6 @@ class Fast:
     network: nn.Module
     folded: bool
     """Whether it is a list of steps, which any number of threads may run; otherwise each thread needs a copy."""
-    state: object
-    """The state of the weights, to see whether they have changed since."""
     programs: dict[Way, nn.Module] = field(default_factory=dict)
     """What was compiled already."""
 
@@ -111,24 +109,23 @@ def fast_version(model: object, inputs: Tensor) -> Fast | None:
     if not isinstance(model, nn.Module) or inputs.device.type != "cpu":
         return None
     kinds = {tensor.dtype for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()}
-    state = state_of(model)
-    if state is None or kinds - {torch.float32, torch.float64}:
+    if state_of(model) is None or kinds - {torch.float32, torch.float64}:
         return None
     try:
         with torch.inference_mode(False), torch.no_grad():
-            made = _made(model, inputs, state)
+            made = _made(model, inputs)
             answers = [made.network(batch.clone()) for batch in _batches(inputs)]
     except Exception:  # the user's code may raise anything when it is traced or copied; then it runs as it is
         return None
     return made if _agree(model, answers, inputs) else None
 
 
-def _made(model: nn.Module, inputs: Tensor, state: object) -> Fast:
+def _made(model: nn.Module, inputs: Tensor) -> Fast:
     if runs_as_lvmrs_wrote(model):
-        return Fast(copy.deepcopy(model), folded=False, state=state)
+        return Fast(copy.deepcopy(model), folded=False)
     steps = straightened(model, inputs[:2].clone())
     fold_normalisation(steps)
-    return Fast(steps.requires_grad_(False), folded=True, state=state)
+    return Fast(steps.requires_grad_(False), folded=True)
 
 
 def same(model: Model, fast: Model, inputs: Tensor) -> bool:
