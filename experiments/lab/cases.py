@@ -201,10 +201,10 @@ def _cifar10(lab: Lab, sigma: float) -> Case:
     at = ("--data", f"cifar10:{lab.cifar10}", "--sigma", f"{sigma:g}")
     words = {
         "paper": ("--model", "ready:cifar_resnet110", *at, *_COHEN, "--augment", "shift-mirror"),
-        "laptop": ("--model", "ready:fast_cnn", *at, "--epochs", "8", *_FAST, "--autocast", "bfloat16"),
+        "laptop": ("--model", "ready:fast_resnet", *at, "--epochs", "10", *_FAST, "--autocast", "bfloat16"),
         "digits": ("--model", "ready:fast_cnn,width=4", *at, "--epochs", "1", *_FAST),
     }[lab.scale]
-    title = "CIFAR-10, network trained with noise"
+    title = "CIFAR-10, residual network trained with noise"
     return Case(lab, f"cifar10-{sigma:g}", title, f"cifar10:{lab.cifar10}", sigma, lab.sizes.cifar10,
                 Network(f"cifar10-{sigma:g}", words))  # fmt: skip
 

@@ -58,7 +58,7 @@ SCALES = {
     ),
     "laptop": Scale(
         digits=Sampled(100, 1000, 10_000),
-        cifar10=Sampled(40, 500, 4000),
+        cifar10=Sampled(100, 500, 5000),
         given=Sampled(200, 1000, 10_000),
         sandwich=Sampled(40, 200, 2000),
         imagenet=Sampled(10, 50, 200),
