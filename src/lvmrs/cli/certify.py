@@ -115,7 +115,7 @@ def certify(
         setup.selection(dataset, part),
         keep_scores,
     )
-    if shard_ == "auto" and not who.elsewhere:
+    if shard_ == "auto" and who.device is None:
         from lvmrs.slurm.agreeing import agreed_way
 
         job.smoothed.fix_way(agreed_way(job, whole))
