@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lab.settings import spread_options
 from lab.union import VotesWithUnion
 from lvmrs import LVM, Cohen, Duels, Lipschitz, Paper, Planner, Run, Votes, analysis, jobs, radius
 from lvmrs.analysis import Results
@@ -57,8 +58,7 @@ def main() -> int:
     parser.add_argument("--union", action="store_true", help="also votes with a union over the classes")
     parser.add_argument("--width", type=float, help="also soft duels of this width")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
-    parser.add_argument("--ray", nargs="?", const="auto", help="compute on a Ray cluster: its address, if there is one")
-    parser.add_argument("--workers", type=int, help="workers on the cluster, or processes of this machine")
+    spread_options(parser)
     options = parser.parse_args()
     who = chosen_workers(options.ray, options.workers)
     for run in map(Run, options.runs):

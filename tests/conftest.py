@@ -4,10 +4,7 @@ Property tests draw the same examples each time, on any machine: a failure is a 
 in any order (``--shuffle SEED``), and leave no process behind.
 """
 
-import atexit
-import os
 import random
-import tempfile
 import time
 from collections.abc import Iterator
 
@@ -28,11 +25,6 @@ settings.load_profile("fixed")
 hear_signals()
 adopt_orphans()
 
-# Choices that tests make are not remembered for the user.
-_CACHE = tempfile.TemporaryDirectory(prefix="lvmrs-cache-")
-atexit.register(_CACHE.cleanup)
-os.environ["XDG_CACHE_HOME"] = _CACHE.name
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
@@ -44,9 +36,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def what_torch_compiles_is_kept_with_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Torch would make a folder of its own beside those of pytest, and leave it there."""
+def what_is_remembered_is_kept_with_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Choices are not remembered for the user, and torch does not leave what it compiles beside the folders of pytest.
+
+    Pytest removes its folders after a while, also those of tests that were killed.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
         yield
 

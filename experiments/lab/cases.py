@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from lab import commands
-from lab.settings import Lab, Sampled
+from lab.settings import SPREAD, Lab, Sampled
 from lvmrs import Run, data
 from lvmrs.models.trained import training_record
 from lvmrs.runs.scores import KeptScores
@@ -122,8 +122,9 @@ class Case:
         return found
 
     def _shown(self, command: str | None) -> str:
-        """The command, without what says that it was resumed and without the paths of this machine."""
-        words = [word for word in (command or "").split() if word != "--resume"]
+        """The command, without what says that it was resumed or who computed, and without the paths of this machine."""
+        spread = tuple(f"--{name}=" for name in SPREAD)
+        words = [word for word in (command or "").split() if word != "--resume" and not word.startswith(spread)]
         start = next((at for at, word in enumerate(words) if word in ("train", "certify")), 0)
         return self.lab.shown(["lvmrs", *words[start:]])
 

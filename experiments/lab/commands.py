@@ -42,7 +42,7 @@ def certified(lab: Lab, name: str, words: list[str]) -> Path:
     out = lab.cache / "runs" / _named(lab, name, words)
     done = out.with_name(f"{out.name}.done")  # a run that is complete need not load its network again
     if not done.exists():
-        run(["certify", *words, "--out", str(out), *(["--resume"] if out.exists() else [])])
+        run(["certify", *words, "--out", str(out), *lab.spread, *(["--resume"] if out.exists() else [])])
         done.touch()
     return out
 

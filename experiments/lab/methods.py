@@ -17,6 +17,7 @@ from lab.cases import Case
 from lab.union import VotesWithUnion
 from lvmrs import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Run, Votes, jobs
 from lvmrs.analysis.metrics import mean_interval
+from lvmrs.cli.spread import chosen_workers
 from lvmrs.runs.classifier import ClassifierRecord
 
 __all__ = [
@@ -153,7 +154,8 @@ def certified(case: Case, name: str, planner: Planner, n0: int | None = None, n:
     n0, n = n0 or case.size.n0, n or case.size.n
     place = place_of(case, name, n0, n)
     place.parent.mkdir(parents=True, exist_ok=True)
-    made = jobs.recertify(case.run, place, planner, n0=n0, n=n)
+    who = chosen_workers(case.lab.ray, case.lab.workers)
+    made = jobs.recertify(case.run, place, planner, n0=n0, n=n, workers=who)
     return Certified.of(made)
 
 

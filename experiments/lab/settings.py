@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SCALES", "Lab", "Sampled", "Scale", "parsed", "parser"]
+__all__ = ["SCALES", "SPREAD", "Lab", "Sampled", "Scale", "parsed", "parser", "spread_options"]
 
+SPREAD = ("ray", "workers")
+"""The options that say who computes."""
 _HERE = Path(__file__).resolve().parents[1]
 
 
@@ -102,6 +104,15 @@ class Lab:
     families: tuple[str, ...] = ()
     """The families to include, or their cases, by name; empty for all for which there are data."""
     alpha: float = 0.001
+    ray: str | None = None
+    """The address of a Ray cluster, or "auto", as ``lvmrs certify --ray`` takes it; None for this machine."""
+    workers: int | None = None
+    """How many workers there are; None for this process alone, or for all that a cluster has."""
+
+    @property
+    def spread(self) -> list[str]:
+        """The options that say who computes; no row depends on them, so that what others made is used again."""
+        return [f"--{name}={value}" for name in SPREAD if (value := getattr(self, name)) is not None]
 
     @property
     def sizes(self) -> Scale:
@@ -142,7 +153,14 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--cache", type=Path, default=_HERE.parent / "build" / "experiments")
     made.add_argument("--results", type=Path, default=_HERE.parent / "docs" / "results")
     made.add_argument("--seed", type=int, default=0)
+    spread_options(made)
     return made
+
+
+def spread_options(made: argparse.ArgumentParser) -> None:
+    """Add the options that say who computes, as the commands of lvmrs have them."""
+    made.add_argument("--ray", nargs="?", const="auto", help="compute on a Ray cluster: its address, if there is one")
+    made.add_argument("--workers", type=int, help="workers on the cluster, or processes of this machine")
 
 
 def parsed(description: str | None) -> Lab:

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs.cli.spread import chosen_workers, with_address
+from lvmrs.cli.spread import chosen_workers, ray_of_this_machine, with_address
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.workers import Here, Processes, Ray
+from lvmrs.jobs import Job
+from lvmrs.workers import Here, Processes, Ray, Workers
 from tests.cli.helpers import run
+from tests.jobs.named_runs import altered_manifest, make_files, named_run
+from tests.quick import without_trials
+from tests.workers.copies import Copies
 
 CERTIFY = "certify --model ready:small_cnn --data digits --sigma 0.5"
 
@@ -38,6 +42,91 @@ def test_who_computes() -> None:
             chosen_workers("auto", workers, cpus, gpus)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "cores", "has_ray", "workers"),
+    [(0, 8, True, None), (1, 8, True, None), (4, 8, False, None), (2, 9, True, (2, 4)), (8, 4, True, (8, 1))],
+)
+def test_a_machine_with_several_gpus_starts_a_ray(
+    gpus: int, cores: int, has_ray: bool, workers: tuple[int, int] | None
+) -> None:
+    found = ray_of_this_machine(gpus, cores, has_ray=has_ray)
+    if workers is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert (found.size, found.cpus) == workers
+        assert (found.address, found.gpus, found.device) == ("local", 1.0, "cuda")
+
+
+def test_it_does_so_if_nothing_else_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    assert isinstance(chosen_workers(None, None, device="auto"), Here)
+    assert isinstance(chosen_workers(None, 2, device="auto", several=True), Processes)
+    assert not capsys.readouterr().err
+    found = chosen_workers(None, None, device="auto", several=True)
+    assert isinstance(found, Ray)
+    assert (found.address, found.size) == ("local", 4)
+    assert capsys.readouterr().err == (
+        "ray    4 GPUs: a Ray is started here, with a worker on each; --device cuda takes one alone\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "recorded", "device", "several"),
+    [
+        ("verify a", "cpu", "cpu", False),
+        ("verify a --ray", "cuda", "cuda", True),
+        ("attack a --ray", "cuda", "cuda", True),
+        ("attack a --device cpu", "cuda", "cpu", False),
+        (f"{CERTIFY} --out b", "", "auto", True),
+        (f"{CERTIFY} --out b --device cuda", "", "cuda", False),
+        (f"{CERTIFY} --out b --budget 1000", "", "auto", False),
+    ],
+)
+def test_who_is_asked_for(
+    line: str,
+    recorded: str,
+    device: str,
+    several: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    asked: list[dict[str, object]] = []
+
+    def noted(*_: object, **given: object) -> Workers:
+        asked.append(given)
+        raise InvalidArgumentError("that is enough")
+
+    monkeypatch.chdir(tmp_path)
+    without_trials(monkeypatch)
+    if recorded:
+        make_files()
+        altered_manifest(named_run(), lambda manifest: manifest["model"].update(device=recorded))
+    monkeypatch.setattr("lvmrs.cli.spread.chosen_workers", noted)
+    code, _, err = run(line, capsys)
+    assert (code, "that is enough" in err) == (2, True), err
+    assert asked == [{"device": device, "several": several}]
+
+
+@pytest.mark.parametrize("line", ["verify a --rows 2", "attack a --steps 1 --samples 4 --n 100"])
+def test_a_machine_without_a_gpu_asks_workers_that_have_one(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    without_trials(monkeypatch)
+    make_files()
+    altered_manifest(named_run(), lambda manifest: manifest["model"].update(device="cuda"))
+    code, _, err = run(line, capsys)
+    assert (code, "cuda" in err) == (2, True), err
+    monkeypatch.setattr("lvmrs.cli.spread.chosen_workers", lambda *_, **__: Copies(device="cuda"))
+    monkeypatch.setattr(Job, "on", lambda job, device: job)  # as if there were one
+    code, _, err = run(line, capsys)
+    assert code == 0, err
+
+
 def test_a_shard_of_no_array_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +144,10 @@ def test_a_shard_of_no_array_is_refused(
         (f"launch --slurm -- {CERTIFY}", 2, "Missing option '--out'"),
         (f"launch --slurm -- {CERTIFY} --out a --shard 1/2", 2, "shard is for launch to give"),
         (f"launch --slurm -- {CERTIFY} --out a --resume", 2, "resume is for launch to give"),
+        (f"launch --slurm -- {CERTIFY} --out a --ray", 2, "ray has no place in a task of Slurm"),
+        (f"launch --slurm -- {CERTIFY} --out a --ray 10.0.0.1:6379", 2, "ray has no place in a task of Slurm"),
+        (f"launch --slurm --sbatch array=1-3 -- {CERTIFY} --out a", 2, "sbatch 'array' cannot be given here"),
+        (f"launch --slurm --sbatch time=soon -- {CERTIFY} --out a", 2, "time must be minutes"),
         (f"launch --slurm -- {CERTIFY} --out a --bogus", 2, "No such option"),
         (f"launch --slurm --sbatch gpu -- {CERTIFY} --out a", 2, "sbatch must be NAME=VALUE"),
         (f"launch --slurm --shards 1 -- {CERTIFY} --out a", 2, "shards"),

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from lvmrs.runs import Run
 from tests.jobs.helpers import lines
 
@@ -13,15 +15,17 @@ __all__ = ["CERTIFY", "INPUTS", "check_same", "lvmrs", "prepare"]
 
 INPUTS = 12
 CERTIFY = [
-    *("certify", "--model", "python:slow_net.py:net", "--data", "digits", "--sigma", "0.5", "--batch", "50"),
+    *("certify", "--model", "python:slow_net.py:net", "--data", "npz:inputs.npz", "--sigma", "0.5", "--batch", "50"),
     *("--n0", "50", "--n", "450", "--no-fast", "--max", str(INPUTS), "--keep-scores"),
 ]
 _SCORES = ("scores-selection.npy", "scores-certification.npy")
 
 
 def prepare(place: Path) -> None:
-    """Put the network into the folder in which commands run."""
+    """Put the network and its inputs into the folder in which commands run."""
     shutil.copy(Path(__file__).with_name("slow_net.py"), place)
+    inputs = np.random.default_rng(0).random((INPUTS, 64), dtype=np.float32)
+    np.savez(place / "inputs.npz", x_test=inputs, y_test=np.arange(INPUTS) % 10)
 
 
 def lvmrs(*words: str, place: Path, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":

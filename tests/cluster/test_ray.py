@@ -2,7 +2,9 @@
 
 import os
 import random
+import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +40,16 @@ def cluster() -> Iterator[RayCluster]:
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The run of one process."""
     return jobs.certify(job_of(keep=True), tmp_path_factory.mktemp("alone") / "a")
+
+
+@pytest.fixture(scope="module")
+def alone_by_command(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run of one process, made by the command."""
+    place = tmp_path_factory.mktemp("by-command")
+    prepare(place)
+    done = certified(place, "alone", cluster)
+    assert not done.returncode, done.stderr
+    return Run(place / "alone")
 
 
 def in_order(run: Run) -> list[str]:
@@ -96,10 +108,11 @@ def certified(place: Path, out: str, cluster: RayCluster, *more: str) -> "subpro
     return lvmrs(*CERTIFY, "--out", out, *more, place=place, environment=cluster.environment)
 
 
-def test_a_run_whose_driver_is_killed_goes_on_elsewhere(cluster: RayCluster, tmp_path: Path) -> None:
+def test_a_run_whose_driver_is_killed_goes_on_elsewhere(
+    cluster: RayCluster, alone_by_command: Run, tmp_path: Path
+) -> None:
     """It is killed on Ray, stopped on Ray, and ended without."""
     prepare(tmp_path)
-    assert certified(tmp_path, "alone", cluster).returncode == 0
     words = ["-m", "lvmrs", *CERTIFY, "--out", "a", "--resume", "--ray", cluster.address, "--workers", "2"]
     environment = {**cluster.environment, "REST": "0.05"}
     for number, done in ((signal.SIGKILL, 1), (signal.SIGTERM, 5)):
@@ -112,30 +125,58 @@ def test_a_run_whose_driver_is_killed_goes_on_elsewhere(cluster: RayCluster, tmp
     until(lambda: not cluster.workers(), seconds=60)
     assert rows(tmp_path / "a") < FEW
     assert certified(tmp_path, "a", cluster, "--resume").returncode == 0
-    check_same(Run(tmp_path / "a"), Run(tmp_path / "alone"))
+    check_same(Run(tmp_path / "a"), alone_by_command)
 
 
-def test_code_goes_with_the_job_and_a_folder_of_images_does_not(cluster: RayCluster, tmp_path: Path) -> None:
-    """A node that does not see the folder in which the command runs; the other nodes are full."""
+def test_code_goes_with_the_job_and_a_folder_of_images_does_not(
+    cluster: RayCluster, alone_by_command: Run, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A node that does not see the folder in which the command runs; the other nodes are too small.
+
+    A worker there that is killed leaves copies of the code behind, and the next one removes them.
+    """
     from PIL import Image
 
     prepare(tmp_path)
+    copies = tmp_path_factory.mktemp("node")
     for label in ("0", "1"):
         (tmp_path / "images" / "test" / label).mkdir(parents=True)
         Image.new("L", (8, 8), 100 * int(label)).save(tmp_path / "images" / "test" / label / "a.png")
     hide = f'mount -t tmpfs none {tmp_path} && exec "$@"'
-    cluster.add_node("unshare", "--mount", "sh", "-c", hide, "sh", cpus=2)
+    cluster.add_node("env", f"TMPDIR={copies}", "unshare", "--mount", "sh", "-c", hide, "sh", cpus=2)
     on_it = ["--ray", cluster.address, "--workers", "1", "--cpus-per-worker", "2"]
-    assert certified(tmp_path, "alone", cluster).returncode == 0
-    done = certified(tmp_path, "a", cluster, *on_it)
+    words = ["-m", "lvmrs", *CERTIFY, "--out", "a", *on_it]
+    with running(*words, cwd=tmp_path, **cluster.environment) as process:
+        until(lambda: rows(tmp_path / "a"), process)
+        assert len(list(copies.glob("lvmrs-copies-*/**/slow_net.py"))) == 1
+        process.kill()
+    done = certified(tmp_path, "a", cluster, *on_it, "--resume")
     assert done.returncode == 0, done.stderr
-    check_same(Run(tmp_path / "a"), Run(tmp_path / "alone"))
-    images = ["imagefolder:images/test" if word == "digits" else word for word in CERTIFY]
+    check_same(Run(tmp_path / "a"), alone_by_command)
+    assert not list(copies.glob("lvmrs-*"))
+    images = ["imagefolder:images/test" if word.startswith("npz:") else word for word in CERTIFY]
     done = lvmrs(*images, "--out", "b", *on_it, place=tmp_path, environment=cluster.environment)
-    assert done.returncode == 1, done.stderr
-    assert "where all nodes see" in done.stderr, done.stderr
-    assert len([line for line in done.stderr.splitlines() if line.startswith("lvmrs:")]) == 1
+    assert (done.returncode, "where all nodes see" in one_sentence(done.stderr)) == (1, True), done.stderr
     cluster.kill_node(-1)
+
+
+def one_sentence(err: str) -> str:
+    (sentence,) = [line for line in err.splitlines() if line.startswith("lvmrs:")]
+    return sentence
+
+
+def test_a_node_with_another_classifier_is_refused(cluster: RayCluster, tmp_path: Path) -> None:
+    """As if its libraries computed otherwise: the command has logits that are larger by a thousandth."""
+    prepare(tmp_path)
+    skewed = {**cluster.environment, "TIMES": "1.001"}
+    done = lvmrs(*CERTIFY, "--out", "a", "--ray", cluster.address, "--workers", "1", place=tmp_path, environment=skewed)
+    assert done.returncode == 1, done.stderr
+    node = re.escape(socket.gethostname())
+    assert re.search(
+        rf"the worker on {node} does not run the same classifier as the command on {node}: logits .* differ by [0-9]",
+        one_sentence(done.stderr),
+    ), done.stderr
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_cluster_that_cannot_be_used(cluster: RayCluster, tmp_path: Path) -> None:
@@ -147,10 +188,9 @@ def test_a_cluster_that_cannot_be_used(cluster: RayCluster, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_twenty_kills_at_random_moments(cluster: RayCluster, tmp_path: Path) -> None:
+def test_twenty_kills_at_random_moments(cluster: RayCluster, alone_by_command: Run, tmp_path: Path) -> None:
     """Workers, whole nodes and drivers are killed with SIGKILL; the run is resumed until it is complete."""
     prepare(tmp_path)
-    assert certified(tmp_path, "alone", cluster).returncode == 0
     chance = random.Random(0)  # noqa: S311
     words = ["-m", "lvmrs", *CERTIFY, "--out", "a", "--resume", "--ray", cluster.address, "--workers", "3"]
     kills = {"worker": 0, "node": 0, "driver": 0}
@@ -176,10 +216,10 @@ def test_twenty_kills_at_random_moments(cluster: RayCluster, tmp_path: Path) -> 
                     cluster.add_node()
             process.communicate()
         if rows(tmp_path / "a") == FEW:
-            check_same(Run(tmp_path / "a"), Run(tmp_path / "alone"))
+            check_same(Run(tmp_path / "a"), alone_by_command)
             (tmp_path / "a").rename(tmp_path / f"done-{run}")
             run += 1
     assert certified(tmp_path, "a", cluster, "--resume").returncode == 0
-    check_same(Run(tmp_path / "a"), Run(tmp_path / "alone"))
+    check_same(Run(tmp_path / "a"), alone_by_command)
     assert min(kills.values()) >= 1, kills
     print(f"{kills}, {run} runs were complete before")

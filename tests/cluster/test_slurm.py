@@ -8,7 +8,7 @@ import pytest
 
 from lvmrs import jobs
 from lvmrs.runs import Run
-from lvmrs.slurm import shard_directory
+from lvmrs.slurm import launch, shard_directory
 from tests.cluster.commands import CERTIFY, INPUTS, check_same, lvmrs, prepare
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.processes import running, until
@@ -100,3 +100,30 @@ def test_array_tasks_that_are_killed_go_on(slurm: SlurmCluster, place: Path, alo
     until(lambda: not slurm.run("squeue", "-h").strip())
     merged = jobs.merge([Run(shard) for shard in shards(place / "b")], place / "b")
     check_same(merged, alone)
+
+
+@pytest.mark.slow
+def test_a_task_that_reaches_its_time_limit_goes_on(slurm: SlurmCluster, place: Path, alone: Run) -> None:
+    """Slurm signals a task 30 to 60 seconds before its limit; it ends in order, is requeued, and goes on."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**slurm.environment, "REST": "0.6"}.items():  # about ten seconds an input
+            patch.setenv(name, value)
+        made = launch([*CERTIFY, "--out", "c"], "c", shards=2, settings={"time": "2"}, directory=place, signal_delay=30)
+        tasks = [f"{made.array}_{number}" for number in range(2)]
+        requeued = dict.fromkeys(tasks, 0)
+
+        def go_on_at_once(rows: int, inputs: int) -> None:
+            for task in tasks:  # Slurm itself lets a requeued task wait for two minutes
+                state = slurm.run("squeue", "-h", "-j", task, "-o", "%T %r").split()
+                if state == ["PENDING", "BeginTime"]:
+                    slurm.run("scontrol", "update", f"JobId={task}", "StartTime=now")
+                    requeued[task] += 1
+
+        run = made.wait(go_on_at_once, look=1.0)
+    assert min(requeued.values()) >= 1, (requeued, slurm.log())
+    for number in range(2):
+        log = next(made.logs.glob(f"{made.array}_{number}_*_log.out")).read_text()
+        assert "Caught signal SIGUSR2" in log, log
+        assert "this job is timed-out" in log, log
+        assert log.count("Starting with JobEnvironment") == 1 + requeued[tasks[number]]
+    check_same(run, alone)

@@ -16,7 +16,7 @@ import off_the_shelf
 import results
 from lab import methods, record, unsound
 from lab.settings import SCALES, Lab, Sampled, parsed
-from lvmrs import radius
+from lvmrs import Cohen, radius
 from lvmrs.cli import main
 from lvmrs.confidence import clopper_pearson
 from lvmrs.errors import ModelError
@@ -62,6 +62,33 @@ def test_an_experiment_is_run_once_and_its_page_shows_what_it_found(
     monkeypatch.setattr(lab.commands, "run", refused)
     again = json.loads(record.write(made, module.__name__, module.measure).read_text(encoding="utf-8"))
     assert again["families"] == found["families"]
+
+
+def test_workers_are_passed_on_and_change_nothing(made: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Who computes is no part of what the cache has under a name, nor of the command that the page shows."""
+    monkeypatch.setattr(sys, "argv", ["all.py", "--workers", "2", "--ray", "--cache", str(tmp_path / "c")])
+    typed = parsed(None)
+    assert typed.spread == ["--ray=auto", "--workers=2"]
+    commands: list[list[str]] = []
+
+    def noted(words: list[str]) -> None:
+        commands.append(words)
+        run_here([word for word in words if not word.startswith("--workers")])
+
+    monkeypatch.setattr(lab.commands, "run", noted)
+    asked: list[tuple[object, object]] = []
+    monkeypatch.setattr(methods, "chosen_workers", lambda *given: asked.append(given))
+    spread = dataclasses.replace(made, workers=3)
+    (case,) = lab.cases.families(spread)["digits"]
+    (alone,) = lab.cases.families(made)["digits"]
+    assert made.spread == []
+    assert case.run.directory == alone.run.directory, "it is made once"
+    certify = [words for words in commands if words[0] == "certify"]
+    assert [word for words in certify for word in words if word.startswith("--workers")] == ["--workers=3"]
+    methods.certified(case, "cohen", Cohen())
+    assert asked == [(None, 3)]
+    assert "--workers" not in case._shown("lvmrs certify --workers=3 --ray=auto --out a")
+    assert case._shown("lvmrs certify --ray=auto --out a") == "lvmrs certify --out a"
 
 
 @pytest.mark.slow

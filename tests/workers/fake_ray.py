@@ -26,6 +26,8 @@ class FakeRay:
         self.exceptions = SimpleNamespace(RayError=RayError)
         self.alive: list[Any] = []
         self.started = 0
+        self.finish_all = False
+        """Whether all calls have finished whenever somebody waits."""
 
     def new(self) -> Any:
         self.started += 1
@@ -40,7 +42,10 @@ class FakeRay:
         self, calls: Sequence[Any], *, num_returns: int, timeout: float | None = None, fetch_local: bool = True
     ) -> Any:
         assert 1 <= num_returns <= len(calls)
-        if timeout != 0:
+        if self.finish_all:
+            for call in calls:
+                call.there = True
+        elif timeout != 0:
             self._random.choice([call for call in calls if not call.there] or list(calls)).there = True
         return [call for call in calls if call.there], [call for call in calls if not call.there]
 

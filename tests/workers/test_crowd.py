@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,6 +67,25 @@ def test_every_item_is_done_once(seed: int) -> None:
     assert len(ray.alive) == 1 + seed % 7, "a dead worker is replaced"
     crowd.end()
     assert not ray.alive
+
+
+class Large(Doubling):
+    """A worker whose results say that they are large."""
+
+    def do(self, item: int) -> tuple[Any, Exception | None]:
+        return SimpleNamespace(item=item, nbytes=1 << 27), None
+
+
+def test_large_results_are_taken_few_at_a_time() -> None:
+    for worker, most in ((Doubling, 20), (Large, 2)):
+        ray = FakeRay(worker)
+        ray.finish_all = True
+        crowd = Crowd(ray, ray.new)
+        crowd.start(20)
+        sizes = [len(together) for together in crowd.each(range(100, 140))]
+        assert sum(sizes) == 40
+        assert max(sizes) == most
+        crowd.end()
 
 
 def test_a_failure_ends_it_after_what_was_done() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bound", "ClassIndex", "Data", "Denoiser", "Device", "Form", "Map", "Method", "Model", "Noise", "Weights",
-    "job_again",
+    "job_again", "kind_of_device",
 ]  # fmt: skip
 
 _MOVED = "needed if it could run code, as python:…, or is elsewhere now"
@@ -36,6 +36,11 @@ Bound = Annotated[Optional[str], typer.Option("--bound", help=f"A bound {_OWN_PA
 Form = Annotated[Optional[str], typer.Option("--form", help=f"A form of the radius {_OWN_PART}FORM.")]
 Noise = Annotated[Optional[str], typer.Option("--noise", help=f"The noise {_OWN_PART}NOISE.")]
 Device = Annotated[Optional[str], typer.Option("--device", help="Where to run it; else the kind of device of RUN.")]
+
+
+def kind_of_device(run: Run, typed: str | None) -> str:
+    """Where a run is to be computed again: where the user says, or else on the kind of device that it was made on."""
+    return typed or run.manifest.model.device or "auto"
 
 
 def job_again(run: Run, *, method: str | None = None, parts: dict[str, str | None], **named: Any) -> Job:

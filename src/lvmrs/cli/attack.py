@@ -81,7 +81,9 @@ def attack(
     search = Search(steps, restarts, samples, n, beta, seed, farthest, clip)
     certified_rows(opened, most=max, skip=skip)  # what cannot be is refused before anything is loaded
     attack_place(opened, out)
-    who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=device)
+    kind = again.kind_of_device(opened, device)
+    several = device in (None, "auto") and kind != "cpu"
+    who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=kind, several=several)
     seen: list[AttackRow] = []
     with stoppable(lambda: (f"stopped after {len(seen)} inputs; go on with:", command_line())):
         job = again.job_again(
@@ -93,7 +95,7 @@ def attack(
             denoiser=denoiser,
             data=data,
             class_index=class_index,
-            device=device,
+            device=device if who.device is None else "cpu",  # where it is loaded: workers have devices of their own
         )
         with displaying("inputs") as display:
 

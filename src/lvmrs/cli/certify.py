@@ -92,7 +92,9 @@ def certify(
     goal = chosen_goal(target_radius, tolerance, beta, budget, time, bound=bound)
     n0 = n0 if goal is None or "n0" in setup.typed else N0_FOR_A_GOAL
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
-    who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=setup.device)
+    # The tasks of an array agree on how to run the model before workers could, and a budget is spent by one process.
+    several = setup.device == "auto" and shard_ != "auto" and not (goal is not None and goal.limited)
+    who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=setup.device, several=several)
     running: dict[str, Any] = {
         "lipschitz": lipschitz,
         "autocast": autocast,
@@ -113,7 +115,7 @@ def certify(
         setup.selection(dataset, part),
         keep_scores,
     )
-    if shard_ == "auto" and not who.elsewhere:
+    if shard_ == "auto" and who.device is None:
         from lvmrs.slurm.agreeing import agreed_way
 
         job.smoothed.fix_way(agreed_way(job, whole))

@@ -13,13 +13,18 @@ from lvmrs.cli import options
 from lvmrs.cli.console import output, tell
 from lvmrs.cli.outcome import show_run
 from lvmrs.cli.progress import displaying
+from lvmrs.cli.spread import with_address
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["launch"]
 
-# Options of certify that launch gives itself.
-_OURS = ("shard", "resume")
+# Options of certify that launch gives itself, or that have no place in a task, and why.
+_REFUSED = {
+    "shard": "is for launch to give",
+    "resume": "is for launch to give",
+    "ray": "has no place in a task of Slurm, which computes by itself",
+}
 
 
 def launch(
@@ -32,7 +37,11 @@ def launch(
     ] = None,
     sbatch: Annotated[
         Optional[list[str]],
-        typer.Option("--sbatch", help="An option of sbatch, such as partition=gpu or gres=gpu:1; may be repeated."),
+        typer.Option(
+            "--sbatch",
+            help="An option of sbatch, such as partition=gpu or gres=gpu:1; may be repeated. A task has time=1440 "
+            "minutes, if nothing else is given.",
+        ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the run is merged.")] = False,
     as_json: options.Json = False,
@@ -79,11 +88,12 @@ def _checked_out(context: typer.Context, command: Sequence[str]) -> Path:
     """The directory of the run, from the command; a command that certify would not take is refused here."""
     if command[0] != "certify":
         raise InvalidArgumentError(f"only certify can be launched, got {command[0]!r:.40}; write it after --")
+    words = with_address(list(command[1:]))
     tree: Any = context.find_root().command
-    with tree.commands["certify"].make_context("certify", list(command[1:]), parent=context.find_root()) as parsed:
-        for name in _OURS:
+    with tree.commands["certify"].make_context("certify", words, parent=context.find_root()) as parsed:
+        for name, why in _REFUSED.items():
             if parsed.get_parameter_source("shard_" if name == "shard" else name).name == "COMMANDLINE":
-                raise InvalidArgumentError(f"{name} is for launch to give; leave it out of the command")
+                raise InvalidArgumentError(f"{name} {why}; leave it out of the command")
         return Path(parsed.params["out"])
 
 

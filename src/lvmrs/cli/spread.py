@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from lvmrs.cli.console import tell
 from lvmrs.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from lvmrs.workers import Workers
+    from lvmrs.workers import Ray, Workers
 
 __all__ = [
     "CpusPerWorker",
@@ -18,6 +21,7 @@ __all__ = [
     "WorkerCount",
     "chosen_workers",
     "gpus_of_worker",
+    "ray_of_this_machine",
     "with_address",
 ]
 
@@ -66,6 +70,27 @@ def gpus_of_worker(given: float | None, device: str | None) -> float:
     return float(device.startswith("cuda"))
 
 
+def _on_all_gpus() -> Ray | None:
+    from torch import cuda
+
+    return ray_of_this_machine(cuda.device_count(), os.cpu_count() or 1, has_ray=find_spec("ray") is not None)
+
+
+def ray_of_this_machine(gpus: int, cores: int, *, has_ray: bool) -> Ray | None:
+    """A Ray that is started for the GPUs of this machine, one worker on each; None if that brings nothing.
+
+    Args:
+        gpus: how many GPUs the machine has.
+        cores: how many cores it has, which workers share.
+        has_ray: whether Ray is installed.
+    """
+    from lvmrs.workers import Ray
+
+    if gpus < 2 or not has_ray:
+        return None
+    return Ray("local", workers=gpus, cpus=max(1, cores // gpus), gpus=1.0)
+
+
 def chosen_workers(
     ray: str | None,
     workers: int | None,
@@ -73,6 +98,7 @@ def chosen_workers(
     gpus: float | None = None,
     *,
     device: str | None = "cpu",
+    several: bool = False,
     usual: int = 1,
 ) -> Workers:
     """The workers that were asked for.
@@ -83,10 +109,14 @@ def chosen_workers(
         cpus: processors of each worker, on Ray.
         gpus: GPUs of each worker, on Ray.
         device: where the model is to run, as it was typed.
+        several: whether all GPUs of this machine may be used, where nothing is said of workers.
         usual: how many processes of this machine compute by default where it takes long; else this process computes.
     """
     from lvmrs.workers import Here, Processes, Ray, WhenLong
 
+    if several and (ray, workers, cpus, gpus) == (None, None, None, None) and (found := _on_all_gpus()) is not None:
+        tell(f"ray    {found.size} GPUs: a Ray is started here, with a worker on each; --device cuda takes one alone")
+        return found
     if ray is not None:
         address = None if ray == _ANY else ray
         return Ray(address, workers=workers, cpus=1 if cpus is None else cpus, gpus=gpus_of_worker(gpus, device))

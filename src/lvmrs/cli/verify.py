@@ -68,7 +68,9 @@ def verify(
     from lvmrs.jobs.verify import check_verifiable, other_batch
 
     check_verifiable(opened)
-    who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=device)
+    kind = again.kind_of_device(opened, device)
+    several = device in (None, "auto") and kind != "cpu"
+    who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=kind, several=several)
     seen: list[RowVerdict] = []
     with stoppable(lambda: (f"stopped after {len(seen)} rows; nothing was written",)):
         try:
@@ -82,7 +84,7 @@ def verify(
                 data=data,
                 class_index=class_index,
                 batch=other_batch(opened) if batch is None else batch,
-                device=device,
+                device=device if who.device is None else "cpu",  # where it is loaded: workers have devices of their own
             )
 
             def show(row: RowVerdict) -> None:

@@ -97,24 +97,24 @@ def attack(
         raise RunError(f"{run.directory} has no certificates; there is nothing to attack")
     place = attack_place(run, out)
     maps = {row.idx: _map(row, samples=job.method.samples) for row in rows}  # refused before anything is written
-    classes = job.smoothed.prepare(job.input(rows[0].idx)[0]).classes
-    if strange := [row for row in rows if row.predict >= classes]:
-        said = f"input {strange[0].idx} is certified as class {strange[0].predict}"
-        raise RunError(f"{run.directory}: {said}, and the model has {classes} classes")
     record = AttackRecord(
         **{name: getattr(search, name) for name in ("steps", "restarts", "samples", "n", "seed", "farthest", "clip")},
         beta=search.beta if job.method.samples else 0.0,
         origin=origin(command),
     )
-    with AttackWriter(run, place, record) as writer:
-        waiting = [row for row in rows if row.idx not in writer.done]
-        on_begin(len(waiting), len(rows) - len(waiting))
-        with asking(job, workers, most=len(waiting)) as each:
+    with asking(job, workers, most=len(rows)) as each:
+        ((classes,),) = each([partial(_classes, rows[0].idx)])  # the model may run elsewhere alone
+        if strange := [row for row in rows if row.predict >= classes]:
+            said = f"input {strange[0].idx} is certified as class {strange[0].predict}"
+            raise RunError(f"{run.directory}: {said}, and the model has {classes} classes")
+        with AttackWriter(run, place, record) as writer:
+            waiting = [row for row in rows if row.idx not in writer.done]
+            on_begin(len(waiting), len(rows) - len(waiting))
             for together in each([partial(_attacked, row, maps[row.idx], search) for row in waiting]):
                 for made, point in together:
                     writer.append(made, point if keep or made.broken else None)
                     on_row(made)
-        return writer.attack
+            return writer.attack
 
 
 def _map(row: Row, *, samples: bool) -> Map | None:
@@ -123,6 +123,11 @@ def _map(row: Row, *, samples: bool) -> Map | None:
         return None
     made: Map = MAPS.find(row.map, argument="map")(row.temperature, row.mass)
     return made
+
+
+def _classes(index: int, job: Job) -> int:
+    """How many classes the model has, which is checked on an input."""
+    return job.smoothed.prepare(job.input(index)[0]).classes
 
 
 def _attacked(row: Row, map_: Map | None, search: Search, job: Job) -> tuple[AttackRow, NDArray[Any] | None]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from lvmrs.jobs.rounding import beyond_rounding
 from lvmrs.noise import Stage
 from lvmrs.runs import Row
 from lvmrs.runs.scores import KeptScores
@@ -50,9 +51,8 @@ class BesideKept:
         if kept.shape != now.shape:
             self.why_not = f"its kept scores have {kept.shape[1]} classes, and the model has {now.shape[1]}"
             return
-        apart = (now - kept).abs().amax(dim=1)
-        self.largest = max(self.largest or 0.0, float(apart.max()))
-        if not bool((apart <= self._share * torch.maximum(now.abs(), kept.abs()).amax(dim=1)).all()):
+        self.largest = max(self.largest or 0.0, float((now - kept).abs().max()))
+        if bool(beyond_rounding(now, kept, self._share).any()):
             self.why_not = f"its kept scores are up to {self.largest:g} away from those of the model"
 
     def _next(self, stage: Stage, count: int) -> Tensor:

@@ -26,7 +26,7 @@ from lvmrs.runs import Row
 from lvmrs.sampling import Model
 from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["CHOICES", "share_of_rounding", "why_not_rounding"]
+__all__ = ["CHOICES", "beyond_rounding", "share_of_rounding", "why_not_rounding"]
 
 CHOICES = ("top", "map", "temperature", "mass", "bound", "form", "risk_top", "groups", "risk_groups", "scope")
 """The columns that a method chooses on the selection sample."""
@@ -41,6 +41,16 @@ def share_of_rounding(smoothed: SmoothedClassifier) -> float:
     if smoothed.autocast is not None:
         return _SHARE_16_BITS
     return _SHARE if smoothed.kind_of_device == "cpu" else _SHARE_ELSEWHERE
+
+
+def beyond_rounding(logits: Tensor, others: Tensor, share: float) -> Tensor:
+    """Which rows of logits are farther from others than rounding moves them; what is NaN is beyond.
+
+    >>> beyond_rounding(torch.tensor([[1.0, 8.0], [1.0, 8.0]]), torch.tensor([[1.5, 8.0], [3.0, 8.0]]), 0.1)
+    tensor([False,  True])
+    """
+    largest = torch.maximum(logits.abs(), others.abs()).amax(dim=1)
+    return ~((logits - others).abs().amax(dim=1) <= share * largest)
 
 
 def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batch: int | None) -> str | None:

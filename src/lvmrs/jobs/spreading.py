@@ -1,13 +1,13 @@
 """Rows of a job that other processes compute: what they are asked, and what they answer.
 
 The first worker checks the model and chooses how it is run, as one process does for itself. All workers run it in that
-way, so that rows do not depend on who computed them.
+way, so that rows do not depend on who computed them. A worker whose model gives other logits is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs.jobs.job import Job
+from lvmrs.jobs.probing import Answer, Comparing, probe
 from lvmrs.noise import Stage
 from lvmrs.runs import Manifest, Row, RunWriter
 from lvmrs.runs.scores import ScoresWriter, as_kept
@@ -81,6 +82,11 @@ class Made(NamedTuple):
     row: Row
     scores: dict[Stage, NDArray[Any]]
 
+    @property
+    def nbytes(self) -> int:
+        """How large the scores are."""
+        return sum(logits.nbytes for logits in self.scores.values())
+
 
 def _prepared(begun: Manifest | None, command: str, job: Job) -> Prepared:
     """Check the model on the first input, and choose how to run it, unless the run was begun in some way."""
@@ -144,13 +150,22 @@ def computing(job: Job, workers: Workers, *, most: int) -> Iterator[_ByThisProce
         yield _ByWorkers(each)
 
 
-def asking(job: Job, workers: Workers, *, most: int) -> AbstractContextManager[Each]:
+@contextmanager
+def asking(job: Job, workers: Workers, *, most: int) -> Iterator[Each]:
     """A ``with`` block in which workers have the job, and answer questions: functions of the job."""
-    return workers.doing(Asked(job, workers.device), most=most, files=job.files)
+    if not workers.elsewhere:
+        yield lambda questions: ([question(job)] for question in questions)
+        return
+    # Workers with a device of their own are compared with the first of them: this machine may have no such device.
+    known = None if workers.device is not None else probe(job, "the command")
+    with workers.doing(Asked(job, workers.device), most=most, files=job.files) as each:
+        yield Comparing(each, known)
 
 
 class Asked:
     """The task of a worker: it answers questions, which are functions of a job, with a copy of the job.
+
+    The first answer comes with the logits of a probe, which tell whether the copy is the same classifier.
 
     Args:
         job: the job.
@@ -159,12 +174,16 @@ class Asked:
 
     def __init__(self, job: Job, device: str | None) -> None:
         self._job, self._device = job, device
+        self._probed = False
 
-    def __call__(self, question: Callable[[Job], Any]) -> Any:
+    def __call__(self, question: Callable[[Job], Any]) -> Answer:
         """The answer."""
         if self._device is not None:
             self._job, self._device = self._job.on(self._device), None
-        return question(self._job)
+        value = question(self._job)  # before the probe: it says in one sentence what is wrong with a model
+        first = None if self._probed else probe(self._job, "the worker")
+        self._probed = True
+        return Answer(value, first)
 
 
 def _certified(how: Prepared, index: int, keep: bool, job: Job) -> Made:

@@ -159,13 +159,14 @@ def verify(
     draw = np.random.default_rng(_checks.seed("seed", seed))
     if changed := differences(run, job):
         raise ChangedError(run, changed)
-    notes = [*_notes(run, job)]
+    workers = checked_workers(workers)
+    notes = [*_notes(run, job, workers.device or job.smoothed.kind_of_device)]
     kept = opened_scores(run, notes.append) if run.manifest.keeps_scores else None
     wrong = inconsistent_rows(run, job.data)
     there = run.read("idx", "radius")["idx"]
     drawn = there if rows is None or rows >= len(there) else draw.choice(there, rows, replace=False)
     found = []
-    for verdict in _verdicts(run, job, kept, wrong, set(drawn.tolist()), checked_workers(workers)):
+    for verdict in _verdicts(run, job, kept, wrong, set(drawn.tolist()), workers):
         found.append(verdict)
         on_row(verdict)
     return Verification(
@@ -178,8 +179,9 @@ def verify(
     )
 
 
-def _notes(run: Run, job: Job) -> Iterator[str]:
-    made, kind = run.manifest, job.smoothed.kind_of_device
+def _notes(run: Run, job: Job, kind: str) -> Iterator[str]:
+    """What to know of a verification on this kind of device."""
+    made = run.manifest
     if made.model.device not in (None, kind) and job.method.samples:
         raise RunError(
             f"{run.directory} was made on {made.model.device!s:.40}, whose noise is another than that of "

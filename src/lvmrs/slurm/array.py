@@ -28,13 +28,21 @@ def shard_of_task(environment: Mapping[str, str] | None = None) -> tuple[int, in
             "--array=1-8, or name the shard, such as 2/8"
         )
     task, first, count = map(int, words)
-    step = found.get("SLURM_ARRAY_TASK_STEP", "1")
-    place, rest = divmod(task - first, int(step) if step.isascii() and step.isdigit() and int(step) else 1)
-    if rest or not 0 <= place < count:
+    step = max(1, _number(found, "SLURM_ARRAY_TASK_STEP", 1))
+    last = _number(found, "SLURM_ARRAY_TASK_MAX", first + (count - 1) * step)
+    place, rest = divmod(task - first, step)
+    # Slurm does not say which tasks a list such as 0,2,5 has, and then its step is 1.
+    if rest or not 0 <= place < count or last != first + (count - 1) * step:
         raise InvalidArgumentError(
-            f"task {task} is not among the {count} tasks from {first} on: the array has gaps; submit one such as 1-8"
+            f"task {task} is one of {count} from {first} to {last}: the array has gaps, so that it does not say which "
+            "shard this is; submit an array such as 1-8, or name the shard, such as 2/8"
         )
     return place + 1, count
+
+
+def _number(environment: Mapping[str, str], name: str, otherwise: int) -> int:
+    word = environment.get(name, "")
+    return int(word) if word.isascii() and word.isdigit() else otherwise
 
 
 def shard_directory(out: str | Path, shard: int, shards: int) -> Path:

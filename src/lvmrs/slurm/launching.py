@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import time
@@ -14,9 +13,10 @@ from typing import Any
 
 from lvmrs import _checks
 from lvmrs._extras import optional
-from lvmrs.errors import InvalidArgumentError, RunError, guarded
+from lvmrs.errors import RunError, guarded
 from lvmrs.runs import Run
 from lvmrs.slurm.array import shard_directory
+from lvmrs.slurm.sbatch import checked_settings, minutes
 from lvmrs.slurm.tasks import Command
 
 __all__ = ["Launched", "launch"]
@@ -25,9 +25,6 @@ __all__ = ["Launched", "launch"]
 _LOOK = 2.0
 # How often a task may reach its time limit and be requeued.
 _TIMEOUTS = 100
-# The time limit of a task, if none is given, in minutes.
-_DAY = "1440"
-_LIMIT = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,6})(?::([0-9]{1,2}))?(?::([0-9]{1,2}))?")
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,8 @@ def launch(
         shards: into how many shards the run is divided. Each is a task of an array.
         tasks: how many of them run at a time; by default all. With more shards than tasks they are taken in turn, so
             that they need not be equal in work.
-        settings: options of sbatch, such as ``{"partition": "gpu", "time": "120"}``.
+        settings: options of sbatch, such as ``{"partition": "gpu", "time": "120"}``; the time limit is a day if none is
+            given.
         directory: where relative paths begin; by default the working directory.
         signal_delay: so many seconds before the time limit, a task ends in order and is submitted again.
 
@@ -98,6 +96,7 @@ def launch(
     """
     count = _checks.count("shards", shards, least=2)
     at_once = count if tasks is None else _checks.count("tasks", tasks, least=1)
+    known = checked_settings(settings or {})
     shard_directory(out, 1, count)  # a path without a name is refused before the working directory is put before it
     place = Path.cwd() if directory is None else directory
     whole = place / Path(out).expanduser()
@@ -108,9 +107,8 @@ def launch(
     submitit: Any = optional("submitit", extra="slurm", error=RunError)
     parts = tuple(shard_directory(whole, number, count) for number in range(1, count + 1))
     logs = whole.with_name(f"{whole.name}-slurm")
-    known = {"time": _DAY, **(settings or {})}
     executor = submitit.SlurmExecutor(folder=logs, max_num_timeout=_TIMEOUTS)
-    common = {"time": _minutes(known["time"]), "signal_delay_s": signal_delay, "stderr_to_stdout": True}
+    common = {"time": minutes(known["time"]), "signal_delay_s": signal_delay, "stderr_to_stdout": True}
     with guarded("the run cannot be submitted to Slurm", error=RunError):
         more = {**known, "requeue": True}
         executor.update_parameters(**common, job_name="lvmrs", array_parallelism=at_once, additional_parameters=more)
@@ -120,21 +118,6 @@ def launch(
         executor.update_parameters(**common, job_name="lvmrs-merge", additional_parameters={**more, **after})
         merged = executor.submit(Command(("merge", *map(str, parts), "--out", str(whole)), place))
     return Launched(whole, parts, array, merged.job_id, logs)
-
-
-def _minutes(text: str) -> int:
-    """A time limit as sbatch takes it: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S."""
-    found = _LIMIT.fullmatch(text)
-    if found is None:
-        raise InvalidArgumentError(
-            f"time must be minutes, or like 4:00:00 or 1-12, as sbatch takes it, got {text!r:.40}"
-        )
-    days, *parts = (int(part or 0) for part in found.groups())
-    if found[1] is not None or found[4] is not None:
-        hours, minutes, seconds = parts
-    else:
-        hours, minutes, seconds = 0, parts[0], parts[1]
-    return max(1, 24 * 60 * days + 60 * hours + minutes + bool(seconds))
 
 
 def _queued(*jobs: str) -> bool:

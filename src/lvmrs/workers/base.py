@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from lvmrs import _checks
 from lvmrs.errors import RunError, first_line
 
-__all__ = ["Each", "Here", "Task", "Workers", "attempted", "checked_workers"]
+__all__ = ["Each", "Here", "Task", "Workers", "attempted", "bytes_of", "checked_workers"]
 
 Task = Callable[[Any], Any]
 """What is done for each item. Workers elsewhere get a pickle of it, once."""
@@ -79,6 +79,11 @@ def checked_workers(workers: Workers | None) -> Workers:
     workers = Here() if workers is None else workers
     _checks.instance("workers", workers, Workers, "Here, Processes or Ray of lvmrs.workers")
     return workers
+
+
+def bytes_of(result: object) -> int:
+    """How large a result is, if it says so with an attribute ``nbytes``, as arrays do; else it is small."""
+    return int(getattr(result, "nbytes", 0))
 
 
 def attempted(task: Task, item: object) -> tuple[Any, Exception | None]:

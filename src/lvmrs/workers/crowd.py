@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from lvmrs.errors import RunError, first_line
+from lvmrs.workers.base import bytes_of
 
 __all__ = ["Crowd"]
 
@@ -20,8 +21,8 @@ __all__ = ["Crowd"]
 _DEATHS = 5
 # Seconds to wait for a worker if there is none: a cluster may be asked for more machines.
 _PATIENCE = 1800.0
-# How many results are taken at a time: with kept scores, each may be large.
-_AT_A_TIME = 256
+# How many results are taken at a time, and about how many bytes they have: with kept scores, each may be large.
+_AT_A_TIME, _BYTES_AT_A_TIME = 256, 1 << 28
 # Seconds that a worker has to remove its copies of files at the end.
 _LAST_WORDS = 5.0
 
@@ -76,6 +77,8 @@ class Crowd:
                     self._free.append(worker)
                     done += [result] if failure is None else []
                     failures += [failure] if failure is not None else []
+                    if sum(map(bytes_of, done)) >= _BYTES_AT_A_TIME:
+                        break  # the others are taken next time
             if not failures:
                 self._give(waiting)  # before the results are written: nobody waits for that
             if done:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import tempfile
 from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from lvmrs import errors
 from lvmrs.errors import LvmrsError, RunError
 from lvmrs.workers.base import Task, attempted
+from lvmrs.workers.copies import Copies, remove_abandoned
 from lvmrs.workers.packing import Packed, unpacked
-from lvmrs.workers.shipping import lacking, unloaded
+from lvmrs.workers.shipping import lacking
 
 __all__ = ["Hand", "versions"]
 
@@ -39,7 +37,7 @@ class Hand:
         self._content: tuple[Packed, Mapping[str, bytes]] | None = content
         self._wanted, self._threads = wanted, threads
         self._task: Task | None = None
-        self._folder: Path | None = None
+        self._copies: Copies | None = None
 
     def begin(self) -> Exception | None:
         """Load the task; if that is not possible here, the error says so."""
@@ -59,10 +57,10 @@ class Hand:
         assert self._content is not None  # noqa: S101 (it begins once)
         packed, files = self._content
         self._content = None  # the task holds what it needs of this
+        remove_abandoned()
         try:
             if missing := lacking(files):
-                self._folder = Path(tempfile.mkdtemp(prefix="lvmrs-")).resolve()
-                unloaded(missing, self._folder)
+                self._copies = Copies(missing)
             return unpacked(packed)  # type: ignore[no-any-return]
         except (LvmrsError, OSError) as error:
             raise RunError(
@@ -87,8 +85,8 @@ class Hand:
 
     def end(self) -> None:
         """Remove the copies of files, if there are any."""
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._copies is not None:
+            self._copies.remove()
 
 
 def _node() -> str:

@@ -1,0 +1,44 @@
+"""Workers of this process that have copies of the task, as those on other machines have, and take turns."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lvmrs.jobs import Job
+from lvmrs.workers import Workers
+from lvmrs.workers.base import Each, Task
+
+__all__ = ["Copies"]
+
+
+def _as_it_is(job: Job) -> None:
+    pass
+
+
+class Copies(Workers):
+    """Workers for the questions of a job.
+
+    Args:
+        changes: for each worker, what its machine does to the job.
+        device: the device that all of them have.
+    """
+
+    def __init__(self, *changes: Callable[[Job], None], device: str | None = None) -> None:
+        self._changes, self._device = changes or (_as_it_is,), device
+
+    @property
+    def size(self) -> int:
+        return len(self._changes)
+
+    @property
+    def device(self) -> str | None:
+        return self._device
+
+    @contextmanager
+    def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
+        copies: list[Any] = [pickle.loads(pickle.dumps(task)) for _ in self._changes]  # noqa: S301
+        for copy, change in zip(copies, self._changes, strict=True):
+            change(copy._job)
+        yield lambda items: ([copies[number % len(copies)](item)] for number, item in enumerate(items))
