@@ -19,7 +19,7 @@ from lvmrs import Run, data
 from lvmrs.models.trained import training_record
 from lvmrs.runs.scores import KeptScores
 
-__all__ = ["SIGMAS", "Case", "Network", "families", "sandwich", "sandwich_families"]
+__all__ = ["SIGMAS", "Case", "Network", "adaptive", "families", "sandwich", "sandwich_families"]
 
 SIGMAS = (0.25, 0.5, 1.0)
 _OFF_THE_SHELF = Path(__file__).resolve().parents[1] / "off_the_shelf.py"
@@ -66,12 +66,11 @@ class Case:
     @cached_property
     def run(self) -> Run:
         """The run that keeps its scores, which is made if the cache does not have it."""
-        inputs, total = self.size.inputs, self._inputs
-        skip = max(1, total // inputs)
-        words = [*self._words, "--n0", str(self.size.n0), "--n", str(self.size.n), "--skip", str(skip)]
-        if skip * inputs < total:
-            words += ["--max", str(skip * inputs)]
-        return Run(commands.sampled(self.lab, self.name, words))
+        return Run(commands.sampled(self.lab, self.name, self._on_inputs))
+
+    def run_with(self, name: str, *options: str) -> Run:
+        """A run on the same inputs with other options of ``lvmrs certify``, which keeps no scores."""
+        return Run(commands.certified(self.lab, f"{self.name}-{name}", [*self._on_inputs, *options]))
 
     def calibrated(self, name: str, *options: str) -> Path | None:
         """The settings that ``lvmrs calibrate`` finds on held-out inputs; None if there are none."""
@@ -83,8 +82,12 @@ class Case:
         return commands.calibrated(self.lab, f"{self.name}-{name}", [*self._words, *size, *options])
 
     @property
-    def _inputs(self) -> int:
-        return len(data.load(self.data, split="test", size=self.image_size))
+    def _on_inputs(self) -> list[str]:
+        """The options that say what is certified, with how many samples."""
+        inputs, total = self.size.inputs, len(data.load(self.data, split="test", size=self.image_size))
+        skip = max(1, total // inputs)
+        words = [*self._words, "--n0", str(self.size.n0), "--n", str(self.size.n), "--skip", str(skip)]
+        return words if skip * inputs >= total else [*words, "--max", str(skip * inputs)]
 
     @property
     def _words(self) -> list[str]:
@@ -188,6 +191,20 @@ def sandwich(lab: Lab, gamma: float, sigma: float, size: Sampled | None = None) 
     title = f"digits, sandwich network of constant {gamma:g}"
     name = f"digits-sandwich-{gamma:g}-{sigma:.3f}"
     return Case(lab, name, title, "digits", round(sigma, 6), size or lab.sizes.sandwich, network)
+
+
+def adaptive(lab: Lab) -> Case:
+    """The network for sampling that stops early: on CIFAR-10 if its data are given, else on digits."""
+    if lab.cifar10 is None:
+        return replace(_digits(lab, 0.5), size=lab.sizes.adaptive)
+    case = _cifar10(lab, 0.5)
+    if lab.scale == "paper":
+        return replace(case, size=lab.sizes.adaptive)
+    at = ("--data", f"cifar10:{lab.cifar10}", "--sigma", "0.5")
+    epochs = {"laptop": "16", "digits": "1"}[lab.scale]
+    words = ("--model", "ready:fast_cnn,width=8", *at, "--epochs", epochs, *_FAST)  # a laptop has time for 10⁵ samples
+    title, name = "CIFAR-10, very small network trained with noise", "cifar10-very-small-0.5"
+    return replace(case, name=name, title=title, size=lab.sizes.adaptive, network=Network(name, words))
 
 
 def _digits(lab: Lab, sigma: float) -> Case:

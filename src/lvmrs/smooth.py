@@ -177,7 +177,7 @@ class SmoothedClassifier(Calibrating, Answering):
         with self._samplers.crew() as crew:
             if goal is not None:
                 coming = (Arrival(of(x), x, index) for index, x in prepared)
-                asking = Asking(Anytime(method), terms, goal, seed, n0)
+                asking = Asking(Anytime.of(method), terms, goal, seed, n0)
                 by = within_budget if goal.limited else partial(adaptively, watch=watch)
                 yield from by(coming, Batches(crew), asking)
                 return
