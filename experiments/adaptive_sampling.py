@@ -247,7 +247,7 @@ that of the row; *× fewer* compares the samples of the two, with those to plan 
 
 _BUDGET = (
     "Duels. The first row gives every input the same number, with bounds for that number; the others spend the samples "
-    "where they are expected to gain most, with bounds that hold at every moment. Differences are paired over the inputs."
+    "where they are expected to gain most, with bounds that hold at every moment. Differences are paired over inputs."
 )
 
 
