@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs.jobs.job import Job
+from lvmrs.midway import Midway
 from lvmrs.noise import Stage
 from lvmrs.runs import Manifest, Row, RunWriter
 from lvmrs.runs.scores import ScoresWriter, as_kept
@@ -102,9 +103,11 @@ class _ByThisProcess:
         """How the job is run."""
         return _prepared(begun, command, self._job)
 
-    def rows(self, how: Prepared, indices: Sequence[int], receiver: Receiver) -> Iterator[list[Row]]:
+    def rows(
+        self, how: Prepared, indices: Sequence[int], receiver: Receiver, midway: Midway | None
+    ) -> Iterator[list[Row]]:
         """The rows of inputs, in order."""
-        rows = self._job.rows(indices, receiver.watch)
+        rows = self._job.rows(indices, receiver.watch, midway)
         for index in indices:
             receiver.begin(index)
             yield [receiver.finished(next(rows))]
@@ -121,7 +124,9 @@ class _ByWorkers:
         ((how,),) = self._each([partial(_prepared, begun, command)])
         return how  # type: ignore[no-any-return]
 
-    def rows(self, how: Prepared, indices: Sequence[int], receiver: Receiver) -> Iterator[list[Row]]:
+    def rows(
+        self, how: Prepared, indices: Sequence[int], receiver: Receiver, midway: Midway | None
+    ) -> Iterator[list[Row]]:
         """The rows of inputs as they are finished, in lists of those that are there at a time."""
         watch = receiver.watch
         for together in self._each([partial(_certified, how, index, watch is not None) for index in indices]):
