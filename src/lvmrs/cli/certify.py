@@ -134,7 +134,7 @@ def certify(
             on_row=watcher.row,
             on_note=lambda note: tell(f"caution: {note}"),
         )
-    show_run(run, as_json=as_json)
+    show_run(run, as_json=as_json, evenly=jobs.spread_evenly(run))
 
 
 def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:
