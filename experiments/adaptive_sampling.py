@@ -123,7 +123,7 @@ def _budgets(case: Case) -> dict[str, Any]:
     """A budget for all inputs, spent in two ways, and the same number of samples spread evenly."""
     each = case.size.n // 10
     evenly = Certified.of(_fixed(case, "duels", each))
-    budget = ("--method", "duels", "--budget", str(case.size.inputs * (case.size.n0 + each)))
+    budget = ("--method", "duels", "--budget", str(len(evenly.idx) * (case.size.n0 + each)))
     targets = ("--target-radius", ",".join(f"{epsilon:g}" for epsilon in _EPSILONS))
     runs = {
         "for the average radius": case.run_with("budget", *budget),
