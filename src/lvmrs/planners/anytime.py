@@ -44,6 +44,11 @@ class Anytime(Planner):
         if isinstance(self.planner, Anytime):
             raise InvalidArgumentError("planner is for sampling that may stop at any time already; use it as it is")
 
+    @classmethod
+    def of(cls, planner: Planner) -> Anytime:
+        """The planner itself if it is for sampling that may stop at any time; else one that chooses as it does."""
+        return planner if isinstance(planner, cls) else cls(planner)
+
     @property
     def needs_constant(self) -> bool:
         """As of the planner."""
