@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.cluster.guarded import guarded, missing_programs
+from tests.cluster.guarded import guarded, missing_programs, remove
 from tests.processes import until
 
 __all__ = ["SlurmCluster"]
@@ -63,7 +63,7 @@ class SlurmCluster:
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._processes):
             process.communicate()  # its input is closed, so that it ends with all that it has started
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(str(self._folder))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -113,7 +113,8 @@ class SlurmCluster:
         until(self._is_idle, seconds=60)
 
     def _program(self, name: str, *words: str) -> None:
-        self._processes.append(guarded(words, self.environment, self._folder / f"{name}.log"))
+        folder = None if self._processes else self._folder  # the first ends last, and removes it
+        self._processes.append(guarded(words, self.environment, self._folder / f"{name}.log", folder))
 
     def _is_idle(self) -> bool:
         assert all(process.poll() is None for process in self._processes), self.log()
