@@ -45,14 +45,14 @@ test-hostile: $(VENV)/.installed-test  ## bad input, damaged files and kills, by
 	$(PYTEST) -n auto -m 'hostile and not slow' tests/hostile
 
 test-cluster: $(VENV)/.installed-test  ## runs on a Ray cluster and a Slurm that are started here; Slurm, munge and root are needed
-	$(PYTEST) -m 'cluster and not slow'
+	$(PYTEST) -m 'cluster and not slow' $(call MARKED,cluster)
 
 test-programs: $(VENV)/.installed-test $(VENV)/.installed-browser  ## tests with chromium, chromedriver and pdflatex, which must be there
 	$(PYTEST) -m programs $(call MARKED,programs)
 
 test-slow: $(VENV)/.installed-test  ## the tests that take minutes
 	$(PYTEST) -n auto -m 'slow and not cluster'
-	$(PYTEST) -m 'slow and cluster'
+	$(PYTEST) -m 'slow and cluster' $(call MARKED,cluster)
 
 check: $(VENV)/.installed-test $(VENV)/.installed-check $(VENV)/.installed-bench $(VENV)/.installed-browser  ## lint, format, types and the import rule
 	$(BIN)/ruff check .

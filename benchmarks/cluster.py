@@ -97,7 +97,7 @@ class Simulated(Workers):
     def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
         """Answer the first question, which prepares the job, and simulate the others."""
         ray: Any = import_module("ray")
-        row = task(lambda job: job.row(0))
+        row = task(lambda job: job.row(0)).value
         kind = ray.remote(num_cpus=0, max_concurrency=2 * self._size)(_Actor)
         actors = [kind.remote(row, self._seconds, SAMPLES if self._scores else 0) for _ in range(ACTORS)]
         started = 0
@@ -134,10 +134,11 @@ class _Actor:
         """A row for the input that the question is about."""
         from dataclasses import replace
 
+        from lvmrs.jobs.probing import Answer
         from lvmrs.jobs.spreading import Made
 
         await asyncio.sleep(self._seconds)
-        return Made(replace(self._row, idx=question.args[1]), self._scores), None
+        return Answer(Made(replace(self._row, idx=question.args[1]), self._scores), None), None
 
     async def end(self) -> None:
         """It has nothing to remove."""

@@ -5,21 +5,28 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["descendants", "guarded", "kill", "missing_programs"]
+__all__ = ["descendants", "guarded", "kill", "missing_programs", "remove"]
 
-# Starts a command, and kills all of it when nobody holds the other end of its input any more.
+# Starts a command, and kills all of it when nobody holds the other end of its input any more; then it removes a folder.
 _GUARD = """
 import os, subprocess, sys, threading
-from tests.cluster.guarded import descendants, kill
-process = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
-threading.Thread(target=lambda: os._exit(process.wait() & 255), daemon=True).start()
+from tests.cluster.guarded import descendants, kill, remove
+process = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)
+asked = threading.Event()
+def end_with_it():
+    code = process.wait()
+    if not asked.is_set():
+        os._exit(code & 255)
+threading.Thread(target=end_with_it, daemon=True).start()
 sys.stdin.read()
+asked.set()
 kill([*descendants(process.pid), process.pid])
-process.wait()
+remove(sys.argv[1])
 """
 
 
@@ -40,11 +47,21 @@ def kill(processes: Sequence[int]) -> None:
             os.kill(each, signal.SIGKILL)
 
 
-def guarded(words: Sequence[str], environment: Mapping[str, str], log: Path) -> "subprocess.Popen[bytes]":
-    """Start a program; close its input to end it."""
+def remove(folder: str) -> None:
+    """Remove a folder, into which others that are dying may still write; none if the name is empty."""
+    end = time.monotonic() + 5
+    while folder and Path(folder).exists() and time.monotonic() < end:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.05)
+
+
+def guarded(
+    words: Sequence[str], environment: Mapping[str, str], log: Path, folder: Path | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a program; close its input to end it. If there is a folder of its own, it is removed then."""
     with log.open("ab") as out:
         return subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", _GUARD, *words],
+            [sys.executable, "-c", _GUARD, "" if folder is None else str(folder), *words],
             env=dict(environment),
             stdin=subprocess.PIPE,
             stdout=out,

@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from tests.cluster.guarded import descendants, guarded
+from tests.cluster.guarded import descendants, guarded, remove
 from tests.processes import until
 
 __all__ = ["RayCluster"]
@@ -43,6 +42,7 @@ class RayCluster:
                 *("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false"),
                 *(f"--temp-dir={self._folder}", f"--system-config={json.dumps(QUICK)}"),
                 *("--node-ip-address=127.0.0.1",),
+                folder=Path(self._folder),
             )
             self._wait()
             for _ in range(self._wanted):
@@ -56,7 +56,7 @@ class RayCluster:
         for process in (*self.nodes, self._head):
             if process is not None:
                 self._end(process)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder)
 
     def add_node(self, *before: str, cpus: int = 1) -> None:
         """Start a node on an address of its own; ``before`` are words before its command, such as unshare."""
@@ -84,10 +84,12 @@ class RayCluster:
             "RAY_AUTH_TOKEN": self._token,
         }
 
-    def _start(self, *words: str, before: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
+    def _start(
+        self, *words: str, before: tuple[str, ...] = (), folder: Path | None = None
+    ) -> "subprocess.Popen[bytes]":
         self._started += 1
         ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--object-store-memory=80000000"]
-        return guarded([*before, *ray, *words], self.environment, self._log)
+        return guarded([*before, *ray, *words], self.environment, self._log, folder)
 
     def _wait(self) -> None:
         """Wait until all that was started runs."""

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.cluster.guarded import guarded, missing_programs
+from tests.cluster.guarded import guarded, missing_programs, remove
 from tests.processes import until
 
 __all__ = ["SlurmCluster"]
@@ -38,12 +38,18 @@ KillWait=5
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 ReturnToService=2
 NodeName={host} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=5
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=9 PreemptMode=OFF
 """
 
 
 class SlurmCluster:
-    """One node that runs four tasks at a time; use it in a ``with`` block, as root."""
+    """One node that runs four tasks at a time; use it in a ``with`` block, as root.
+
+    A job in the partition "urgent" preempts those in the partition "main", which is the default.
+    """
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # paths of sockets must be short
@@ -63,7 +69,7 @@ class SlurmCluster:
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._processes):
             process.communicate()  # its input is closed, so that it ends with all that it has started
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(str(self._folder))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -113,7 +119,8 @@ class SlurmCluster:
         until(self._is_idle, seconds=60)
 
     def _program(self, name: str, *words: str) -> None:
-        self._processes.append(guarded(words, self.environment, self._folder / f"{name}.log"))
+        folder = None if self._processes else self._folder  # the first ends last, and removes it
+        self._processes.append(guarded(words, self.environment, self._folder / f"{name}.log", folder))
 
     def _is_idle(self) -> bool:
         assert all(process.poll() is None for process in self._processes), self.log()

@@ -1,7 +1,7 @@
 """Runs on a real Slurm: shards by array tasks, which are killed, stopped and requeued, and the rows of one process."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -103,6 +103,41 @@ def test_array_tasks_that_are_killed_go_on(slurm: SlurmCluster, place: Path, alo
 
 
 @pytest.mark.slow
+def test_tasks_that_are_preempted_go_on(slurm: SlurmCluster, place: Path, alone: Run) -> None:
+    """An urgent job needs two processors; Slurm itself chooses two tasks, and requeues them."""
+    urgent = place / "urgent.sh"
+    urgent.write_text("#!/bin/sh\nsleep 1\n")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**slurm.environment, "REST": "0.1"}.items():
+            patch.setenv(name, value)
+        made = launch([*CERTIFY, "--out", "d"], "d", shards=SHARDS, settings={"time": "10"}, directory=place)
+        until(lambda: all(map(rows, made.shards)))
+        slurm.run("sbatch", "--partition=urgent", "--ntasks=2", "--output=/dev/null", str(urgent))
+        tasks = [f"{made.array}_{number}" for number in range(SHARDS)]
+        requeued: set[str] = set()
+
+        def go_on_at_once(rows: int, inputs: int) -> None:
+            requeued.update(_begun_again(slurm, tasks))
+
+        run = made.wait(go_on_at_once, look=0.5)
+    assert len(requeued) == 2, (requeued, slurm.log())
+    for number, task in enumerate(tasks):
+        log = next(made.logs.glob(f"{made.array}_{number}_*_log.out")).read_text()
+        assert log.count("Starting with JobEnvironment") == 1 + (task in requeued), log
+        assert ("DUE TO PREEMPTION" in log) == (task in requeued), log
+    check_same(run, alone)
+
+
+def _begun_again(slurm: SlurmCluster, tasks: Sequence[str]) -> list[str]:
+    """Begin tasks that were requeued; Slurm itself would let them wait for two minutes."""
+    states = {task: slurm.run("squeue", "-h", "-j", task, "-o", "%T %r").split() for task in tasks}
+    waiting = [task for task, state in states.items() if state == ["PENDING", "BeginTime"]]
+    for task in waiting:
+        slurm.run("scontrol", "update", f"JobId={task}", "StartTime=now")
+    return waiting
+
+
+@pytest.mark.slow
 def test_a_task_that_reaches_its_time_limit_goes_on(slurm: SlurmCluster, place: Path, alone: Run) -> None:
     """Slurm signals a task 30 to 60 seconds before its limit; it ends in order, is requeued, and goes on."""
     with pytest.MonkeyPatch.context() as patch:
@@ -113,11 +148,8 @@ def test_a_task_that_reaches_its_time_limit_goes_on(slurm: SlurmCluster, place: 
         requeued = dict.fromkeys(tasks, 0)
 
         def go_on_at_once(rows: int, inputs: int) -> None:
-            for task in tasks:  # Slurm itself lets a requeued task wait for two minutes
-                state = slurm.run("squeue", "-h", "-j", task, "-o", "%T %r").split()
-                if state == ["PENDING", "BeginTime"]:
-                    slurm.run("scontrol", "update", f"JobId={task}", "StartTime=now")
-                    requeued[task] += 1
+            for task in _begun_again(slurm, tasks):
+                requeued[task] += 1
 
         run = made.wait(go_on_at_once, look=1.0)
     assert min(requeued.values()) >= 1, (requeued, slurm.log())
