@@ -8,7 +8,6 @@ how close is the radius to what infinitely many samples could give. A budget for
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -149,7 +148,7 @@ def _fixed(case: Case, name: str, n: int) -> Run:
 
 def _again(case: Case, name: str, planner: Planner, goal: Goal | None, n: int | None = None) -> Run:
     """The kept scores, certified with a goal; what the cache has is not made again."""
-    place = place_of(case, re.sub(r"[.]", "_", name), case.size.n0, n or case.size.n)
+    place = place_of(case, f"adaptive-{name}".replace(".", "_"), case.size.n0, n or case.size.n)
     place.parent.mkdir(parents=True, exist_ok=True)
     return jobs.recertify(case.run, place, planner, n0=case.size.n0, n=n or case.size.n, goal=goal)
 

@@ -87,8 +87,8 @@ def _share(bound: float, n: int, risk: float, n0: int) -> float:
     low, high = 0, n
     while low < high:
         middle = (low + high) // 2
-        ones = n0 * middle / (2 * n)
-        prior = ones + 0.5, n0 / 2 - ones + 0.5
+        ones = n0 * middle / n
+        prior = ones + 0.1, n0 - ones + 0.1
         reached = float(beta_mixture.lower(middle, n, risk, prior=prior)) >= bound
         low, high = (low, middle) if reached else (middle + 1, high)
     return low / n
