@@ -6,12 +6,11 @@ import pytest
 
 from lvmrs.cli.spread import chosen_workers, ray_of_this_machine, with_address
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.jobs import Job
 from lvmrs.workers import Here, Processes, Ray, Workers
 from tests.cli.helpers import run
 from tests.jobs.named_runs import altered_manifest, make_files, named_run
 from tests.quick import without_trials
-from tests.workers.copies import Copies
+from tests.workers.copies import Copies, as_if_they_had_it
 
 CERTIFY = "certify --model ready:small_cnn --data digits --sigma 0.5"
 
@@ -122,7 +121,7 @@ def test_a_machine_without_a_gpu_asks_workers_that_have_one(
     code, _, err = run(line, capsys)
     assert (code, "cuda" in err) == (2, True), err
     monkeypatch.setattr("lvmrs.cli.spread.chosen_workers", lambda *_, **__: Copies(device="cuda"))
-    monkeypatch.setattr(Job, "on", lambda job, device: job)  # as if there were one
+    as_if_they_had_it(monkeypatch)
     code, _, err = run(line, capsys)
     assert code == 0, err
 

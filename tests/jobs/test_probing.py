@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lvmrs import jobs
 from lvmrs.attacks import Search
-from lvmrs.errors import RunError
+from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.jobs import Job
 from lvmrs.jobs.probing import Answer, Comparing, Probe, probe
 from lvmrs.planners import Cohen
@@ -18,7 +18,7 @@ from lvmrs.runs import Run, Selection
 from lvmrs.workers import Workers
 from tests.jobs.helpers import INPUTS, job_of, lines
 from tests.tiny_models import RowByRow
-from tests.workers.copies import Copies
+from tests.workers.copies import Copies, as_if_they_had_it
 
 pytestmark = pytest.mark.usefixtures("no_measuring")
 
@@ -96,7 +96,7 @@ def test_attacks_and_checks_compare_too(tmp_path: Path) -> None:
 
 def test_a_machine_without_the_device_runs_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers have GPUs; the command that asks them has none, and its model cannot run there."""
-    monkeypatch.setattr(Job, "on", lambda job, device: job)
+    as_if_they_had_it(monkeypatch)
     alone = lines(certified(tmp_path / "alone"))
     workers = Copies(_let_run, _let_run, device="cuda")
 
@@ -116,6 +116,11 @@ def test_a_machine_without_the_device_runs_no_model(tmp_path: Path, monkeypatch:
     assert len(jobs.attack(elsewhere(), run, search, out=tmp_path / "b", workers=workers).rows()) >= 1
     with pytest.raises(RunError, match="was made on cuda, whose noise is another than that of cpu"):
         jobs.verify(run, elsewhere())
+
+
+def test_a_worker_whose_torch_cannot_use_its_device(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="device 'cuda:99' cannot be used here"):
+        certified(tmp_path / "a", Copies(device="cuda:99"))
 
 
 def test_it_costs_one_small_batch() -> None:

@@ -4,17 +4,26 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from lvmrs.jobs import Job
 from lvmrs.workers import Workers
 from lvmrs.workers.base import Each, Task
 
-__all__ = ["Copies"]
+__all__ = ["Copies", "as_if_they_had_it"]
 
 
 def _as_it_is(job: Job) -> None:
     pass
+
+
+def as_if_they_had_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers take a device that this machine does not have: they compute where they are."""
+    monkeypatch.setattr("lvmrs.jobs.spreading._torch_checks", SimpleNamespace(device=lambda device: None))
+    monkeypatch.setattr(Job, "on", lambda job, device: job)
 
 
 class Copies(Workers):

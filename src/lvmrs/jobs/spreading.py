@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lvmrs import _torch_checks
 from lvmrs.errors import LvmrsError
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.probing import Answer, Comparing, probe
@@ -217,6 +218,7 @@ class Asked:
     def __call__(self, question: Callable[[Job], Any]) -> Answer:
         """The answer."""
         if self._device is not None:
+            _torch_checks.device(self._device)  # a node may have a GPU, and a torch that cannot use it
             self._job, self._device = self._job.on(self._device), None
         value = question(self._job)  # before the probe: it says in one sentence what is wrong with a model
         first = None if self._probed else probe(self._job, "the worker")

@@ -22,11 +22,13 @@ import torch
 from lvmrs import _checks
 from lvmrs._stopping import SIGNALS
 from lvmrs.errors import RunError
-from lvmrs.workers.base import Each, Task, Workers, attempted
+from lvmrs.workers.base import Each, Task, Workers, attempted, bytes_of
 from lvmrs.workers.packing import Packed, packed, unpacked
 
 __all__ = ["Processes"]
 
+# About how many bytes results may have that wait for an earlier one.
+_EARLY_BYTES = 1 << 28
 # Not forked: torch's threads do not survive that.
 _CONTEXT = get_context("spawn")
 
@@ -118,28 +120,37 @@ def _alive() -> Iterator[None]:
 
 
 def _in_order(workers: Sequence[_Worker], items: Iterable[Any]) -> Iterator[list[Any]]:
-    """Give each free worker the next item; a result that comes early waits for those before it."""
+    """Give each free worker the next item; a result that comes early waits for those before it.
+
+    If the results that wait are large, workers are free until the one that they wait for has come.
+    """
     waiting = enumerate(items)
     busy: dict[object, tuple[_Worker, int]] = {}
     early: dict[int, Any] = {}
+    free = list(workers)
     following = 0
 
-    def begin(worker: _Worker) -> None:
-        for number, item in waiting:
-            worker.begin(item)
-            busy[worker.pipe] = worker, number
-            return
+    def begin() -> None:
+        while free and sum(map(bytes_of, early.values())) < _EARLY_BYTES:
+            for number, item in waiting:
+                worker = free.pop()
+                worker.begin(item)
+                busy[worker.pipe] = worker, number
+                break
+            else:
+                return
 
-    for worker in workers:
-        begin(worker)
+    begin()
     while busy:
         for pipe in wait([worker.pipe for worker, _ in busy.values()]):
             worker, number = busy.pop(pipe)
             early[number] = worker.result()
-            begin(worker)
+            free.append(worker)
+        begin()
         while following in early:
             yield [early.pop(following)]
             following += 1
+        begin()
 
 
 def _work(content: Packed, pipe: Connection) -> None:
