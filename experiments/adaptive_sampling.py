@@ -2,8 +2,8 @@
 
     python experiments/adaptive_sampling.py --cifar10 cifar10.npz
 
-The scores of all samples are kept once. Then each goal takes of them what it needs: is a radius certified or not, and
-how close is the radius to what infinitely many samples could give. A budget for all inputs is spent by sampling again.
+The scores of all samples are kept once. Then each goal takes of them what it needs: is a radius certified or not, how
+close is the radius to what infinitely many samples could give, and what does a budget for all inputs buy.
 """
 
 from __future__ import annotations
@@ -122,11 +122,10 @@ def _budgets(case: Case) -> dict[str, Any]:
     """A budget for all inputs, spent in two ways, and the same number of samples spread evenly."""
     each = case.size.n // 10
     evenly = Certified.of(_fixed(case, "duels", each))
-    budget = ("--method", "duels", "--budget", str(len(evenly.idx) * (case.size.n0 + each)))
-    targets = ("--target-radius", ",".join(f"{epsilon:g}" for epsilon in _EPSILONS))
+    budget = len(evenly.idx) * (case.size.n0 + each)
     runs = {
-        "for the average radius": case.run_with("budget", *budget),
-        "for certificates at the four radii": case.run_with("budget-at", *budget, *targets),
+        "for the average radius": _again(case, "duels-budget", Duels(), Goal(budget=budget)),
+        "for certificates at the four radii": _again(case, "duels-budget-at", Duels(), Goal(_EPSILONS, budget=budget)),
     }
     rows = {"the same for each input": evenly.summary(_EPSILONS)}
     for name, run in runs.items():

@@ -71,6 +71,22 @@ def test_gains() -> None:
     assert 0 < gain(nothing, Moment(100, 0.1, 0.5), 144, near) < 1e-6  # it is not expected to be certified
 
 
+def test_kept_scores_can_be_asked_with_a_budget(tmp_path: Path) -> None:
+    source = fill(tmp_path / "kept", planner=Duels(), n=700, keep=True)
+    for number, goal in enumerate([Goal(budget=JOB_INPUTS * 250), Goal((0.1, 0.3), budget=JOB_INPUTS * 150)]):
+        sampled = fill(tmp_path / f"sampled-{number}", planner=Duels(), n=700, goal=goal)
+        out = tmp_path / f"replayed-{number}"
+        assert lines(jobs.recertify(source, out, Duels(), goal=goal)) == lines(sampled)
+        text = (out / "certificates.tsv").read_text().split("\n")
+        (out / "certificates.tsv").write_text("\n".join(text[:4]) + "\n")
+        assert lines(jobs.recertify(source, out, Duels(), goal=goal)) == lines(sampled)
+    with pytest.raises(InvalidArgumentError, match="a budget of time is for sampling"):
+        jobs.recertify(source, tmp_path / "time", goal=Goal(seconds=1.0))
+    some = fill(tmp_path / "some", planner=Duels(), n=700, keep=True, goal=Goal((0.1,)))
+    with pytest.raises(InvalidArgumentError, match="sampling was stopped by a goal"):
+        jobs.recertify(some, tmp_path / "no", goal=Goal(budget=10**4))
+
+
 def test_rows_of_a_budget_are_the_same_after_a_stop(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"planner": Duels(), "n": 700, "goal": Goal(budget=JOB_INPUTS * 250)}
     whole = fill(tmp_path / "a", **settings)

@@ -66,15 +66,12 @@ class Case:
     @cached_property
     def run(self) -> Run:
         """The run that keeps its scores, which is made if the cache does not have it."""
-        words, end = self._on_inputs, max(1, self._total // self.size.inputs) * self.size.inputs
-        words += ["--max", str(end)] if end < self._total else []
+        inputs, total = self.size.inputs, self._inputs
+        skip = max(1, total // inputs)
+        words = [*self._words, "--n0", str(self.size.n0), "--n", str(self.size.n), "--skip", str(skip)]
+        if skip * inputs < total:
+            words += ["--max", str(skip * inputs)]
         return Run(commands.sampled(self.lab, self.name, words))
-
-    def run_with(self, name: str, *options: str) -> Run:
-        """A run on the inputs whose scores are kept, with other options of ``lvmrs certify``; it keeps no scores."""
-        last = max(row.idx for row in self.run.rows())
-        words = [*self._on_inputs, *options, "--max", str(last + 1)]
-        return Run(commands.certified(self.lab, f"{self.name}-{name}", words))
 
     def calibrated(self, name: str, *options: str) -> Path | None:
         """The settings that ``lvmrs calibrate`` finds on held-out inputs; None if there are none."""
@@ -85,15 +82,9 @@ class Case:
         size = ["--n0", str(self.size.n0), "--skip", str(skip), "--max", str(skip * count)]
         return commands.calibrated(self.lab, f"{self.name}-{name}", [*self._words, *size, *options])
 
-    @cached_property
-    def _total(self) -> int:
-        return len(data.load(self.data, split="test", size=self.image_size))
-
     @property
-    def _on_inputs(self) -> list[str]:
-        """The options that say what is certified, with how many samples, up to which input aside."""
-        skip = max(1, self._total // self.size.inputs)
-        return [*self._words, "--n0", str(self.size.n0), "--n", str(self.size.n), "--skip", str(skip)]
+    def _inputs(self) -> int:
+        return len(data.load(self.data, split="test", size=self.image_size))
 
     @property
     def _words(self) -> list[str]:

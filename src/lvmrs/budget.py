@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
-from lvmrs.adaptive import Batches
 from lvmrs.anytime import looks
 from lvmrs.certificate import Certificate
 from lvmrs.errors import InvalidArgumentError
@@ -20,7 +20,7 @@ from lvmrs.flights import Arrival, Asking, Flight
 from lvmrs.goals import UNDECIDED, Goal, Moment, verdict
 from lvmrs.midway import Midway, Shared
 
-__all__ = ["gain", "within_budget"]
+__all__ = ["Gives", "gain", "within_budget"]
 
 # The budget is planned anew about so many times.
 _ROUNDS = 64
@@ -73,9 +73,16 @@ def _growth(before: Moment, now: Moment) -> tuple[Callable[[float], float], Call
     )
 
 
+class Gives(Protocol):
+    """Gives inputs the samples that they want: ``Batches``, or kept scores."""
+
+    def run(self, flights: Sequence[Flight]) -> None:
+        """Give them all that they want."""
+
+
 def within_budget(
     inputs: Iterable[Arrival],
-    batches: Batches,
+    batches: Gives,
     asking: Asking,
     clock: Callable[[], float] = time.monotonic,
     midway: Midway | None = None,
@@ -84,7 +91,7 @@ def within_budget(
 
     Args:
         inputs: the inputs, all of which are read before the first is certified.
-        batches: runs the samples.
+        batches: gives them samples.
         asking: what is asked about them; its goal has a budget.
         clock: shows the time in seconds.
         midway: remembers how things are between rounds; what an earlier process has left there is taken up.

@@ -42,6 +42,7 @@ def recertify(
     n: Annotated[Optional[int], typer.Option("--n", "--N", help="Fewer samples to prove on.")] = None,
     target_radius: options.Targets = None,
     tolerance: options.Tolerance = None,
+    budget: options.Budget = None,
     beta: options.Beta = None,
     ray: spread.RayAddress = None,
     workers: spread.WorkerCount = None,
@@ -66,7 +67,7 @@ def recertify(
 
     known_name(NOISES, noise)
     source = Run(run)
-    goal = chosen_goal(target_radius, tolerance, beta, bound=bound)
+    goal = chosen_goal(target_radius, tolerance, beta, budget, bound=bound)
     if source.manifest.terms.goal is not None:
         check_no_bound(bound)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
@@ -88,4 +89,4 @@ def recertify(
             on_row=watcher.row,
             on_note=lambda note: tell(f"caution: {note}"),
         )
-    show_run(made, as_json=as_json)
+    show_run(made, as_json=as_json, evenly=jobs.spread_evenly(made))

@@ -19,6 +19,7 @@ from lvmrs.goals import Goal, check_goal
 from lvmrs.jobs.certify import OnRow
 from lvmrs.jobs.keeping import OnNote, opened_scores
 from lvmrs.jobs.recorded import method_record
+from lvmrs.jobs.replaying import check_can_be_spent, replayed
 from lvmrs.method import Method
 from lvmrs.method_check import relies_on_constant
 from lvmrs.noise import Stream, noise_named
@@ -66,7 +67,8 @@ def recertify(
             Lipschitz constant; it must be given if the rows do not say what was measured for their inputs. Where they
             do, it counts if it is more.
         goal: use no more scores of an input than this needs; by default as the source. Where sampling was stopped by a
-            goal, certificates are proved with bounds that hold at any time, whatever the method.
+            goal, certificates are proved with bounds that hold at any time, whatever the method. A budget of samples is
+            spent by this process.
         command: what the user typed, for readers of the run.
         workers: who computes: by default this process. Rows do not depend on it.
         on_row: called with each row after it is on the disk.
@@ -101,7 +103,7 @@ def recertify(
     if goal is not None:
         record = replace(record, goal=check_goal(goal))
         if goal.limited:
-            raise InvalidArgumentError("a budget is for sampling, and scores were kept already; give targets")
+            check_can_be_spent(goal, old.terms)
     if relies and rounding is not None:
         record = replace(record, rounding=max(rounding, record.rounding or 0.0))
     terms = _terms(record if relies else replace(record, lipschitz=None))
@@ -121,6 +123,13 @@ def recertify(
                 f"{record.rounding}; choose another directory"
             )
         waiting = [row for row in rows if row.idx not in writer.done]
+        if record.goal is not None and record.goal.limited:
+            with refusing(source):  # what an input gets depends on all others, those with a row among them
+                made = list(replayed(kept, planner, terms, record, record.goal, rows)) if waiting else []
+            writer.append(*(row for row in made if row.idx not in writer.done))
+            for row in made:
+                on_row(row)
+            return writer.run
         task = partial(_recertified, kept, planner, terms, record)
         with refusing(source), workers.doing(task, most=len(waiting), files=files_run()) as each:
             for rows in each(waiting):

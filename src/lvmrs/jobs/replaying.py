@@ -1,0 +1,91 @@
+"""Spending a budget on kept scores: each input gets as many as it would have been sampled, without the network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from lvmrs.budget import within_budget
+from lvmrs.errors import InvalidArgumentError, ProofError
+from lvmrs.flights import Arrival, Asking, Flight
+from lvmrs.goals import Goal
+from lvmrs.noise import Stream
+from lvmrs.plan import Terms
+from lvmrs.planners import Anytime, Planner
+from lvmrs.runs import Row
+from lvmrs.runs.manifest import TermsRecord
+from lvmrs.runs.scores import KeptScores
+from lvmrs.sampling import Sampler
+
+__all__ = ["check_can_be_spent", "replayed"]
+
+
+def check_can_be_spent(goal: Goal, kept: TermsRecord) -> None:
+    """Refuse a budget that kept scores cannot be asked with."""
+    if goal.seconds is not None:
+        raise InvalidArgumentError("a budget of time is for sampling, and scores were kept already; give samples")
+    if kept.goal is not None:
+        raise InvalidArgumentError(
+            "sampling was stopped by a goal, so that inputs do not have all their scores; a budget needs them"
+        )
+
+
+def replayed(
+    kept: KeptScores, planner: Planner, terms: Terms, record: TermsRecord, goal: Goal, rows: Sequence[Row]
+) -> Iterator[Row]:
+    """Spend a budget on the kept scores of all inputs.
+
+    Args:
+        kept: the scores.
+        planner: the method.
+        terms: the terms of all certificates; the rounding is made as large as that of any row.
+        record: the same, as the run has them.
+        goal: the goal, with a budget of samples.
+        rows: the rows of the source, of all inputs.
+
+    Returns:
+        The new rows, in the order of the old ones.
+    """
+    start = time.perf_counter()
+    for row in rows:
+        kept.check(row)
+    terms = replace(terms, rounding=max(terms.rounding, *(row.rounding or 0.0 for row in rows)))
+    sampler = Sampler(_no_network, terms.sigma, 1, noise=terms.noise)
+    like = torch.zeros(1).expand(max(1, terms.dimensions))  # as many numbers as an input has, in no memory
+    arrivals = [Arrival(sampler, like, row.idx) for row in rows]
+    asking = Asking(Anytime.of(planner), lambda x: terms, goal, record.seed or 0, record.n0 or 0)
+    for row, certificate in zip(rows, within_budget(arrivals, _Kept(kept), asking), strict=True):
+        seconds = (time.perf_counter() - start) / len(rows)
+        yield Row.of(row.idx, row.label, certificate, seconds, clean=row.clean, name=row.name)
+
+
+class _Kept:
+    """Gives inputs the next of their kept scores, instead of batches that a network runs."""
+
+    def __init__(self, kept: KeptScores) -> None:
+        self._kept = kept
+        self._open: dict[Stream, tuple[Iterator[Tensor], Tensor]] = {}
+
+    def run(self, flights: Sequence[Flight]) -> None:
+        """Give inputs all the samples that they want."""
+        for flight in flights:
+            while wanted := flight.wanted:
+                flight.take(self._next(flight.ask(wanted).stream, wanted))
+
+    def _next(self, stream: Stream, count: int) -> Tensor:
+        """The next scores of a stream; what is left of a batch is for the next call."""
+        coming, rest = self._open.get(stream) or (self._kept.logits(stream.index, stream.stage), None)
+        have = [] if rest is None else [rest]
+        while sum(map(len, have)) < count:
+            have.append(next(coming))
+        together = torch.cat(have)
+        self._open[stream] = coming, together[count:].clone()
+        return together[:count]
+
+
+def _no_network(x: Tensor) -> Tensor:
+    raise ProofError("kept scores need no network")
