@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 Clock = Callable[[], float]
 
@@ -18,6 +18,12 @@ def median_ratio(
     """What the reference takes at best, and the median of how many times as long the other took right after it."""
     times = _rounds((reference, other), rounds, clock)
     return min(first for first, _ in times), statistics.median(second / first for first, second in times)
+
+
+def seconds_in_turn(functions: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """The time of each function in each round, after one round to warm up."""
+    times = _rounds(tuple(functions.values()), rounds)
+    return {name: list(taken) for name, taken in zip(functions, zip(*times, strict=True), strict=True)}
 
 
 def _rounds(

@@ -15,6 +15,7 @@ from types import ModuleType
 
 from matplotlib.figure import Figure
 
+import adaptive_sampling
 import beyond_average
 import bounds_compared
 import decomposition
@@ -41,6 +42,7 @@ EXPERIMENTS: tuple[ModuleType, ...] = (
     map_and_temperature,
     variance_and_constant,
     beyond_average,
+    adaptive_sampling,
 )
 """In the order of the page."""
 

@@ -34,7 +34,7 @@ def test_a_tolerance_is_reached_when_more_samples_can_add_little() -> None:
 
 def test_words_and_what_is_refused() -> None:
     assert Goal((0.25, 0.5)).words == "when it is decided whether 0.25 and 0.5 can be certified"
-    assert Goal(tolerance=0.1).words == "when the radius is within 0.1 of what more samples could certify"
+    assert Goal(tolerance=0.1).words == "when the radius is within 0.1 of what infinitely many samples could certify"
     for settings, sentence in (
         ({}, "either targets or a tolerance"),
         ({"targets": (0.5,), "tolerance": 0.1}, "either targets or a tolerance"),

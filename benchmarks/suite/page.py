@@ -82,14 +82,21 @@ def _preparing(contest: Mapping[str, Any]) -> str:
     return f"{contest['preparing']['short']:.1f} / {contest['preparing']['long']:.1f}"
 
 
+_TO_COHEN = {"to_cohen": "time / Cohen", "processor_to_cohen": "processor time / Cohen"}
+
+
 def _methods(found: Mapping[str, Any]) -> str:
     rows = [
-        [name, *(Spread(**each["to_cohen"][name]).text(3) for each in found.values()),
+        [name, *(Spread(**each[key][name]).text(3) for key in _TO_COHEN for each in found.values()),
          *(f"{each['milliseconds_alone'][name]['median']:.0f}" for each in found.values())]
         for name in ("Cohen", "LVM", "duels")
     ]  # fmt: skip
     first = next(iter(found.values()))
-    head = ["", *(f"time / Cohen, c = {c}" for c in found), *(f"planning and proving, ms, c = {c}" for c in found)]
+    head = [
+        "",
+        *(f"{label}, c = {c}" for label in _TO_COHEN.values() for c in found),
+        *(f"planning and proving, ms, c = {c}" for c in found),
+    ]
     return f"ResNet-20, n0 = {first['n0']}, n = {first['n']}.\n\n{table(head, rows)}"
 
 

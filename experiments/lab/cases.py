@@ -19,7 +19,7 @@ from lvmrs import Run, data
 from lvmrs.models.trained import training_record
 from lvmrs.runs.scores import KeptScores
 
-__all__ = ["SIGMAS", "Case", "Network", "families", "sandwich", "sandwich_families"]
+__all__ = ["SIGMAS", "Case", "Network", "adaptive", "families", "sandwich", "sandwich_families"]
 
 SIGMAS = (0.25, 0.5, 1.0)
 _OFF_THE_SHELF = Path(__file__).resolve().parents[1] / "off_the_shelf.py"
@@ -66,12 +66,15 @@ class Case:
     @cached_property
     def run(self) -> Run:
         """The run that keeps its scores, which is made if the cache does not have it."""
-        inputs, total = self.size.inputs, self._inputs
-        skip = max(1, total // inputs)
-        words = [*self._words, "--n0", str(self.size.n0), "--n", str(self.size.n), "--skip", str(skip)]
-        if skip * inputs < total:
-            words += ["--max", str(skip * inputs)]
+        words, end = self._on_inputs, max(1, self._total // self.size.inputs) * self.size.inputs
+        words += ["--max", str(end)] if end < self._total else []
         return Run(commands.sampled(self.lab, self.name, words))
+
+    def run_with(self, name: str, *options: str) -> Run:
+        """A run on the inputs whose scores are kept, with other options of ``lvmrs certify``; it keeps no scores."""
+        last = max(row.idx for row in self.run.rows())
+        words = [*self._on_inputs, *options, "--max", str(last + 1)]
+        return Run(commands.certified(self.lab, f"{self.name}-{name}", words))
 
     def calibrated(self, name: str, *options: str) -> Path | None:
         """The settings that ``lvmrs calibrate`` finds on held-out inputs; None if there are none."""
@@ -82,9 +85,15 @@ class Case:
         size = ["--n0", str(self.size.n0), "--skip", str(skip), "--max", str(skip * count)]
         return commands.calibrated(self.lab, f"{self.name}-{name}", [*self._words, *size, *options])
 
-    @property
-    def _inputs(self) -> int:
+    @cached_property
+    def _total(self) -> int:
         return len(data.load(self.data, split="test", size=self.image_size))
+
+    @property
+    def _on_inputs(self) -> list[str]:
+        """The options that say what is certified, with how many samples, up to which input aside."""
+        skip = max(1, self._total // self.size.inputs)
+        return [*self._words, "--n0", str(self.size.n0), "--n", str(self.size.n), "--skip", str(skip)]
 
     @property
     def _words(self) -> list[str]:
@@ -191,6 +200,20 @@ def sandwich(lab: Lab, gamma: float, sigma: float, size: Sampled | None = None) 
     return Case(lab, name, title, "digits", round(sigma, 6), size or lab.sizes.sandwich, network)
 
 
+def adaptive(lab: Lab) -> Case:
+    """The network for sampling that stops early: on CIFAR-10 if its data are given, else on digits."""
+    if lab.cifar10 is None:
+        return replace(_digits(lab, 0.5), size=lab.sizes.adaptive)
+    case = _cifar10(lab, 0.5)
+    if lab.scale == "paper":
+        return replace(case, size=lab.sizes.adaptive)
+    at = ("--data", f"cifar10:{lab.cifar10}", "--sigma", "0.5")
+    epochs = {"laptop": "16", "digits": "1"}[lab.scale]
+    words = ("--model", "ready:fast_cnn,width=8", *at, "--epochs", epochs, *_FAST)  # a laptop has time for 10⁵ samples
+    title, name = "CIFAR-10, very small network trained with noise", "cifar10-very-small-0.5"
+    return replace(case, name=name, title=title, size=lab.sizes.adaptive, network=Network(name, words))
+
+
 def _digits(lab: Lab, sigma: float) -> Case:
     words = ("--model", "ready:small_cnn", "--data", "digits", "--sigma", f"{sigma:g}")
     network = Network(f"digits-{sigma:g}", (*words, "--epochs", str(lab.sizes.epochs)))
@@ -202,10 +225,10 @@ def _cifar10(lab: Lab, sigma: float) -> Case:
     at = ("--data", f"cifar10:{lab.cifar10}", "--sigma", f"{sigma:g}")
     words = {
         "paper": ("--model", "ready:cifar_resnet110", *at, *_COHEN, "--augment", "shift-mirror"),
-        "laptop": ("--model", "ready:fast_cnn", *at, "--epochs", "8", *_FAST, "--autocast", "bfloat16"),
+        "laptop": ("--model", "ready:fast_resnet", *at, "--epochs", "10", *_FAST, "--autocast", "bfloat16"),
         "digits": ("--model", "ready:fast_cnn,width=4", *at, "--epochs", "1", *_FAST),
     }[lab.scale]
-    title = "CIFAR-10, network trained with noise"
+    title = "CIFAR-10, residual network trained with noise"
     return Case(lab, f"cifar10-{sigma:g}", title, f"cifar10:{lab.cifar10}", sigma, lab.sizes.cifar10,
                 Network(f"cifar10-{sigma:g}", words))  # fmt: skip
 

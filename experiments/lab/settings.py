@@ -36,6 +36,8 @@ class Scale:
     sandwich: Sampled
     """For networks of known Lipschitz constant, which are slower."""
     imagenet: Sampled
+    adaptive: Sampled
+    """For sampling that stops early; n is the most samples that an input may take."""
     few: tuple[int, int]
     """A smaller n0 and n, at which the same scores are certified again."""
     calibration: int
@@ -53,6 +55,7 @@ SCALES = {
         given=Sampled(4, 40, 200),
         sandwich=Sampled(6, 40, 200),
         imagenet=Sampled(2, 40, 200),
+        adaptive=Sampled(6, 40, 1000),
         few=(20, 100),
         calibration=5,
         epochs=2,
@@ -60,10 +63,11 @@ SCALES = {
     ),
     "laptop": Scale(
         digits=Sampled(100, 1000, 10_000),
-        cifar10=Sampled(40, 500, 4000),
+        cifar10=Sampled(100, 500, 5000),
         given=Sampled(200, 1000, 10_000),
         sandwich=Sampled(40, 200, 2000),
         imagenet=Sampled(10, 50, 200),
+        adaptive=Sampled(200, 64, 100_000),
         few=(200, 1000),
         calibration=30,
         epochs=40,
@@ -75,6 +79,7 @@ SCALES = {
         given=Sampled(10_000, 1000, 100_000),
         sandwich=Sampled(10_000, 1000, 10_000),
         imagenet=Sampled(10_000, 1000, 10_000),
+        adaptive=Sampled(500, 64, 100_000),
         few=(200, 1000),
         calibration=200,
         epochs=40,

@@ -18,6 +18,7 @@ from lvmrs.certificate import Certificate
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.flights import Arrival, Asking, Flight
 from lvmrs.goals import UNDECIDED, Goal, Moment, verdict
+from lvmrs.midway import Midway, Shared
 
 __all__ = ["gain", "within_budget"]
 
@@ -73,7 +74,11 @@ def _growth(before: Moment, now: Moment) -> tuple[Callable[[float], float], Call
 
 
 def within_budget(
-    inputs: Iterable[Arrival], batches: Batches, asking: Asking, clock: Callable[[], float] = time.monotonic
+    inputs: Iterable[Arrival],
+    batches: Batches,
+    asking: Asking,
+    clock: Callable[[], float] = time.monotonic,
+    midway: Midway | None = None,
 ) -> Iterator[Certificate]:
     """Certify all inputs within the budget of the goal.
 
@@ -82,26 +87,35 @@ def within_budget(
         batches: runs the samples.
         asking: what is asked about them; its goal has a budget.
         clock: shows the time in seconds.
+        midway: remembers how things are between rounds; what an earlier process has left there is taken up.
 
     Returns:
         The certificates, in order.
     """
-    begun, goal = clock(), asking.goal
-    flights = [Flight(arrival, asking, keeps=False) for arrival in inputs]
+    begun, goal, arrivals = clock(), asking.goal, list(inputs)
+    midway = Midway(lambda known: None) if midway is None else midway
+    earlier = midway.shared
+    if earlier is None or midway.indices != {arrival.index for arrival in arrivals}:
+        earlier = None
+        midway.forget()
+    flights = [Flight(each, asking, keeps=False, known=midway.taken_up(each.index)) for each in arrivals]
     first = sum(asking.n0 + next(looks(flight.most)) for flight in flights)
     if goal.budget is not None and goal.budget < first:
         raise InvalidArgumentError(
             f"budget must be at least {first} samples for a first look at {len(flights)} inputs, got {goal.budget}"
         )
     left = math.inf if goal.budget is None else goal.budget - first
+    before = {flight.index: Moment(0, 0.0, math.inf) for flight in flights}
+    if earlier is not None:
+        left, before, begun = earlier.left, dict(earlier.before), begun - earlier.seconds
     batches.run(flights)
-    before = {id(flight): Moment(0, 0.0, math.inf) for flight in flights}
     while goal.seconds is None or clock() - begun < goal.seconds:
+        _remember(midway, flights, Shared(left, clock() - begun, dict(before)))
         granted = _grant(flights, before, left, goal)
         if not granted:
             break
         for flight in granted:
-            before[id(flight)] = flight.now
+            before[flight.index] = flight.now
             flight.go_on()
         left -= sum(flight.wanted for flight in granted)
         batches.run(granted)
@@ -111,11 +125,18 @@ def within_budget(
         yield flight.certificate()
 
 
+def _remember(midway: Midway, flights: list[Flight], shared: Shared) -> None:
+    """Remember how things are between two rounds; all inputs or none, since they depend on each other."""
+    underway = [flight.underway for flight in flights]
+    if None not in underway:
+        midway.note(lambda: underway, shared)
+
+
 def _grant(flights: list[Flight], before: dict[int, Moment], left: float, goal: Goal) -> list[Flight]:
     """The inputs that go on to their next look: the most promising ones, for a share of the budget."""
     flights = [flight for flight in flights if flight.failure is None]
     share = 32 * len(flights) if goal.budget is None else max(1, goal.budget // _ROUNDS)
-    worth = [(gain(before[id(flight)], flight.now, flight.following, goal), flight) for flight in flights]
+    worth = [(gain(before[flight.index], flight.now, flight.following, goal), flight) for flight in flights]
     found: list[Flight] = []
     spent = 0
     for expected, flight in sorted(worth, key=lambda pair: -pair[0]):  # stable, so equal ones keep their order

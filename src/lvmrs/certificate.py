@@ -69,9 +69,10 @@ class Certificate:
     For a deterministic certificate, how far it may move each logit. Earlier versions did not allow for rounding.
     """
     limit: float = math.inf
-    """The largest radius that this plan may certify with more samples; infinite if that is not known.
+    """An upper bound on the radius of the exact means, which infinitely many samples could certify with this plan.
 
-    It is too small with probability at most ``beta``, at whatever moment sampling stopped (``lvmrs.anytime``).
+    It is infinite if that is not known. It is too small with probability at most ``beta``, at whatever moment sampling
+    stopped (``lvmrs.anytime``).
     """
     beta: float = 0.0
     """The risk of the limit; 0 if there is none."""

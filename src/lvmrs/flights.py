@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections import deque
@@ -18,9 +19,10 @@ from lvmrs.anytime import AnytimeProof
 from lvmrs.certificate import Certificate
 from lvmrs.errors import LvmrsError, ProofError, guarded
 from lvmrs.goals import Goal, Moment
+from lvmrs.midway import Underway, can_be_written
 from lvmrs.noise import Stage, Stream
 from lvmrs.noise.stream import samples_per_block
-from lvmrs.plan import Terms
+from lvmrs.plan import Plan, Terms
 from lvmrs.planners.anytime import Anytime
 from lvmrs.sampling import Compare, Sampler
 from lvmrs.scores import Portion, Scores, scores_of
@@ -93,23 +95,26 @@ class _Copies:
 class Flight:
     """One input on its way: first its selection sample, then looks until the goal is reached."""
 
-    def __init__(self, arrival: Arrival, asking: Asking, *, keeps: bool) -> None:
+    def __init__(self, arrival: Arrival, asking: Asking, *, keeps: bool, known: Underway | None = None) -> None:
         self.sampler, self.x, self._asking, self._keeps = arrival.sampler, arrival.x, asking, keeps
         self._terms = asking.terms(arrival.x)
         self.kept: list[tuple[Stage, Tensor]] = []
         self.failure: Exception | None = None
         self._proof: AnytimeProof | None = None
-        self._index, self._selected, self._planner = arrival.index, list[Tensor](), ""
+        self.index, self._selected = arrival.index, list[Tensor]()
+        self._plan: Plan | None = None
         self._begin("selection", asking.n0)
+        if known is not None:
+            self._prove(known.plan, known)
 
-    def _begin(self, stage: Stage, count: int) -> None:
-        self.stream = Stream(self._asking.seed, self._index, stage)
+    def _begin(self, stage: Stage, count: int, first: int = 0) -> None:
+        self.stream = Stream(self._asking.seed, self.index, stage)
         self._copies = _Copies(self.sampler, self.x, self.stream)
-        self._asked = self._taken = 0
+        self._asked = self._taken = first
         self._waiting: deque[Tensor] = deque()
         sampler = self.sampler
         batches = (self._waiting.popleft() for _ in itertools.count())
-        self._scores = scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), count, batches)
+        self._scores = scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), count, batches, first)
         self._portions: Iterator[Portion] = iter(self._scores)
 
     @property
@@ -144,7 +149,7 @@ class Flight:
         if self._proof is None:
             self._selected.append(logits)
             if self._taken == self._asking.n0:
-                self._plan()
+                self._make_plan()
             return
         self._waiting.append(logits)
         with self._proving():
@@ -165,19 +170,38 @@ class Flight:
         """How many certification samples count: those up to the last look, once it has stopped."""
         return self._proof.used if self._proof is not None and self._proof.stopped else self._taken
 
-    def _plan(self) -> None:
+    def _make_plan(self) -> None:
         sampler, n0 = self.sampler, self._asking.n0
         made: Scores = scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), n0, self._selected)
         plan = self._asking.planner.plan(made, self._terms)
         if self._keeps:
             self.kept += [("selection", logits) for logits in self._selected]
         self._selected = []
-        goal = self._asking.goal
+        self._prove(plan)
+
+    def _prove(self, plan: Plan, known: Underway | None = None) -> None:
+        """Begin to prove, or go on where an earlier process was."""
+        goal, self._plan = self._asking.goal, plan
         stop = _at_each_look if goal.limited else goal.reached
-        self._planner = plan.planner
+        if plan.origin != Stream(self._asking.seed, self.index, "selection"):
+            raise ProofError(f"the plan of input {self.index} was made on {plan.origin}; begin the input again")
         with self._proving():
             self._proof = AnytimeProof(plan, self._terms, beta=goal.beta, stop=stop)
-        self._begin("certification", self._terms.n)
+            if known is not None:
+                self._proof.take_up(known.proof, Stream(self._asking.seed, self.index, "certification"))
+        self._begin("certification", self._terms.n, self._proof.used)
+
+    @property
+    def underway(self) -> Underway | None:
+        """What another process needs to go on; None if it cannot: before the first look, or after a failure."""
+        state = None if self._proof is None or self.failure is not None else self._proof.state
+        if state is None or self._plan is None or not self._can_be_written:
+            return None
+        return Underway(self.index, self._plan, state)
+
+    @functools.cached_property
+    def _can_be_written(self) -> bool:
+        return self._plan is not None and can_be_written(self._plan)
 
     def certificate(self) -> Certificate:
         """What was proved."""
@@ -186,7 +210,8 @@ class Flight:
 
     def _proving(self) -> AbstractContextManager[None]:
         """A block in which a part of the plan may be the user's own, and fail."""
-        return guarded(f"the proof of a plan by {self._planner} fails", error=ProofError)
+        planner = "" if self._plan is None else self._plan.planner
+        return guarded(f"the proof of a plan by {planner} fails", error=ProofError)
 
     @property
     def now(self) -> Moment:

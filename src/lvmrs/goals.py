@@ -24,7 +24,10 @@ class Moment(NamedTuple):
     radius: float
     """The certified radius; 0 if nothing is certified."""
     limit: float
-    """The largest radius that this plan may certify with more samples; infinite if nothing is known."""
+    """An upper bound on the radius of the exact means, which infinitely many samples could certify with this plan.
+
+    Infinite if nothing is known.
+    """
 
 
 def verdict(radius: float, limit: float, target: float) -> Verdict:
@@ -32,7 +35,7 @@ def verdict(radius: float, limit: float, target: float) -> Verdict:
 
     Args:
         radius: the certified radius.
-        limit: the largest radius that may be certified with more samples.
+        limit: an upper bound on the radius of the exact means.
         target: the radius that is asked for.
 
     >>> verdict(0.3, 0.6, 0.25), verdict(0.3, 0.6, 0.5), verdict(0.3, 0.6, 0.75)
@@ -107,7 +110,7 @@ class Goal:
             how_much = f"{self.budget} samples" if self.budget is not None else f"{self.seconds:g} seconds"
             return f"when {how_much} for all inputs are spent, where they are expected to gain most for {for_what}"
         if self.tolerance is not None:
-            return f"when the radius is within {self.tolerance:g} of what more samples could certify"
+            return f"when the radius is within {self.tolerance:g} of what infinitely many samples could certify"
         return f"when it is decided whether {self._targets} can be certified"
 
     @property

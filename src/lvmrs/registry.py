@@ -136,6 +136,8 @@ NETWORKS = Names("network", None, {
     "small_cnn": Entry("lvmrs.models.small:small_cnn", "two convolutions and a linear layer, for 8 × 8"),
     "fast_cnn": Entry("lvmrs.models.small:fast_cnn", "five normalised convolutions, the first of stride 2: for "
                       "32 × 32 on a CPU"),
+    "fast_resnet": Entry(_RESNET, "8 wide layers, shortcuts convolved, the first of stride 2: for 32 × 32 on a CPU",
+                         settings={"depth": 8, "width": 64, "shortcut": "convolved", "stride": 2}),
     "resnet8": Entry(_RESNET, "8 layers, shortcuts padded by zeros (He et al. 2016)", settings={"depth": 8}),
     "resnet20": Entry(_RESNET, "20 layers, shortcuts padded by zeros", settings={"depth": 20}),
     "resnet56": Entry(_RESNET, "56 layers, shortcuts padded by zeros", settings={"depth": 56}),

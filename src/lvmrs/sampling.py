@@ -172,9 +172,7 @@ class Sampler:
                 )
 
     def _made(self, x: Tensor, base: Tensor, draws: Draws, start: int, count: int) -> Tensor:
-        copies = torch.empty(count, *x.shape, device=x.device, dtype=x.dtype)
-        if self.memory_format != torch.contiguous_format:
-            copies = copies.to(memory_format=self.memory_format)
+        copies = torch.empty((count, *x.shape), device=x.device, dtype=x.dtype, memory_format=self.memory_format)
         with guarded(f"the noise {self.noise.name} fails", error=ProofError):
             return self.noise.combine(base, draws.of(start, count).to(x.device), self.sigma, copies)
 

@@ -25,6 +25,7 @@ from lvmrs.goals import Goal
 from lvmrs.known_constant import check_still, known_lipschitz
 from lvmrs.method import Method
 from lvmrs.method_check import check_goal_for, checked_method, relies_on_constant
+from lvmrs.midway import Midway
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
 from lvmrs.plan import Terms
 from lvmrs.planners.anytime import Anytime
@@ -160,11 +161,13 @@ class SmoothedClassifier(Calibrating, Answering):
         seed: int = 0,
         goal: Goal | None = None,
         watch: Watch | None = None,
+        midway: Midway | None = None,
     ) -> Iterator[Certificate]:
         """Certify inputs one after the other; while one is planned and proved, the next is sampled.
 
         The inputs come with their indices, and are asked for some time before their turn; the rest is as in
-        ``certify``. What is wrong with an input is raised when its turn comes.
+        ``certify``. What is wrong with an input is raised when its turn comes. ``midway`` remembers inputs on their
+        way to a goal, and those that an earlier process has left there are taken up (``lvmrs.midway``).
         """
         method = self.check_method(self.default_method if planner is None else planner)
         check_goal_for(method, goal)
@@ -177,9 +180,9 @@ class SmoothedClassifier(Calibrating, Answering):
         with self._samplers.crew() as crew:
             if goal is not None:
                 coming = (Arrival(of(x), x, index) for index, x in prepared)
-                asking = Asking(Anytime(method), terms, goal, seed, n0)
+                asking = Asking(Anytime.of(method), terms, goal, seed, n0)
                 by = within_budget if goal.limited else partial(adaptively, watch=watch)
-                yield from by(coming, Batches(crew), asking)
+                yield from by(coming, Batches(crew), asking, midway=midway)
                 return
             asked = (Asked.of(of(x), x, seed, index, n0, n) for index, x in prepared)
             yield from certified(asked, crew, method, terms, watch)

@@ -36,7 +36,9 @@ def restless(model: nn.Module) -> nn.Module:
     return model.eval()
 
 
-@pytest.mark.parametrize("name", ["resnet20", "cifar_resnet20", "fast_cnn", "small_cnn,channels=3,side=32"])
+@pytest.mark.parametrize(
+    "name", ["resnet20", "cifar_resnet20", "fast_resnet", "fast_cnn", "small_cnn,channels=3,side=32"]
+)
 def test_a_folded_network_is_the_network(name: str) -> None:
     torch.manual_seed(0)
     model = restless(ready.build(name)).double()

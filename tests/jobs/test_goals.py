@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,16 @@ from torch import Tensor
 from lvmrs import Choice, Cohen, Deterministic, Duels, Terms, Votes, analysis, jobs
 from lvmrs.analysis.tables import summary_table
 from lvmrs.anytime import looks
-from lvmrs.errors import InvalidArgumentError, ProofError, RunError
+from lvmrs.errors import DataError, InvalidArgumentError, ProofError, RunError
 from lvmrs.goals import Goal, Moment, verdict
+from lvmrs.jobs import spreading
 from lvmrs.jobs.consistency import inconsistency
 from lvmrs.maps.duel import Duel
 from lvmrs.report.guarantee import guarantee, kinds_of_rows
 from lvmrs.report.settings import settings_shown
 from lvmrs.runs import Manifest, Run, Selection
-from lvmrs.workers import Processes
+from lvmrs.workers import Here, Processes
+from lvmrs.workers.base import Each, Task
 from tests.jobs.helpers import INPUTS, fill, job_of, lines
 from tests.tiny_models import RowByRow
 
@@ -66,6 +69,67 @@ def test_rows_do_not_depend_on_batches_or_on_a_stop(whole: Run, tmp_path: Path) 
         fill(torn, resume=True, keep=True, **{**SETTINGS, "goal": Goal((0.1,), beta=0.02)})
     with pytest.raises(RunError, match="cannot be resumed: goal:"):
         fill(torn, resume=True, keep=True, **{**SETTINGS, "goal": None})
+
+
+def same(one: Run, other: Run) -> None:
+    """The same rows, in any order, and the same scores."""
+    assert sorted(lines(one)) == sorted(lines(other))
+    for stage in ("selection", "certification"):
+        name = f"scores-{stage}.npy"
+        assert (one.directory / name).read_bytes() == (other.directory / name).read_bytes()
+
+
+def test_two_processes_make_the_rows_and_scores_of_one(
+    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spreading, "_SHARES", 2)
+    job = job_of(Duels(), keep=True, n=700, goal=GOAL)
+    same(jobs.certify(job, tmp_path / "a", command="test", workers=Processes(2)), whole)
+
+
+class Elsewhere(Here):
+    """Workers that compute here, and say that they do not."""
+
+    elsewhere = True
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    @contextmanager
+    def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
+        def each(questions: Iterable[Any]) -> Iterator[list[Any]]:
+            for question in questions:
+                self.asked.append(len(question.args[1]))
+                yield [task(question)]
+
+        yield each
+
+
+def test_a_worker_has_several_inputs_on_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers, job = Elsewhere(), job_of(Duels(), n=700, goal=GOAL)
+    jobs.certify(job, tmp_path / "a", workers=workers)
+    assert workers.asked[1:] == [3, 3, 3, 3]  # the first question is how to run the model
+    workers = Elsewhere()
+    jobs.certify(job_of(Duels(), n=700), tmp_path / "b", workers=workers)
+    assert workers.asked[1:] == [1] * INPUTS
+    monkeypatch.setattr(spreading, "_IN_MEMORY", 2 * 4 * 3 * 750)
+    workers = Elsewhere()
+    jobs.certify(job_of(Duels(), n=700, goal=GOAL, keep=True), tmp_path / "c", workers=workers)
+    assert workers.asked[1:] == [2] * 6
+
+
+def test_rows_before_an_input_that_fails_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = jobs.Job.input
+
+    def fails(job: jobs.Job, index: int) -> Any:
+        if index == 4:
+            raise DataError("input 4 cannot be read")
+        return read(job, index)
+
+    monkeypatch.setattr(jobs.Job, "input", fails)
+    with pytest.raises(DataError, match="input 4 cannot be read"):
+        jobs.certify(job_of(Duels(), n=700, goal=GOAL), tmp_path / "a", workers=Elsewhere())
+    assert [row.idx for row in Run(tmp_path / "a").rows()] == [0, 1, 2, 3]
 
 
 def test_scores_of_unequal_number_are_kept_checked_and_merged(whole: Run, tmp_path: Path) -> None:

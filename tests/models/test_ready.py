@@ -48,8 +48,8 @@ def test_names_are_taken_apart_and_filled_in() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("ready:resnet21", "resnet21: there is no network of that name; choose one of small_cnn, fast_cnn, resnet8"),
-        ("ready:resnet20,depth=3", "resnet20 has no setting 'depth'; it has channels, classes, width"),
+        ("ready:resnet21", "resnet21: there is no network of that name; choose one of small_cnn, fast_cnn, fast_"),
+        ("ready:resnet20,depth=3", "resnet20 has no setting 'depth'; it has channels, classes, width, stride"),
         ("ready:resnet20,width=wide", "width must be a whole number, got 'wide'"),
         ("ready:resnet20,width=-1", "width must be positive and at most 10000, got -1"),
         ("ready:sandwich_small,gamma=x", "gamma must be a number, got 'x'"),

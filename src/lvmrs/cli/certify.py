@@ -71,7 +71,8 @@ def certify(
 ) -> None:
     """Certify the inputs of a data set: one row each in OUT/certificates.tsv.
 
-    If a run is stopped or killed, at most the input that was being certified is lost; --resume continues the run.
+    If a run is stopped or killed, at most the input that was being certified is lost; --resume continues the run. Where
+    sampling stops at a goal, it continues in the middle of inputs.
 
     \b
     Examples:
@@ -135,7 +136,7 @@ def certify(
             on_row=watcher.row,
             on_note=lambda note: tell(f"caution: {note}"),
         )
-    show_run(run, as_json=as_json)
+    show_run(run, as_json=as_json, evenly=jobs.spread_evenly(run))
 
 
 def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:

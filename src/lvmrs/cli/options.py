@@ -102,7 +102,8 @@ Targets = Annotated[
 Tolerance = Annotated[
     Optional[float],
     typer.Option(
-        "--tolerance", help="Stop sampling for an input once its radius is so close to what more samples could certify."
+        "--tolerance",
+        help="Stop sampling for an input once its radius is so close to what infinitely many samples could certify.",
     ),
 ]
 Budget = Annotated[

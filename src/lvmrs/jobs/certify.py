@@ -11,6 +11,7 @@ from lvmrs.data import check_labels
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.keeping import OnNote, keeping
+from lvmrs.jobs.remembering import remembering
 from lvmrs.jobs.spreading import Receiver, computing
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.scores import KeptScores, damaged_inputs, refusal
@@ -99,13 +100,17 @@ def certify(
             pending = [*damaged, *writer.pending]
             costs = (job.samples_each, pace.rate * workers.size, pace.classes, kept, pace.words, workers.size)
             on_begin(Outlook(len(pending), inputs - len(pending), *costs))
-            with keeping(writer, anew=len(damaged) == len(writer.done)) as keeper:
+            remembers = job.sampling.goal is not None and not job.keeps_scores and not workers.elsewhere
+            with (
+                keeping(writer, anew=len(damaged) == len(writer.done)) as keeper,
+                remembering(writer, wanted=remembers) as midway,
+            ):
                 if keeper is not None and resample:
                     keeper.mend_ends()
                 receiver = Receiver(writer, keeper)
                 # Inputs that share a budget are all sampled again: rows are then those of a run that was not stopped.
                 todo = job.selection.indices if job.shares_budget and pending else pending
-                for made in computed.rows(how, todo, receiver):
+                for made in computed.rows(how, todo, receiver, midway):
                     rows = [row for row in made if row.idx in pending]
                     receiver.wait()
                     _write(writer, rows)

@@ -23,15 +23,14 @@ from lvmrs import _checks
 from lvmrs._user_code import files_run
 from lvmrs.data import Dataset, checked_input
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError
-from lvmrs.goals import Goal, check_goal
 from lvmrs.jobs.recorded import data_record, method_record, model_record
+from lvmrs.jobs.samples import Sampling
 from lvmrs.jobs.selecting import check_selection
 from lvmrs.method import Method
 from lvmrs.method_check import check_goal_for, relies_on_constant
+from lvmrs.midway import Midway
 from lvmrs.models import Loaded
-from lvmrs.noise import Stream
 from lvmrs.origin import origin, torch_version
-from lvmrs.plan import Terms
 from lvmrs.running import Way
 from lvmrs.runs import Row, Selection
 from lvmrs.runs.manifest import ROWS_OF, Manifest, TermsRecord
@@ -40,35 +39,6 @@ from lvmrs.smooth import SmoothedClassifier
 from lvmrs.workers.packing import Packed, packed, unpacked
 
 __all__ = ["Job", "Sampling"]
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Risk, samples and seed of the certificates of a job."""
-
-    alpha: float = 0.001
-    """The risk of each certificate, strictly between 0 and 1."""
-    n0: int = 1_000
-    """Samples to plan on; at least 1."""
-    n: int = 100_000
-    """Samples to prove on; at least 2."""
-    seed: int = 0
-    """The seed of the noise, from 0 to 2⁶³ − 1."""
-    goal: Goal | None = None
-    """When sampling for an input stops before n samples; None if all n are taken."""
-
-    def __post_init__(self) -> None:
-        terms = Terms(1.0, self.alpha, self.n)
-        if self.goal is not None:
-            check_goal(self.goal)
-        n0, seed = _checks.count("n0", self.n0, least=1), Stream(self.seed, 0, "selection").seed
-        for name, value in (("alpha", terms.alpha), ("n0", n0), ("n", terms.n), ("seed", seed)):
-            object.__setattr__(self, name, value)
-
-    @property
-    def of_all(self) -> dict[str, Any]:
-        """What is the same for all inputs, by name: all but the goal."""
-        return {name: value for name, value in vars(self).items() if name != "goal"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,19 +117,20 @@ class Job:
         """
         return next(self.rows([index], watch))
 
-    def rows(self, indices: Iterable[int], watch: Watch | None = None) -> Iterator[Row]:
+    def rows(self, indices: Iterable[int], watch: Watch | None = None, midway: Midway | None = None) -> Iterator[Row]:
         """Certify inputs one after the other; while one is proved and its row is used, the next is sampled.
 
         Args:
             indices: indices of the inputs in the data set.
             watch: called with the stage and the logits of each piece of the input whose row is asked for.
+            midway: remembers inputs on their way to a goal, and knows those of an earlier process.
 
         Returns:
             The rows, in order. What is wrong with an input is raised when its row is asked for.
         """
         indices = list(indices)
         coming: deque[tuple[int, Any, int]] = deque()
-        sampling = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
+        sampling = {**vars(self.sampling), "watch": watch, "midway": midway} if self.method.samples else {}
         found = self.smoothed.certificates(self._inputs(indices, coming), self.method, **sampling)
         for index in indices:
             start = time.perf_counter()

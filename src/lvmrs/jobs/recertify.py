@@ -148,7 +148,7 @@ def _recertified(kept: KeptScores, planner: Planner, terms: Terms, record: Terms
 def _as_far_as_needed(
     goal: Goal, planner: Planner, terms: Terms, selection: Scores, certification: Scores
 ) -> Certificate:
-    plan = Anytime(planner).plan(selection, terms)
+    plan = Anytime.of(planner).plan(selection, terms)
     with guarded(f"the proof of a plan by {plan.planner} fails", error=ProofError):  # a part may be the user's own
         proof = AnytimeProof(plan, terms, beta=goal.beta, stop=goal.reached)
         for portion in certification:

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs import _torch_checks
+from lvmrs.errors import LvmrsError
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.probing import Answer, Comparing, probe
+from lvmrs.midway import Midway
 from lvmrs.noise import Stage
 from lvmrs.runs import Manifest, Row, RunWriter
 from lvmrs.runs.scores import ScoresWriter, as_kept
@@ -28,6 +30,11 @@ from lvmrs.workers import Workers
 from lvmrs.workers.base import Each
 
 __all__ = ["Asked", "Made", "Prepared", "Receiver", "asking", "computing"]
+
+# With a goal, a worker is asked about at most so many inputs at once, and each worker this many times.
+_TOGETHER, _SHARES = 64, 4
+# Bytes of a logit, and of kept scores that a worker has in memory.
+_BYTES, _IN_MEMORY = 4, 1 << 28
 
 
 class Receiver:
@@ -89,6 +96,18 @@ class Made(NamedTuple):
         return sum(logits.nbytes for logits in self.scores.values())
 
 
+class Together(NamedTuple):
+    """What a worker has made of some inputs, up to the first that failed."""
+
+    made: list[Made]
+    failure: LvmrsError | None
+
+    @property
+    def nbytes(self) -> int:
+        """How large the scores are."""
+        return sum(made.nbytes for made in self.made)
+
+
 def _prepared(begun: Manifest | None, command: str, job: Job) -> Prepared:
     """Check the model on the first input, and choose how to run it, unless the run was begun in some way."""
     if begun is not None and begun.running is not None:  # the last digits of logits may depend on it
@@ -109,36 +128,55 @@ class _ByThisProcess:
         """How the job is run."""
         return _prepared(begun, command, self._job)
 
-    def rows(self, how: Prepared, indices: Sequence[int], receiver: Receiver) -> Iterator[list[Row]]:
+    def rows(
+        self, how: Prepared, indices: Sequence[int], receiver: Receiver, midway: Midway | None
+    ) -> Iterator[list[Row]]:
         """The rows of inputs, in order."""
-        rows = self._job.rows(indices, receiver.watch)
+        rows = self._job.rows(indices, receiver.watch, midway)
         for index in indices:
             receiver.begin(index)
             yield [receiver.finished(next(rows))]
 
 
 class _ByWorkers:
-    """Has rows computed. A worker is asked questions, which are functions of the job that it has."""
+    """Has rows computed. A worker is asked questions, which are functions of the job that it has.
 
-    def __init__(self, each: Each) -> None:
-        self._each = each
+    If sampling stops at a goal, a question is about several inputs, whose samples fill batches together.
+    """
+
+    def __init__(self, job: Job, each: Each, workers: int) -> None:
+        self._job, self._each, self._workers = job, each, workers
 
     def prepared(self, begun: Manifest | None, command: str) -> Prepared:
         """How the job is run, as the first worker chooses it."""
         ((how,),) = self._each([partial(_prepared, begun, command)])
         return how  # type: ignore[no-any-return]
 
-    def rows(self, how: Prepared, indices: Sequence[int], receiver: Receiver) -> Iterator[list[Row]]:
+    def rows(
+        self, how: Prepared, indices: Sequence[int], receiver: Receiver, midway: Midway | None
+    ) -> Iterator[list[Row]]:
         """The rows of inputs as they are finished, in lists of those that are there at a time."""
         watch = receiver.watch
-        for together in self._each([partial(_certified, how, index, watch is not None) for index in indices]):
+        several = self._several(len(indices), how.pace.classes)
+        groups = [indices[start : start + several] for start in range(0, len(indices), several)]
+        for answers in self._each([partial(_certified, how, group, watch is not None) for group in groups]):
             rows = []
-            for made in together:
+            for made in (made for answer in answers for made in answer.made):
                 receiver.begin(made.row.idx)
                 for stage, logits in made.scores.items():
                     watch(stage, logits)  # type: ignore[misc]  # there are scores only if they are watched
                 rows.append(receiver.finished(made.row))
             yield rows
+            for answer in answers:
+                if answer.failure is not None:
+                    raise answer.failure
+
+    def _several(self, inputs: int, classes: int) -> int:
+        """How many inputs a question is about: few enough for each worker to get some, and for scores in memory."""
+        if self._job.sampling.goal is None:
+            return 1
+        kept = self._job.samples_each * classes * _BYTES if self._job.keeps_scores else 1
+        return max(1, min(_TOGETHER, inputs // (_SHARES * self._workers), _IN_MEMORY // kept))
 
 
 @contextmanager
@@ -148,7 +186,7 @@ def computing(job: Job, workers: Workers, *, most: int) -> Iterator[_ByThisProce
         yield _ByThisProcess(job)
         return
     with asking(job, workers, most=most) as each:
-        yield _ByWorkers(each)
+        yield _ByWorkers(job, each, min(workers.size, most))
 
 
 @contextmanager
@@ -188,13 +226,21 @@ class Asked:
         return Answer(value, first)
 
 
-def _certified(how: Prepared, index: int, keep: bool, job: Job) -> Made:
-    """The question that a row answers."""
+def _certified(how: Prepared, indices: Sequence[int], keep: bool, job: Job) -> Together:
+    """The question that rows answer."""
     how.settle(job)
     scores: dict[Stage, list[NDArray[Any]]] = {}
+    found: list[Made] = []
 
     def add(stage: Stage, logits: Tensor) -> None:
         scores.setdefault(stage, []).append(as_kept(logits).copy())  # the model may use its memory again
 
-    row = job.row(index, add if keep else None)
-    return Made(row, {stage: np.concatenate(portions) for stage, portions in scores.items()})
+    try:
+        for row in job.rows(indices, add if keep else None):
+            found.append(Made(row, {stage: np.concatenate(portions) for stage, portions in scores.items()}))
+            scores.clear()
+    except LvmrsError as error:
+        if not found:
+            raise  # so that the worker says on which machine that was
+        return Together(found, error)
+    return Together(found, None)

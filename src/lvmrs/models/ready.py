@@ -23,7 +23,7 @@ __all__ = ["build", "fitted", "parsed", "ready", "settings_of", "written"]
 
 
 # Larger settings are no sizes of a network.
-_MOST = {"channels": 10_000, "side": 4096, "classes": 1_000_000, "width": 10_000, "depth": 2_000}
+_MOST = {"channels": 10_000, "side": 4096, "classes": 1_000_000, "width": 10_000, "depth": 2_000, "stride": 16}
 
 
 def ready(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:

@@ -26,6 +26,7 @@ class ResNet(nn.Module):
         shortcut: what a group does where it halves the image. "padded" takes every second pixel and fills the new
             channels with zeros (He et al.; resnet20 and the like); "convolved" is a 1 × 1 convolution with
             normalisation (cifar_resnet20 and cifar_resnet110 of Cohen et al. 2019, and of code that builds on theirs).
+        stride: of the first convolution; 2 halves the image at once, which makes the network four times as fast.
     """
 
     def __init__(
@@ -35,12 +36,13 @@ class ResNet(nn.Module):
         classes: int = 10,
         width: int = 16,
         shortcut: Shortcut = "padded",
+        stride: int = 1,
     ) -> None:
         super().__init__()
         blocks, rest = divmod(depth - 2, 6)
         if rest or blocks < 1:
             raise InvalidArgumentError(f"depth must be 8, 14, 20 and so on (6 k + 2), got {depth}")
-        self.conv1 = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         self.layer1 = _group(width, width, blocks, 1, shortcut)
         self.layer2 = _group(width, 2 * width, blocks, 2, shortcut)

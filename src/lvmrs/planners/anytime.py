@@ -21,9 +21,10 @@ from lvmrs.planners.base import Planner
 
 __all__ = ["Anytime"]
 
-# The prior has this share of the selection sample, and this many samples beside: both ends must stay possible.
-_SHARE, _BESIDE = 0.5, 0.5
-# The share is less where the selection sample is so large that the prior could not be computed with.
+# The prior is the selection sample and this part of a sample beside: both ends must stay possible. The less it is, the
+# larger the radius of inputs that win every duel, which have most of the average radius.
+_BESIDE = 0.1
+# Only a share of the selection sample is taken where it is so large that the prior could not be computed with.
 _MOST = beta_mixture.MOST / 2
 
 
@@ -43,6 +44,11 @@ class Anytime(Planner):
         _checks.instance("planner", self.planner, Planner, "a planner such as Duels()")
         if isinstance(self.planner, Anytime):
             raise InvalidArgumentError("planner is for sampling that may stop at any time already; use it as it is")
+
+    @classmethod
+    def of(cls, planner: Planner) -> Anytime:
+        """The planner itself if it is for sampling that may stop at any time; else one that chooses as it does."""
+        return planner if isinstance(planner, cls) else cls(planner)
 
     @property
     def needs_constant(self) -> bool:
@@ -81,7 +87,7 @@ class Anytime(Planner):
             bound = Staged()
         elif choice.map.binary:
             wins = (columns := _columns(choice, together)).sum(dim=0).double()
-            share = min(_SHARE, _MOST / len(columns))
+            share = min(1.0, _MOST / len(columns))
             prior = share * wins + _BESIDE, share * (len(columns) - wins) + _BESIDE
             bound = BetaMixture(*(tuple(part.tolist()) for part in prior))
         return dataclasses.replace(choice, bound=bound)

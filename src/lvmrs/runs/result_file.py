@@ -263,7 +263,7 @@ def _check_ours(path: Path, columns: Columns, inputs: Selection) -> None:
     unknown = columns.get("map", np.full(len(idx), NOT_NAMED)) == NOT_NAMED
     for name, (least, most) in _RANGES.items():
         values = columns.get(name, np.full(len(idx), least, dtype=float))
-        # Without a limit, more samples may certify any radius.
+        # Without a limit, the radius of the exact means may be any.
         missing = np.isnan(values) & (unknown | (name == "limit")) & (name not in ("time", "seconds"))
         bad = ~((values >= least) & (values <= most)) & ~missing
         if bad.any():

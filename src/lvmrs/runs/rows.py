@@ -77,7 +77,10 @@ class Row:
     samples: int | None = None
     """How many samples the proof used, if sampling stops at a goal; None for the n of the terms."""
     limit: float | None = None
-    """The largest radius that more samples may certify; None if that is not known ("-" in a file)."""
+    """An upper bound on the radius of the exact means; None if that is not known ("-" in a file).
+
+    No number of samples can certify more with this plan, except where a certificate is wrong.
+    """
 
     @classmethod
     def of(

@@ -1,0 +1,98 @@
+"""What a budget bought against the same samples spread evenly: an estimate, from the rows alone.
+
+A row has a bound on a mean that holds at every moment, and the number of samples. From them follows, closely, the share
+of ones that was counted; with the same share among the samples that each input would have got, the bound for a fixed
+number of samples gives the radius. No certificate relies on it. For scores that are not 0/1 there is no estimate, since
+their bounds depend on more than a share.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lvmrs import _checks
+from lvmrs._decimals import percent, rounded_down
+from lvmrs.confidence import beta_mixture, clopper_pearson
+from lvmrs.confidence.beta_mixture import BetaMixture
+from lvmrs.registry import FORMS, MAPS
+from lvmrs.runs import Row, Run
+
+__all__ = ["Evenly", "spread_evenly"]
+
+
+class Evenly(NamedTuple):
+    """What inputs would get if all had the same number of samples: an estimate."""
+
+    n: int
+    """Samples to prove on, for each input: what they took on average, rounded down."""
+    average: float
+    """The average certified radius, 0 where the answer is wrong."""
+    targets: dict[float, float]
+    """Certified accuracy at each target of the goal."""
+
+    @property
+    def words(self) -> str:
+        """It in words."""
+        found = f"the same samples spread evenly, {self.n} an input, would give about {rounded_down(self.average)}"
+        at = [f"certified accuracy {percent(share)} % at {target:g}" for target, share in self.targets.items()]
+        return ", ".join([found, *at]) + " (an estimate)"
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """It by name, as JSON has it."""
+        at = [{"target": target, "certified accuracy": share} for target, share in self.targets.items()]
+        return {"n": self.n, "average certified radius": self.average, "targets": at, "estimate": True}
+
+
+def spread_evenly(run: Run) -> Evenly | None:
+    """Estimate what a run with a budget would have certified, had each input got the same number of samples.
+
+    Args:
+        run: the run.
+
+    Returns:
+        The estimate; None if there is none: without a budget, without rows, or if scores are not 0/1.
+    """
+    _checks.instance("run", run, Run, "a lvmrs.Run")
+    goal, n0 = run.manifest.terms.goal, run.manifest.terms.n0 or 0
+    rows = run.rows() if goal is not None and goal.limited else []
+    if goal is None or not rows or any(row.bound != BetaMixture.name or row.samples is None for row in rows):
+        return None
+    each = sum(row.samples or 0 for row in rows) // len(rows)
+    radii = np.array([_radius(row, each, n0, run.manifest.terms.sigma or 0.0) for row in rows])
+    right = np.array([row.top == row.label for row in rows]) & (radii > 0)
+    targets = {target: float((right & (radii >= target)).mean()) for target in goal.targets}
+    return Evenly(each, float(np.where(right, radii, 0.0).mean()), targets)
+
+
+def _radius(row: Row, n: int, n0: int, sigma: float) -> float:
+    """The radius that n samples would give, with bounds for that number."""
+    used = row.samples or 0
+    alone = row.risk_groups == "-"
+    risk_rival = 0.0 if alone else float(row.risk_groups)
+    share = _share(row.p_lower / row.mass, used, row.risk_top or risk_rival, n0)
+    p_a = _fixed(share, n, row.risk_top or risk_rival)
+    p_b = 1 - p_a
+    if row.risk_top and not alone:  # rivals have bounds of their own
+        p_b = min(p_b, 1 - _fixed(_share(1 - row.p_upper / row.mass, used, risk_rival, n0), n, risk_rival))
+    slopes = MAPS.find(row.map)(row.temperature, row.mass).slopes(math.inf)
+    return float(FORMS.find(row.form)().radius(np.asarray(p_a), np.asarray(p_b), sigma=sigma, slopes=slopes))
+
+
+def _share(bound: float, n: int, risk: float, n0: int) -> float:
+    """The share of ones for which the bound that holds at every moment is this, with a prior as planners choose it."""
+    low, high = 0, n
+    while low < high:
+        middle = (low + high) // 2
+        ones = n0 * middle / n
+        prior = ones + 0.1, n0 - ones + 0.1
+        reached = float(beta_mixture.lower(middle, n, risk, prior=prior)) >= bound
+        low, high = (low, middle) if reached else (middle + 1, high)
+    return low / n
+
+
+def _fixed(share: float, n: int, risk: float) -> float:
+    return float(clopper_pearson.lower(math.floor(share * n + 1e-9), n, risk))

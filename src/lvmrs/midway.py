@@ -1,0 +1,155 @@
+"""Inputs on their way to a goal, written down at intervals: who is killed goes on in the middle of an input.
+
+What is written of an input is its plan and its proof at the last look (``lvmrs.anytime.Looked``): counts or sums, and
+bounds. Samples after the last look, a tenth of those before it at most, are sampled again, and so are the selection
+samples of inputs that have no look yet. Streams say what they are, so the result is that of a run that was not killed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lvmrs.anytime import Looked
+from lvmrs.errors import InvalidArgumentError, guarded
+from lvmrs.goals import Moment
+from lvmrs.plan import Plan, fields_of
+
+__all__ = ["Midway", "Shared", "Underway", "can_be_written"]
+
+# Seconds between two writings, and how many times as long as a writing takes, so that it costs little.
+_EVERY, _TIMES = 10.0, 50.0
+
+
+@dataclass(frozen=True, eq=False)
+class Underway:
+    """An input on its way."""
+
+    index: int
+    plan: Plan
+    proof: Looked
+
+    def to_dict(self) -> dict[str, Any]:
+        """It as values that JSON can hold."""
+        numbers = {name: part.tolist() for name, part in self.proof._asdict().items() if name != "n"}
+        return {"index": self.index, "plan": self.plan.to_dict(), "n": self.proof.n, **numbers}
+
+    @classmethod
+    def from_dict(cls, stored: object) -> Underway:
+        """The input that ``to_dict`` described."""
+        with guarded("this is no input on its way", error=InvalidArgumentError):
+            fields = fields_of(stored, "input on its way")
+            index, plan, n = fields.pop("index"), Plan.from_dict(fields.pop("plan")), fields.pop("n")
+            if type(index) is not int or type(n) is not int:
+                raise TypeError("index and n must be whole numbers")
+            arrays = {name: np.array(part, dtype=np.float64) for name, part in fields.items()}
+            return cls(index, plan, Looked(n=n, **arrays))
+
+
+def can_be_written(plan: Plan) -> bool:
+    """Whether a plan can be read again: a part of the user's own may have no name, or that of another."""
+    try:
+        return Plan.from_json(plan.to_json()) == plan
+    except (InvalidArgumentError, TypeError, ValueError):
+        return False
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What inputs that share a budget have spent together, and planned with, between two rounds."""
+
+    left: float
+    """Samples that are left; infinite for a budget of time."""
+    seconds: float
+    """Time that was spent."""
+    before: dict[int, Moment]
+    """What was known of each input before its last round."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """It as values that JSON can hold."""
+        moments = {str(index): [n, radius, _finite(limit)] for index, (n, radius, limit) in self.before.items()}
+        return {"left": _finite(self.left), "seconds": self.seconds, "before": moments}
+
+    @classmethod
+    def from_dict(cls, stored: object) -> Shared:
+        """What ``to_dict`` described."""
+        with guarded("this is no budget that was begun", error=InvalidArgumentError):
+            fields = fields_of(stored, "budget that was begun")
+            moments = {
+                int(index): Moment(int(n), float(radius), _number(limit))
+                for index, (n, radius, limit) in fields["before"].items()
+            }
+            return cls(_number(fields["left"]), float(fields["seconds"]), moments)
+
+
+class Midway:
+    """Remembers inputs on their way, and writes them down at intervals.
+
+    Args:
+        write: writes values that JSON can hold, all or nothing.
+        stored: what an earlier process has written; None if there is nothing.
+        clock: shows the time in seconds.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[dict[str, Any]], None],
+        stored: dict[str, Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._write, self._clock = write, clock
+        stored = stored or {"inputs": [], "shared": None}
+        self._known = {each.index: each for each in map(Underway.from_dict, stored["inputs"])}
+        self.shared = None if stored["shared"] is None else Shared.from_dict(stored["shared"])
+        self._current: Callable[[], Iterable[Underway | None]] | None = None
+        self._next = clock() + _EVERY
+
+    @property
+    def indices(self) -> set[int]:
+        """The inputs that an earlier process has written, and that were not taken up yet."""
+        return set(self._known)
+
+    def forget(self) -> None:
+        """Begin all inputs again."""
+        self._known, self.shared = {}, None
+
+    def taken_up(self, index: int) -> Underway | None:
+        """What an earlier process has written of an input; None if there is nothing."""
+        return self._known.pop(index, None)
+
+    def note(self, current: Callable[[], Iterable[Underway | None]], shared: Shared | None = None) -> None:
+        """Write down how things stand, if it is time to.
+
+        Args:
+            current: gives the inputs on their way when it is called, or later; None for what cannot be written.
+            shared: what they have spent together, if they share a budget.
+        """
+        self._current, self.shared = current, shared
+        if self._clock() >= self._next:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write down how things stand, if anything is known."""
+        if self._current is None:
+            return
+        begun = self._clock()
+        inputs = [each for each in self._current() if each is not None]
+        waiting = [*inputs, *self._known.values()]
+        shared = None if self.shared is None else self.shared.to_dict()
+        self._write({"inputs": [each.to_dict() for each in waiting], "shared": shared})
+        now = self._clock()
+        self._next = now + max(_EVERY, _TIMES * (now - begun))
+
+
+def _finite(number: float) -> float | None:
+    """The number for JSON, which has no infinity."""
+    return number if math.isfinite(number) else None
+
+
+def _number(stored: float | None) -> float:
+    return math.inf if stored is None else float(stored)
