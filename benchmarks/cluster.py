@@ -135,10 +135,11 @@ class _Actor:
         from dataclasses import replace
 
         from lvmrs.jobs.probing import Answer
-        from lvmrs.jobs.spreading import Made
+        from lvmrs.jobs.spreading import Made, Together
 
         await asyncio.sleep(self._seconds)
-        return Answer(Made(replace(self._row, idx=question.args[1]), self._scores), None), None
+        made = [Made(replace(self._row, idx=index), self._scores) for index in question.args[1]]
+        return Answer(Together(made, None), None), None
 
     async def end(self) -> None:
         """It has nothing to remove."""

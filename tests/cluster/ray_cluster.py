@@ -80,6 +80,7 @@ class RayCluster:
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",  # by default it is 15: on a busy machine, workers would hardly run
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": self._token,
         }

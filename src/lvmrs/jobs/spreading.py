@@ -240,5 +240,7 @@ def _certified(how: Prepared, indices: Sequence[int], keep: bool, job: Job) -> T
             found.append(Made(row, {stage: np.concatenate(portions) for stage, portions in scores.items()}))
             scores.clear()
     except LvmrsError as error:
+        if not found:
+            raise  # so that the worker says on which machine that was
         return Together(found, error)
     return Together(found, None)
