@@ -29,7 +29,7 @@ from lvmrs.sampling import Watch
 from lvmrs.workers import Workers
 from lvmrs.workers.base import Each
 
-__all__ = ["Asked", "Made", "Prepared", "Receiver", "asking", "computing"]
+__all__ = ["Asked", "Made", "Prepared", "Receiver", "Together", "asking", "computing"]
 
 # With a goal, a worker is asked about at most so many inputs at once, and each worker this many times.
 _TOGETHER, _SHARES = 64, 4
