@@ -14,7 +14,7 @@ from typing import Literal
 from lvmrs import _checks, _disk
 from lvmrs._paths import check_kind
 from lvmrs.errors import InvalidArgumentError, RunError
-from lvmrs.runs.manifest import DataRecord, Manifest, MethodRecord, ModelRecord, Origin, TermsRecord, with_goal
+from lvmrs.runs.manifest import DataRecord, Manifest, MethodRecord, ModelRecord, Origin, TermsRecord
 from lvmrs.runs.records import parsed, plain, read_record
 from lvmrs.runs.selection import Selection
 
@@ -98,7 +98,7 @@ class ClassifierRecord:
                 f"{where} has format {found!r:.20}, and this version of lvmrs reads settings of format {FORMAT}; "
                 "write it with lvmrs calibrate"
             )
-        record = read_record(cls, with_goal(stored), where, whole=True)
+        record = read_record(cls, stored, where, whole=True)
         if record.calibration is None:
             raise RunError(f"{where} is damaged: calibration is missing")
         return record
