@@ -241,7 +241,10 @@ for votes: confidence sequences (arXiv 2406.17830), e-processes (arXiv 2606.2769
 
 _NEAR = """\
 Duels. *Fixed n* is the smallest number of samples, among eight in each power of ten, whose average radius is at least
-that of the row; *× fewer* compares the samples of the two, with those to plan on."""
+that of the row; *× fewer* compares the samples of the two, with those to plan on. A tolerance asks for more than a
+radius: what more samples could give must be bounded too, and both bounds hold at every moment, so they are wider than
+one bound for one n. And inputs with large radii, which count most in the average, need the most samples to be close to
+their limit. So a tolerance says how good a radius is, and saves few samples at equal average radius, or none."""
 
 _BUDGET = (
     "Duels. The first row gives every input the same number, with bounds for that number; the others spend the samples "

@@ -32,7 +32,8 @@ def methods(classes: int, n0: int, n: int, rounds: int, settings: str = "long") 
     chosen = network(_NETWORKS[classes])
     classifier = smoothed(chosen, settings)
     spent: dict[str, list[float]] = {name: [] for name in PLANNERS}
-    whole = {name: _counted(ours(chosen, classifier, name, n0, n), spent[name]) for name in PLANNERS}
+    # A turn has two inputs, with n samples each.
+    whole = {name: _counted(ours(chosen, classifier, name, n0, 2 * n), spent[name]) for name in PLANNERS}
     times = rounds_of(_turns(whole), rounds, warm=1)
     processor = {name: seconds[1:] for name, seconds in spent.items()}  # without the round that warms up
     alone = rounds_of(_turns({name: _without_network(name, classes, n0, n) for name in PLANNERS}), rounds)

@@ -18,8 +18,8 @@ from typing import Any
 from lvmrs.errors import InvalidArgumentError, RunError, shown
 
 __all__ = [
-    "close", "cut", "errors", "make_directory", "open_file", "place", "remove", "remove_directory", "rename", "size",
-    "sync", "sync_directory", "write",
+    "close", "cut", "errors", "make_directory", "open_directory", "open_file", "place", "remove", "remove_directory",
+    "rename", "size", "sync", "sync_directory", "write",
 ]  # fmt: skip
 
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.EACCES, errno.EPERM}
@@ -85,6 +85,11 @@ def open_file(path: Path, flags: int = 0) -> int:
         os.close(file)
         raise OSError(errno.EINVAL, f"{path.name} is a device or a pipe, not a file", str(path))
     return file
+
+
+def open_directory(path: Path) -> int:
+    """Open a directory, to lock it; a link is refused."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def write(file: int, data: Any, at: int | None = None) -> None:

@@ -229,7 +229,8 @@ def test_files_that_are_no_records(tmp_path: Path) -> None:
         ClassifierRecord.read(tmp_path)
 
 
-def test_a_record_that_was_written_before_there_were_goals_is_read() -> None:
+def test_a_record_that_does_not_say_its_goal_is_refused() -> None:
     stored = json.loads(record().to_json())
     assert stored["terms"].pop("goal") is None
-    assert ClassifierRecord.parse(json.dumps(stored), "settings.json") == record()
+    with pytest.raises(RunError, match="is damaged: goal is missing"):
+        ClassifierRecord.parse(json.dumps(stored), "settings.json")

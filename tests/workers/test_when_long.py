@@ -23,12 +23,15 @@ class Noted(Here):
             yield each
 
 
-@pytest.mark.parametrize(("seconds", "items", "started"), [(0.01, 500, []), (0.1, 100, [95]), (100.0, 5, [])])
-def test_others_take_over_what_takes_long(seconds: float, items: int, started: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("first", "seconds", "items", "started"),
+    [(0.01, 0.01, 500, []), (3.0, 0.01, 500, []), (0.1, 0.1, 100, [94]), (100.0, 100.0, 6, []), (1.0, 1.0, 0, [])],
+)
+def test_others_take_over_what_takes_long(first: float, seconds: float, items: int, started: list[int]) -> None:
     now, others = [0.0], Noted()
 
     def task(item: int) -> int:
-        now[0] += seconds
+        now[0] += first if item == 0 else seconds
         return -item
 
     with WhenLong(others, clock=lambda: now[0]).doing(task) as each:

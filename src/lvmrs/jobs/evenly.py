@@ -55,6 +55,22 @@ def spread_evenly(run: Run) -> Evenly | None:
 
     Returns:
         The estimate; None if there is none: without a budget, without rows, or if scores are not 0/1.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import torch
+    >>> from lvmrs import Duels, SmoothedClassifier, data, jobs, models, runs
+    >>> from lvmrs.goals import Goal
+    >>> inputs = data.Arrays("two corners", "test", np.eye(2), np.arange(2))
+    >>> model = models.Loaded.of(torch.nn.Identity(), "larger")
+    >>> smoothed = SmoothedClassifier(model.model, 0.5, batch=100)
+    >>> sampling = jobs.Sampling(n=1000, goal=Goal(budget=1000))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     job = jobs.Job(model, inputs, smoothed, Duels(), sampling, runs.Selection(2))
+    ...     evenly = jobs.spread_evenly(jobs.certify(job, Path(folder, "run")))
+    >>> evenly.n <= 500, 0.4 < evenly.average < 0.71
+    (True, True)
     """
     _checks.instance("run", run, Run, "a lvmrs.Run")
     goal, n0 = run.manifest.terms.goal, run.manifest.terms.n0 or 0

@@ -37,14 +37,14 @@ class Copies:
         try:
             unloaded(files, self.folder)
         except BaseException:
-            self.remove()
+            self.discard()
             raise
 
-    def remove(self) -> None:
+    def discard(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if self._lock is not None:
-            os.close(self._lock)
+            _disk.close(self._lock)
             self._lock = None
 
 
@@ -54,15 +54,15 @@ def remove_abandoned() -> None:
         with suppress(OSError):  # it is somebody else's, or was removed meanwhile
             if folder.lstat().st_uid == os.getuid() and (lock := _locked(folder)) is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-                os.close(lock)
+                _disk.close(lock)
 
 
 def _locked(folder: Path) -> int | None:
     """A lock on a folder, which ends with this process; None if another process has it, or it cannot be locked."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    file = _disk.open_directory(folder)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(file)
+        _disk.close(file)
         return None
     return file

@@ -86,7 +86,7 @@ class Hand:
     def end(self) -> None:
         """Remove the copies of files, if there are any."""
         if self._copies is not None:
-            self._copies.remove()
+            self._copies.discard()
 
 
 def _node() -> str:

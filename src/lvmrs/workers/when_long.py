@@ -12,8 +12,8 @@ from lvmrs.workers.base import Each, Task, Workers
 
 __all__ = ["WhenLong"]
 
-# So many items are done before it is judged, and so many seconds of work are worth other processes: each of them
-# imports torch.
+# So many items are done before it is judged, not counting the first, which may import much; and so many seconds of work
+# are worth other processes: each of them imports torch.
 _FIRST, _LONG = 5, 6.0
 
 
@@ -41,6 +41,8 @@ class WhenLong(Workers):
             def each(items: Iterable[Any]) -> Iterator[list[Any]]:
                 left = list(items)
                 left.reverse()
+                if left:
+                    yield [task(left.pop())]
                 begun, done = self._clock(), 0
                 while left:
                     if done >= _FIRST and (self._clock() - begun) / done * len(left) > _LONG:
