@@ -53,7 +53,7 @@ def test_those_of_killed_workers_are_removed_by_the_next_one(place: Path) -> Non
     remove_abandoned()
     assert list(place.iterdir()) == [living.folder]
     assert len(list(living.folder.rglob("*.p[ty]"))) == 2
-    living.remove()
+    living.discard()
 
 
 def test_what_others_have_put_there_is_left_alone(place: Path) -> None:
