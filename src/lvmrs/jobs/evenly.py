@@ -65,7 +65,7 @@ def spread_evenly(run: Run) -> Evenly | None:
     >>> inputs = data.Arrays("two corners", "test", np.eye(2), np.arange(2))
     >>> model = models.Loaded.of(torch.nn.Identity(), "larger")
     >>> smoothed = SmoothedClassifier(model.model, 0.5, batch=100)
-    >>> sampling = jobs.Sampling(n=1000, goal=Goal(budget=1000))
+    >>> sampling = jobs.Sampling(n0=100, n=1000, goal=Goal(budget=1200))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     job = jobs.Job(model, inputs, smoothed, Duels(), sampling, runs.Selection(2))
     ...     evenly = jobs.spread_evenly(jobs.certify(job, Path(folder, "run")))
