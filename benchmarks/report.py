@@ -17,10 +17,11 @@ import numpy as np
 from lvmrs.runs import Manifest, Selection
 from lvmrs.runs.directory import MANIFEST, ROWS
 from lvmrs.runs.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
-from lvmrs.runs.rows import COLUMNS
+from lvmrs.runs.rows import COLUMNS, OF_A_GOAL
 
 # Rows are made so many at a time: the peak memory of a child process counts that of its parent at the start.
 _PORTION = 10_000
+_COLUMNS = [name for name in COLUMNS if name not in OF_A_GOAL]
 
 
 def write_run(folder: Path, rows: int, *, holes: bool) -> None:
@@ -37,7 +38,7 @@ def write_run(folder: Path, rows: int, *, holes: bool) -> None:
     )
     (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
     with (folder / ROWS).open("w", encoding="utf-8") as file:
-        file.write("\t".join(COLUMNS) + "\n")
+        file.write("\t".join(_COLUMNS) + "\n")
         for begin in range(0, rows, _PORTION):
             file.writelines(_lines(np.asarray(indices[begin : begin + _PORTION]), begin))
 
@@ -55,7 +56,7 @@ def _lines(indices: np.ndarray, seed: int) -> Iterator[str]:
             "temperature": 0.7196856730011519, "mass": 1.0, "bound": "betting", "form": "r2", "risk_top": 0.0005,
             "groups": "each", "risk_groups": "0.0005", "scope": "this input", "clean": y,
         }  # fmt: skip
-        yield "\t".join(str(values.get(name, "-")) for name in COLUMNS) + "\n"
+        yield "\t".join(str(values.get(name, "-")) for name in _COLUMNS) + "\n"
 
 
 def measured(*arguments: str) -> tuple[float, float]:
