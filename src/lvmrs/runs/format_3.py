@@ -1,4 +1,4 @@
-"""Conversion of manifests of format 3, which had a batch size and not how the model is run besides."""
+"""Conversion of manifests of format 3, which had a batch size and not how the model is run besides, and no goals."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ _AS_IT_IS = {"folded": False, "channels_last": False, "compiled": False}
 
 
 def migrated(stored: dict[str, Any]) -> dict[str, Any]:
-    """Put the batch size into the record of how the model is run; ``read_record`` then checks all fields."""
-    if "batch" not in stored:
-        return stored  # it is refused as it is
+    """Put the batch size into the record of how the model is run, and say that all samples were taken.
+
+    ``read_record`` then checks all fields.
+    """
     found = dict(stored)
-    batch = found.pop("batch")
-    return found | {"running": None if batch is None else {"batch": batch, **_AS_IT_IS}}
+    if isinstance(terms := found.get("terms"), dict):
+        found["terms"] = {"goal": None, **terms}
+    if "batch" in found:  # else it is refused as it is
+        batch = found.pop("batch")
+        found["running"] = None if batch is None else {"batch": batch, **_AS_IT_IS}
+    return found

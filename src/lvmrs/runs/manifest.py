@@ -249,9 +249,9 @@ class Manifest:
         if type(found) is int and found == format_1.FORMAT:
             return read_record(cls, format_3.migrated(format_1.migrated(stored, where)), where)
         if type(found) is int and found == format_2.FORMAT:
-            return read_record(cls, _with_goal(format_3.migrated(format_2.migrated(stored, where))), where, whole=True)
+            return read_record(cls, format_3.migrated(format_2.migrated(stored, where)), where, whole=True)
         if type(found) is int and found == format_3.FORMAT:
-            return read_record(cls, _with_goal(format_3.migrated(stored)), where, whole=True)
+            return read_record(cls, format_3.migrated(stored), where, whole=True)
         if type(found) is not int or found != FORMAT:
             raise RunError(
                 f"{where} has format {found!r:.20}, and this version of lvmrs reads formats {format_1.FORMAT} to "
@@ -262,12 +262,6 @@ class Manifest:
     def difference(self, other: Manifest) -> list[str]:
         """The fields that decide rows and that differ, in words: first the value here, then that of ``other``."""
         return differences(self, other)
-
-
-def _with_goal(stored: dict[str, Any]) -> dict[str, Any]:
-    """A record of an earlier format, as of now: it was made before there were goals, and all samples were taken."""
-    terms = stored.get("terms")
-    return stored | {"terms": {"goal": None, **terms}} if isinstance(terms, dict) else stored
 
 
 def _refuse(name: str, rule: str, value: object) -> NoReturn:
