@@ -34,8 +34,8 @@ def contest(network: str, n: int, rounds: int, groups: list[str]) -> dict[str, A
             more |= worker.more
             turns |= {name: partial(worker.turn, name) for name in worker.settings}
         times = rounds_of(turns, rounds)
-    about = {"title": NETWORKS[network].title, "n0": N0, "n": n, "rounds": rounds}
-    return {**about, **more, **results(times, settings)}
+    about = {"title": NETWORKS[network].title, "n0": N0, "n": n, "long": n * NETWORKS[network].longer}
+    return {**about, "rounds": rounds, **more, **results(times, settings)}
 
 
 def results(times: dict[str, list[float]], settings: dict[str, str]) -> dict[str, Any]:

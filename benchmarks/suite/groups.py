@@ -40,8 +40,9 @@ def bare_group(network: Network, n: int) -> Group:
     ):
         if way is not None:
             ways[name] = way
+    long = n * network.contest.longer
     return Group(
-        {name: bare.contestant(way, n + N0) for name, way in ways.items()},
+        {name: bare.contestant(way, long if name.startswith("limit") else n) for name, way in ways.items()},
         {name: str(way) for name, way in ways.items()},
         {"tried": {str(way): seconds for way, seconds in found.items()}},
     )
@@ -56,7 +57,8 @@ def our_group(network: Network, n: int) -> Group:
         group.more["preparing"][length] = time.perf_counter() - start
         for planner in PLANNERS if length == "long" else ("Cohen",):
             name = f"ours, {planner}, {length}"
-            group.contestants[name] = ours(network, made, planner, N0, n)
+            samples = n * network.contest.longer if length == "long" else n
+            group.contestants[name] = ours(network, made, planner, N0, samples)
             group.settings[name] = made.prepare(network.x).words
     return group
 

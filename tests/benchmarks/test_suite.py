@@ -108,7 +108,7 @@ def test_the_limit_is_the_better_finalist() -> None:
 
 def contests(times: dict[str, list[float]]) -> dict[str, object]:
     found = results({**times, "limit, second": times["limit"]}, {"limit": "eager", "limit, second": "eager"})
-    more = {"title": "ResNet-20", "n": 10, "rounds": 2, "preparing": {"short": 1.0, "long": 2.0}}
+    more = {"title": "ResNet-20", "n": 10, "long": 20, "rounds": 2, "preparing": {"short": 1.0, "long": 2.0}}
     return {"resnet20": {**more, **found}}
 
 

@@ -132,10 +132,15 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
         sizes = [min(batch, sizes[-1])]
     middle = min(sizes, key=lambda size: abs(size - _MIDDLE))
     ways = {fast.way(middle, channels_last=last): runners[last] for last in layouts}
-    last = min(found := costs_together(ways, x, threads), key=found.__getitem__).channels_last
+    found = costs_together(ways, x, threads)
+    usual, other = (
+        min((cost for way, cost in found.items() if way.channels_last == last), default=math.inf)
+        for last in (False, True)
+    )
+    last = other * _AS_GOOD < usual  # noise comes in the usual layout, and is put into the other one at a price
     found = costs_together({fast.way(size, channels_last=last): runners[last] for size in sizes}, x, threads)
     way = best(found)
-    crew = threads > 1 and (not fast.folded or crew_pays(runners[last], x, way.batch, threads))
+    crew = threads > 1 and (not fast.folded or crew_pays(runners[last], x, way.batch, threads, found[way]))
     size = way.batch if crew else way.batch * threads
     return Choice(replace(way, batch=batch or size), found[way], threads if crew else 1)
 
@@ -149,13 +154,21 @@ def costs_together(ways: dict[Way, Model], x: Tensor, workers: int) -> dict[Way,
         return costs(trials, clock=time.process_time)
 
 
-def crew_pays(run: Model, x: Tensor, batch: int, workers: int) -> bool:
+def crew_pays(run: Model, x: Tensor, batch: int, workers: int, cost: float) -> bool:
     """Whether several threads that each run a batch are about as fast as one pass that all cores share, or faster.
 
     What else runs on the machine slows a shared pass down, even many times, so that then the answer is yes. No shared
     pass is begun after the time within which all of them would have to be done.
+
+    Args:
+        run: runs the model on a batch.
+        x: an input, without a batch dimension.
+        batch: how many samples a thread runs at a time.
+        workers: how many threads there are.
+        cost: what a sample costs in seconds; pieces of dear samples are shorter.
     """
-    shared, passes = trial(run, x, batch * workers), max(1, _PIECE // batch)
+    samples = min(_PIECE, int(_ONE / cost))
+    shared, passes = trial(run, x, batch * workers), max(1, samples // batch)
     with Crew(workers) as crew:  # one for all rounds: new threads are slow at first
         together, _ = _together(crew, run, x, batch, passes, _PIECES)
         together()
@@ -194,11 +207,17 @@ def _together(
 
 
 def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[int]:
-    """The batch sizes that can be tried in the time that one trial may take; at least the smallest."""
-    small = trial(run, x, sizes[0])
-    small()
-    each = _once(small, time.thread_time) / sizes[0]
-    return [size for size in sizes if size * each <= _ONE or size == sizes[0]]
+    """The batch sizes that can be tried in the time that one trial may take; at least the smallest.
+
+    Each size is judged by what the one before it took: some networks need far less for a sample of a larger batch.
+    """
+    trial(run, x, sizes[0])()
+    enough = [sizes[0]]
+    for size in sizes[1:]:
+        if _once(trial(run, x, enough[-1]), time.thread_time) * size / enough[-1] > _ONE:
+            break
+        enough.append(size)
+    return enough
 
 
 def affordable_batch(cost: float, most: int) -> int:
