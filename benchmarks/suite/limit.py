@@ -6,6 +6,7 @@ Nothing is drawn, counted or proved here, so no certificate can take less time.
 from __future__ import annotations
 
 import copy
+import statistics
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -105,7 +106,7 @@ class Bare:
 
 
 def search(bare: Bare, batches: tuple[int, ...], n: int, trials: int = 3) -> dict[Way, float]:
-    """Seconds per sample of each way that was tried, at best; ways that cannot run are left out.
+    """Seconds per sample of each way that was tried; ways that cannot run are left out.
 
     Eager and folded networks are tried in both layouts and all batch sizes. Compiling takes long, so the compiled
     network is tried in both layouts at the batch size that was best so far, and then in the better one at the others.
@@ -142,7 +143,7 @@ def best(found: dict[Way, float], kind: str, layout: str | None = None) -> Way |
 
 
 def _tried(bare: Bare, ways: Iterable[Way], n: int, trials: int) -> dict[Way, float]:
-    """The best of several turns, in which all ways take part."""
+    """The median of several turns, in which all ways take part."""
     ready = {}
     for way in ways:
         try:
@@ -153,10 +154,10 @@ def _tried(bare: Bare, ways: Iterable[Way], n: int, trials: int) -> dict[Way, fl
     for _ in range(trials):
         for way, contestant in ready.items():
             times[way].append(seconds_per_sample(contestant))
-    shortest = {way: min(of_way) for way, of_way in times.items()}
-    for way, seconds in shortest.items():
+    usual = {way: statistics.median(of_way) for way, of_way in times.items()}
+    for way, seconds in usual.items():
         print(f"{way!s:44} {1e6 * seconds:9.1f} µs a sample", file=sys.stderr, flush=True)
-    return shortest
+    return usual
 
 
 def _frozen() -> Any:

@@ -80,13 +80,13 @@ NETWORKS = {
         "small CNN", _ready("small_cnn,channels=3,side=32"), _SMALL, 10, 20_000, 2, (64, 128, 256, 512)
     ),
     "resnet20": Contest("ResNet-20", _ready("resnet20"), _SMALL, 10, 2_500, 8, (64, 128, 256)),
-    "resnet110": Contest("ResNet-110", _ready("resnet110"), _SMALL, 10, 1_000, 6, (64, 128), groups=("bare", "ours")),
+    "resnet110": Contest("ResNet-110", _ready("resnet110"), _SMALL, 10, 800, 5, (64, 128), groups=("bare", "ours")),
     "sandwich": Contest(
         "Sandwich", _ready("sandwich_small"), _SMALL, 10, 10_000, 2, (64, 128, 256, 512), noise="gaussian"
     ),
     # Batches of 1000 would need tens of gigabytes.
     "lite0": Contest(
-        "EfficientNet-Lite0", _lite0, (3, 224, 224), 1000, 400, 5, (16, 32), field=(100,), groups=("bare", "ours")
+        "EfficientNet-Lite0", _lite0, (3, 224, 224), 1000, 200, 6, (16, 32), field=(100,), groups=("bare", "ours")
     ),
     "resnet20-1000": Contest(
         "ResNet-20 with 1000 classes", _ready("resnet20,classes=1000"), _SMALL, 1000, 10_000, 1, (128,)

@@ -138,3 +138,17 @@ def test_a_cache_that_cannot_be_written_to_is_done_without(tmp_path: Path, monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     remember("0" * 32, Choice(Way(64), 0.5))
     assert recall("0" * 32) is None
+
+
+def test_larger_batches_are_tried_where_they_cost_little_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call takes 20 ms whatever it is called with: four rows look dear, and a thousand are not."""
+    clock, sizes = Clock(), set[int]()
+    monkeypatch.setattr(time, "thread_time", clock)
+
+    def model(x: Tensor) -> Tensor:
+        clock.now += 0.02
+        sizes.add(len(x))
+        return torch.zeros(len(x), 2)
+
+    chosen_batch(model, torch.rand(3), threads=1)
+    assert max(sizes) == 1024

@@ -12,7 +12,7 @@ from lvmrs import SmoothedClassifier
 from lvmrs.models import Preprocessed, ResNet
 from lvmrs.models.ready import build
 from lvmrs.running.fast import fast_version
-from lvmrs.running.folding import fold_normalisation
+from lvmrs.running.folding import fold_normalisation, functions_to_layers
 from lvmrs.running.straight import NotStraightError, straightened
 
 SHAPE = (3, 8, 8)
@@ -150,6 +150,41 @@ def test_only_normalisation_right_after_its_layer_is_folded() -> None:
     assert fold_normalisation(steps) == 1  # one layer runs twice, one norm is first, one follows an activation
     sequence = settled(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm2d(3), nn.Flatten()))
     assert fold_normalisation(straightened(sequence, torch.randn(2, *SHAPE))) == 0  # it normalises another dimension
+
+
+class PaddedConv(nn.Conv2d):
+    """A layer that pads in its own way, as those of EfficientNet do, and so calls the function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.conv2d(
+            functional.pad(x, (0, 1, 0, 1)), self.weight, self.bias, self.stride, groups=self.groups
+        )
+
+
+def test_functions_that_convolve_become_layers_into_which_normalisation_is_folded() -> None:
+    first, grouped = PaddedConv(3, 4, 3, bias=False, stride=2), PaddedConv(4, 4, 2, groups=2)
+    network = settled(nn.Sequential(first, nn.BatchNorm2d(4), nn.ReLU(), grouped, nn.BatchNorm2d(4), nn.Flatten()))
+    x = torch.randn(5, *SHAPE)
+    steps = straightened(network, x[:2])
+    assert functions_to_layers(steps) == 2
+    torch.testing.assert_close(steps(x), network(x), rtol=0, atol=0)
+    assert fold_normalisation(steps) == 2
+    torch.testing.assert_close(steps(x), network(x))
+    made = fast_version(network, x)
+    assert made is not None
+    assert made.convolves
+
+
+def test_functions_that_convolve_with_what_was_computed_stay_functions() -> None:
+    def computed(network: Written, x: Tensor) -> Tensor:
+        hidden: Tensor = functional.conv2d(x, 2 * network.conv.weight, network.conv.bias, padding="same")
+        return network.last(network.norm(hidden).mean((2, 3)))  # type: ignore[no-any-return]
+
+    network = settled(Written(computed))
+    x = torch.randn(5, *SHAPE)
+    steps = straightened(network, x[:2])
+    assert functions_to_layers(steps) == 0
+    torch.testing.assert_close(steps(x), network(x), rtol=0, atol=0)
 
 
 def hooked() -> nn.Module:

@@ -132,12 +132,7 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
         sizes = [min(batch, sizes[-1])]
     middle = min(sizes, key=lambda size: abs(size - _MIDDLE))
     ways = {fast.way(middle, channels_last=last): runners[last] for last in layouts}
-    found = costs_together(ways, x, threads)
-    usual, other = (
-        min((cost for way, cost in found.items() if way.channels_last == last), default=math.inf)
-        for last in (False, True)
-    )
-    last = other * _AS_GOOD < usual  # noise comes in the usual layout, and is put into the other one at a price
+    last = min(found := costs_together(ways, x, threads), key=found.__getitem__).channels_last
     found = costs_together({fast.way(size, channels_last=last): runners[last] for size in sizes}, x, threads)
     way = best(found)
     crew = threads > 1 and (not fast.folded or crew_pays(runners[last], x, way.batch, threads, found[way]))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lvmrs.known_constant import runs_as_lvmrs_wrote
 from lvmrs.running.crew import torch_threads
 from lvmrs.running.fixed_batch import InParts
-from lvmrs.running.folding import fold_normalisation
+from lvmrs.running.folding import fold_normalisation, functions_to_layers
 from lvmrs.running.straight import straightened
 from lvmrs.running.way import Way
 
@@ -124,6 +124,7 @@ def _made(model: nn.Module, inputs: Tensor) -> Fast:
     if runs_as_lvmrs_wrote(model):
         return Fast(copy.deepcopy(model), folded=False)
     steps = straightened(model, inputs[:2].clone())
+    functions_to_layers(steps)
     fold_normalisation(steps)
     return Fast(steps.requires_grad_(False), folded=True)
 

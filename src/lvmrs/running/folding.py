@@ -3,16 +3,61 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections import Counter
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn import functional
 
-__all__ = ["fold_normalisation"]
+__all__ = ["fold_normalisation", "functions_to_layers"]
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _LINEAR = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED, nn.Linear)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_CONVOLVING = {functional.conv1d: nn.Conv1d, functional.conv2d: nn.Conv2d, functional.conv3d: nn.Conv3d}
+_ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+
+
+def functions_to_layers(steps: fx.GraphModule) -> int:
+    """Turn each call of a function that convolves with stored weights into a layer, in place.
+
+    Networks whose layers pad in their own way call these functions.
+
+    Args:
+        steps: a list of steps, as ``straightened`` gives it.
+
+    Returns:
+        How many calls became layers.
+    """
+    made = 0
+    for node in list(steps.graph.nodes):
+        kind = _CONVOLVING.get(node.target) if node.op == "call_function" else None
+        given = dict(zip(_ARGUMENTS, node.args, strict=False)) | node.kwargs
+        stored = [given[name] for name in ("weight", "bias") if given.get(name) is not None]
+        if kind is None or not _all_stored(stored) or node.all_input_nodes != [given["input"], *stored]:
+            continue
+        weight, *bias = (operator.attrgetter(str(each.target))(steps).detach().clone() for each in stored)
+        settings = {name: given[name] for name in _ARGUMENTS[3:] if name in given}
+        channels = weight.shape[1] * settings.get("groups", 1), weight.shape[0]
+        layer = kind(*channels, weight.shape[2:], bias=bool(bias), **settings).eval()
+        layer.weight = nn.Parameter(weight, requires_grad=False)
+        layer.bias = nn.Parameter(bias[0], requires_grad=False) if bias else None
+        steps.add_submodule(f"_layer_{made}", layer)
+        with steps.graph.inserting_before(node):
+            called = steps.graph.call_module(f"_layer_{made}", (given["input"],))
+        called.meta = node.meta
+        node.replace_all_uses_with(called)
+        for each in (node, *stored):
+            if not each.users:
+                steps.graph.erase_node(each)
+        made += 1
+    steps.recompile()
+    return made
+
+
+def _all_stored(values: list[object]) -> bool:
+    return all(isinstance(each, fx.Node) and each.op == "get_attr" for each in values)
 
 
 def fold_normalisation(steps: fx.GraphModule) -> int:
