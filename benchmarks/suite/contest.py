@@ -60,7 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("network", choices=list(NETWORKS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--n", type=int, help="samples of each turn; by default as many as suit the network")
+    parser.add_argument("--n", type=int, help="samples of a usual turn; by default as many as suit the network")
     parser.add_argument(
         "--groups", help=f"who takes part, of {', '.join(GROUPS)}; by default those that suit the network"
     )

@@ -49,13 +49,13 @@ _GROWTH = (
 
 
 def _about(contests: Mapping[str, Any]) -> str:
-    sizes = ", ".join(f"{each['title']} {each['n']} and {each['long']}" for each in contests.values())
+    sizes = ", ".join(f"{each['title']} {each['n']} and {each.get('long', each['n'])}" for each in contests.values())
     rounds = min(each["rounds"] for each in contests.values())
     return (
         f"Time per sample as a ratio to the limit, round by round: median of {rounds} rounds in which all take turns, "
         "and the range. The limit is the fastest of the bare forward passes that a search found, on noise made "
         f"beforehand. Samples of a turn, usually and in a long run (and of the limit): {sizes}. Ours takes two inputs "
-        "with half of them each, and 100 more to plan on."
+        "with half of them each. All but bare passes plan on 100 more for each input."
     )
 
 

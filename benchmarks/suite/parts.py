@@ -43,7 +43,7 @@ def contests(scale: Scale) -> dict[str, Any]:
 
 def contests_under_load(scale: Scale) -> dict[str, Any]:
     """The same while two other processes use the machine, with fewer samples."""
-    n = {"small_cnn": 5_000, "resnet20": 500}
+    n = {"small_cnn": 5_000, "resnet20": 1_000}
     return {each: _contest(each, scale, n[each], "--busy") for each in _UNDER_LOAD if each in scale.networks}
 
 

@@ -162,17 +162,39 @@ class PaddedConv(nn.Conv2d):
 
 
 def test_functions_that_convolve_become_layers_into_which_normalisation_is_folded() -> None:
-    first, grouped = PaddedConv(3, 4, 3, bias=False, stride=2), PaddedConv(4, 4, 2, groups=2)
-    network = settled(nn.Sequential(first, nn.BatchNorm2d(4), nn.ReLU(), grouped, nn.BatchNorm2d(4), nn.Flatten()))
+    first = PaddedConv(3, 4, 3, bias=False, stride=2, padding=2, dilation=(1, 2))
+    twice, clash = PaddedConv(4, 4, 2, groups=2), nn.Identity()
+    layers = [first, nn.BatchNorm2d(4), nn.ReLU(), twice, nn.BatchNorm2d(4), twice, nn.BatchNorm2d(4), clash]
+    network = settled(nn.Sequential(*layers, nn.Flatten()))
+    network.add_module("layer_1", nn.Flatten().eval())  # the name that a new layer would have
     x = torch.randn(5, *SHAPE)
     steps = straightened(network, x[:2])
-    assert functions_to_layers(steps) == 2
+    assert functions_to_layers(steps) == 3
     torch.testing.assert_close(steps(x), network(x), rtol=0, atol=0)
-    assert fold_normalisation(steps) == 2
+    assert fold_normalisation(steps) == 3
     torch.testing.assert_close(steps(x), network(x))
+    before = torch.get_rng_state()
     made = fast_version(network, x)
     assert made is not None
     assert made.convolves
+    assert not any(isinstance(layer, nn.BatchNorm2d) for layer in made.network.modules())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("padding", ["same", "valid", 1])
+def test_weights_by_name_and_padding_in_words(padding: str | int) -> None:
+    def named(network: Written, x: Tensor) -> Tensor:
+        stored = {"bias": network.conv.bias, "weight": network.conv.weight}
+        hidden = functional.conv2d(x, padding=padding, **stored)  # type: ignore[arg-type]
+        return network.last(network.norm(hidden).mean((2, 3)))  # type: ignore[no-any-return]
+
+    network = settled(Written(named))
+    x = torch.randn(5, *SHAPE)
+    steps = straightened(network, x[:2])
+    assert functions_to_layers(steps) == 1
+    torch.testing.assert_close(steps(x), network(x), rtol=0, atol=0)
+    assert fold_normalisation(steps) == 1
+    torch.testing.assert_close(steps(x), network(x))
 
 
 def test_functions_that_convolve_with_what_was_computed_stay_functions() -> None:

@@ -39,12 +39,12 @@ Clock = Callable[[], float]
 _SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LARGEST_ELSEWHERE = 4096
 # Seconds that one trial may take, and all together.
-_ONE, _ALL = 0.1, 1.0
+_ONE, _ALL = 0.25, 1.0
 _ROUNDS = 4
 # A crew of threads may take this much longer in a trial than a shared pass: in a run it also draws the noise and works
 # while plans are made, and other programs disturb it less.
 _FAVOURED = 1.5
-# In such a trial each thread has so many pieces, of about so many samples.
+# In such a trial each thread has so many pieces, of so many samples or less.
 _PIECES, _PIECE = 2, 64
 _ROUNDS_OF_CREWS = 3
 # In other trials each thread has one piece of at least so many samples.
@@ -127,9 +127,9 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
     with torch_threads(1):
         layouts = (False, True) if fast.convolves and x.dim() == 3 else (False,)
         runners = {last: fast.runner(fast.way(1, channels_last=last), threads, x) for last in layouts}
-        sizes = _affordable(runners[False], x)
+        sizes = _affordable(runners[False], x, _SIZES if batch is None else _up_to(batch))
     if batch is not None:
-        sizes = [min(batch, sizes[-1])]
+        sizes = sizes[-1:]
     middle = min(sizes, key=lambda size: abs(size - _MIDDLE))
     ways = {fast.way(middle, channels_last=last): runners[last] for last in layouts}
     last = min(found := costs_together(ways, x, threads), key=found.__getitem__).channels_last
@@ -206,13 +206,19 @@ def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[in
 
     Each size is judged by what the one before it took: some networks need far less for a sample of a larger batch.
     """
-    trial(run, x, sizes[0])()
     enough = [sizes[0]]
     for size in sizes[1:]:
-        if _once(trial(run, x, enough[-1]), time.thread_time) * size / enough[-1] > _ONE:
+        before = trial(run, x, enough[-1])
+        before()  # the first pass takes longer
+        if _once(before, time.thread_time) * size / enough[-1] > _ONE:
             break
         enough.append(size)
     return enough
+
+
+def _up_to(batch: int) -> tuple[int, ...]:
+    """The usual batch sizes below one that is given, and that one."""
+    return (*(size for size in _SIZES if size < batch), batch)
 
 
 def affordable_batch(cost: float, most: int) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import operator
 from collections import Counter
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
+
+from lvmrs._as_written import changed_class
 
 __all__ = ["fold_normalisation", "functions_to_layers"]
 
@@ -20,7 +23,7 @@ _ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "group
 
 
 def functions_to_layers(steps: fx.GraphModule) -> int:
-    """Turn each call of a function that convolves with stored weights into a layer, in place.
+    """Turn calls of functions that convolve with stored weights into layers, in place.
 
     Networks whose layers pad in their own way call these functions.
 
@@ -33,19 +36,22 @@ def functions_to_layers(steps: fx.GraphModule) -> int:
     made = 0
     for node in list(steps.graph.nodes):
         kind = _CONVOLVING.get(node.target) if node.op == "call_function" else None
+        if kind is None or changed_class(kind) is not None:
+            continue
         given = dict(zip(_ARGUMENTS, node.args, strict=False)) | node.kwargs
         stored = [given[name] for name in ("weight", "bias") if given.get(name) is not None]
-        if kind is None or not _all_stored(stored) or node.all_input_nodes != [given["input"], *stored]:
-            continue
+        if not _all_stored(stored) or set(node.all_input_nodes) != {given["input"], *stored}:
+            continue  # the weights are computed, or the settings are
         weight, *bias = (operator.attrgetter(str(each.target))(steps).detach().clone() for each in stored)
         settings = {name: given[name] for name in _ARGUMENTS[3:] if name in given}
         channels = weight.shape[1] * settings.get("groups", 1), weight.shape[0]
-        layer = kind(*channels, weight.shape[2:], bias=bool(bias), **settings).eval()
+        layer = kind(*channels, weight.shape[2:], bias=bool(bias), device="meta", **settings).eval()  # nothing is drawn
         layer.weight = nn.Parameter(weight, requires_grad=False)
         layer.bias = nn.Parameter(bias[0], requires_grad=False) if bias else None
-        steps.add_submodule(f"_layer_{made}", layer)
+        name = next(name for number in itertools.count() if not hasattr(steps, name := f"layer_{number}"))
+        steps.add_submodule(name, layer)
         with steps.graph.inserting_before(node):
-            called = steps.graph.call_module(f"_layer_{made}", (given["input"],))
+            called = steps.graph.call_module(name, (given["input"],))
         called.meta = node.meta
         node.replace_all_uses_with(called)
         for each in (node, *stored):

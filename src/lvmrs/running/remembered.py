@@ -25,7 +25,7 @@ from lvmrs.running.way import Way
 
 __all__ = ["key_of", "recall", "remember"]
 
-_VERSION = 1
+_VERSION = 2
 _LONGEST = 10_000
 _DEAREST, _FASTEST, _LARGEST = 1e6, 1e12, 1 << 16
 
