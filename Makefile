@@ -86,7 +86,7 @@ bench-parts: $(VENV)/.installed-bench  ## smaller benchmarks: the sweep, bounds,
 
 # What else to include: DATA='--cifar10 FILE.npz --imagenet FOLDER', and for the published settings SCALE=paper.
 SCALE ?= laptop
-experiments: $(VENV)/.installed-test  ## every table of the paper again, with DATA=... if given: docs/results.md
+experiments: $(VENV)/.installed-test $(VENV)/.installed-experiments  ## every table of the paper again, with DATA=... if given: docs/results.md
 	$(BIN)/python experiments/all.py --scale $(SCALE) $(DATA)
 
 experiments-digits: $(VENV)/.installed-test  ## try out what `make experiments` does, in two minutes

@@ -8,11 +8,13 @@ close is the radius to what infinitely many samples could give, and what does a 
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lab import record
 from lab.cases import Case, adaptive
@@ -91,21 +93,58 @@ def _tolerance(case: Case, tolerance: float) -> dict[str, Any]:
     run = _again(case, f"duels-within-{tolerance:g}", Duels(), Goal(tolerance=tolerance))
     reached = Certified.of(run)
     grid = _grid(case.size.n)
-    low, high = 0, len(grid)  # the radius grows with the samples, almost always
-    while low < high:
-        middle = (low + high) // 2
-        enough = Certified.of(_fixed(case, "duels", grid[middle])).average >= reached.average
-        low, high = (low, middle) if enough else (middle + 1, high)
+    radii = np.stack([Certified.of(_fixed(case, "duels", n)).radii for n in grid])
+    enough = [(n, average) for n, average in zip(grid, radii.mean(axis=1).tolist(), strict=True)
+              if average >= reached.average]  # fmt: skip
     samples = np.array([_used(row) for row in _rows(run)])
-    n = grid[low] if low < len(grid) else None
+    n, average = enough[0] if enough else (None, None)
     return {
         "mean": float(samples.mean()),
         "median": float(np.median(samples)),
         "average": reached.average,
         "fixed n": n,
-        "fixed average": None if n is None else Certified.of(_fixed(case, "duels", n)).average,
+        "fixed average": average,
         "at cap": int((samples == case.size.n).sum()),
+        "hindsight": _with_hindsight(grid, radii, reached.average),
     }
+
+
+def _with_hindsight(grid: Sequence[int], radii: NDArray[np.float64], wanted: float) -> float | None:
+    """The fewest samples an input, on average, with which this average radius could have been reached.
+
+    Each input may have another number of samples, or none, chosen by who knows all radii beforehand: no rule can do
+    with fewer. What each input gains is bounded by a concave curve, and samples go where they gain most.
+
+    Args:
+        grid: the numbers of samples that are possible, in ascending order.
+        radii: the radius of each input with each of these numbers (numbers, inputs).
+        wanted: the average radius.
+
+    Returns:
+        The average number of samples; None if the radius cannot be reached.
+
+    >>> _with_hindsight([10, 100], np.array([[0.5, 0.0], [0.6, 0.4]]), 0.45)
+    55.0
+    """
+    steps = []
+    for curve in radii.T.tolist():
+        corners = [(0, 0.0)]
+        for point in zip(grid, curve, strict=True):
+            while len(corners) > 1 and _slope(corners[-2], point) >= _slope(corners[-2], corners[-1]):
+                corners.pop()
+            corners.append(point)
+        steps += [(_slope(one, two), two[0] - one[0], two[1] - one[1]) for one, two in itertools.pairwise(corners)]
+    missing, spent = wanted * radii.shape[1], 0.0
+    for slope, samples, gained in sorted(steps, reverse=True):
+        if missing <= 0 or slope <= 0:
+            break
+        spent += samples * min(1.0, missing / gained)
+        missing -= gained
+    return spent / radii.shape[1] if missing <= 1e-9 else None
+
+
+def _slope(one: tuple[int, float], two: tuple[int, float]) -> float:
+    return (two[1] - one[1]) / (two[0] - one[0])
 
 
 def _grid(n: int) -> list[int]:
@@ -178,7 +217,7 @@ def shown(found: record.Found) -> str:
                 rows.append([epsilon, title, words, *_cells(found["targets"][name][epsilon][bounds], inputs)])
     tolerances = [_near(tolerance, each, case) for tolerance, each in found["tolerances"].items()]
     near = ["within", "mean samples", "median", "at the cap", "average radius", "fixed n", "its average radius",
-            "× fewer"]  # fmt: skip
+            "× fewer", "× fewer, with hindsight"]  # fmt: skip
     budgets = found["budgets"]
     spent = ["samples", "mean", "median", "average radius", "− even (95 %)", "certified, %",
              *(f"at {epsilon:g}, %" for epsilon in _EPSILONS)]  # fmt: skip
@@ -213,9 +252,10 @@ def _cells(row: dict[str, Any], inputs: int) -> list[str]:
 
 def _near(tolerance: str, row: dict[str, Any], case: dict[str, Any]) -> list[str]:
     n0, n = case["n0"], row["fixed n"]
-    fixed = ["more than there are", "", ""]
+    fixed = ["more than there are", "", "", ""]
     if n is not None:
-        fixed = [str(n), size(row["fixed average"]), f"{(n + n0) / (row['mean'] + n0):.1f}"]
+        fewer = [(n + n0) / (samples + n0) for samples in (row["mean"], row["hindsight"])]
+        fixed = [str(n), size(row["fixed average"]), *(f"{each:.1f}" for each in fewer)]
     samples = [f"{row['mean']:.0f}", f"{row['median']:.0f}", str(row["at cap"])]
     return [tolerance, *samples, size(row["average"]), *fixed]
 
@@ -241,10 +281,15 @@ for votes: confidence sequences (arXiv 2406.17830), e-processes (arXiv 2606.2769
 
 _NEAR = """\
 Duels. *Fixed n* is the smallest number of samples, among eight in each power of ten, whose average radius is at least
-that of the row; *× fewer* compares the samples of the two, with those to plan on. A tolerance asks for more than a
-radius: what more samples could give must be bounded too, and both bounds hold at every moment, so they are wider than
-one bound for one n. And inputs with large radii, which count most in the average, need the most samples to be close to
-their limit. So a tolerance says how good a radius is, and saves few samples at equal average radius, or none."""
+that of the row; *× fewer* compares the samples of the two, with those to plan on. *With hindsight* gives each input the
+number of samples, among the same ones, that is best for the average, by someone who knows all labels, and all radii
+that all numbers of samples would certify: no rule can save more.
+
+A tolerance says how good each radius is. It is no way to save samples at equal average radius, and cannot be one. With
+n samples, radius i stays about aᵢ/√n below its limit, and aᵢ grows with the radius. To bring all inputs within τ of
+their limits takes mean(a²)/τ² samples an input; a fixed n with the same average distance takes mean(a)²/τ², which is
+never more. What a tolerance saves is on inputs that cannot be certified; what it spends more is on those of large
+radius, and on bounds that hold at every moment and on both sides."""
 
 _BUDGET = (
     "Duels. The first row gives every input the same number, with bounds for that number; the others spend the samples "

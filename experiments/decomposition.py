@@ -2,8 +2,8 @@
 
     python experiments/decomposition.py --cifar10 cifar10.npz --small-l2 wk_cifar_small.pth
 
-Each step changes one thing: the radius, the union over classes, soft maps, their bound, how they are chosen, duels, and
-the ramp radius where a Lipschitz constant is known. Every difference is paired: the same noise of the same inputs.
+The steps: the radius, the union over classes, soft maps, their bound, how they are chosen, duels, and the ramp radius
+where a Lipschitz constant is known. Every difference is paired: the same noise of the same inputs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from matplotlib.figure import Figure
 
 from lab import figures, record
 from lab.cases import Case, families, sandwich_families
-from lab.methods import PUBLISHED, TITLES, certified, gap, planners_of
+from lab.methods import PUBLISHED, STEPS, TITLES, certified, gap, planners_of, swapped, titles_of
 from lab.page import about, difference, made_by, percent, size, table
 from lab.settings import Lab
 from lab.unsound import published
+from lvmrs.binomial import by_chance
 
 __all__ = ["TITLE", "drawn", "measure", "shown"]
 
@@ -47,35 +48,19 @@ def measure(lab: Lab) -> record.Found:
 
 def _sizes(case: Case) -> list[dict[str, Any]]:
     planners, found = planners_of(case), []
-    for n0, n in dict.fromkeys([case.lab.sizes.few, (case.size.n0, case.size.n)]):
+    for n0, n in dict.fromkeys([*case.lab.sizes.few, (case.size.n0, case.size.n)]):
         if n0 > case.size.n0 or n > case.size.n:
             continue
         steps = {name: certified(case, name, planner, n0, n) for name, planner in planners.items()}
         steps[PUBLISHED] = published(case, n0, n)
-        rows, before = {}, None
+        rows = {}
         for name in (name for name in TITLES if name in steps):
             row = steps[name].summary(_EPSILONS)
             row["to votes"] = gap(steps["votes"], steps[name])
-            row["to step before"] = None if before is None else gap(steps[before], steps[name])
-            rows[name], before = row, name
-        found.append({"n0": n0, "n": n, "soft for": _where_soft_pays(steps), "rows": rows})
-    return found
-
-
-def _where_soft_pays(steps: dict[str, Any]) -> dict[str, float]:
-    """How often the best soft map, and one width of soft duels, certify an input that votes or duels do not."""
-    pairs = {"soft": "votes", "soft-duels": "duels", "lvm": "votes"}
-    found = {}
-    for soft, hard in pairs.items():
-        if soft in steps:
-            one, other = steps[hard], steps[soft]
-            found[f"{soft}: larger radius"] = float((other.radii > one.radii).mean())
-            found[f"{soft}: certified, {hard} not"] = sum(
-                a and not b for a, b in zip(other.right, one.right, strict=True)
-            )
-            found[f"{hard}: certified, {soft} not"] = sum(
-                b and not a for a, b in zip(other.right, one.right, strict=True)
-            )
+            row["gained and lost"] = swapped(steps["votes"], steps[name])
+            row["steps"] = {one: gap(steps[one], steps[name]) for one, other, _ in STEPS if other == name}
+            rows[name] = row
+        found.append({"n0": n0, "n": n, "rows": rows})
     return found
 
 
@@ -94,34 +79,39 @@ def shown(found: record.Found) -> str:
     """The tables."""
     parts = [_TEXT, made_by(found), "![average radius at each step](results/steps.svg)"]
     for case in found["cases"].values():
+        titles = titles_of(constant=case["lipschitz"] is not None)
         parts += [f"### {case['title']}, σ = {case['sigma']:.3g}", about(case)]
         for sizes in case["sizes"]:
             head = [f"n0 = {sizes['n0']}, n = {sizes['n']}", "average radius", "certified, %",
-                    *(f"at {epsilon:g}, %" for epsilon in _EPSILONS), "− votes, R2 (95 %)", "− row above (95 %)",
-                    "votes chosen"]  # fmt: skip
-            parts.append(table(head, [_row(name, row, case["inputs"]) for name, row in sizes["rows"].items()]))
+                    *(f"at {epsilon:g}, %" for epsilon in _EPSILONS), "− votes, R2 (95 %)",
+                    "against votes: gained, lost (p)", "− an earlier step (95 %)", "votes chosen"]  # fmt: skip
+            parts.append(table(head, [_row(titles[name], name, row) for name, row in sizes["rows"].items()]))
     return "\n\n".join(parts)
 
 
-def _row(name: str, row: dict[str, Any], inputs: int) -> list[str]:
-    above = row["to step before"]
+def _row(title: str, name: str, row: dict[str, Any]) -> list[str]:
+    gained, lost = row["gained and lost"]
+    before = next((one for one in row["steps"] if one != "votes"), None)
+    chooses = name in ("paper", "paper-betting", "lvm", PUBLISHED)
     return [
-        TITLES[name],
+        title,
         size(row["average"]),
         percent(row["certified"]),
         *map(percent, row["at"].values()),
-        difference(row["to votes"]),
-        "" if above is None else difference(above),
-        f"{row['maps'].get('hardmax', 0)} of {inputs}" if name in ("paper", "paper-betting", "lvm", PUBLISHED) else "",
+        "" if name == "votes" else difference(row["to votes"]),
+        f"+{gained}, −{lost} ({by_chance(gained, lost):.2g})" if gained or lost else "",
+        "" if before is None else f"{difference(row['steps'][before])} to {_SHORT.get(before, TITLES[before])}",
+        f"{row['maps'].get('hardmax', 0)} of {sum(row['maps'].values())}" if chooses else "",
     ]
 
 
 _TEXT = """\
 The same kept scores are certified step by step. Average radius counts 0 where the answer is wrong or nothing is
-certified. The differences are paired over the inputs, with Student's interval. *Risk shared* means that each class is
-bounded at α/c, which no certificate needs ([theory.md](theory.md)). The rule of the paper's published code takes, for
-each input, the largest radius of votes with R2 and 200 soft maps on the certification sample itself. The sample that
-chooses also proves, so its certificates do not hold at risk α; the row shows what its search would be worth."""
+certified. The differences are paired over the inputs, with Student's interval; p is that of the exact sign test.
+*Risk shared* means that each class is bounded at α/c, which no certificate needs ([theory.md](theory.md)). *Votes
+chosen* counts certificates whose map is the vote. The rule of the paper's published code takes, for each input, the
+largest radius of votes with R2 and 204 soft maps on the certification sample itself. The sample that chooses also
+proves, so its certificates do not hold at risk α; the row shows what its search would be worth."""
 
 
 if __name__ == "__main__":

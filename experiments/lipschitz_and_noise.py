@@ -11,15 +11,14 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy as np
-
 from lab import commands, record
 from lab.cases import Case, sandwich_families
-from lab.methods import Certified, certified, gap
+from lab.methods import Certified, certified, gap, swapped
 from lab.page import about, difference, made_by, percent, size, table
 from lab.published import LIPSCHITZ
 from lab.settings import Lab
 from lvmrs import Duels, Lipschitz, Planner, Run, Votes
+from lvmrs.binomial import by_chance
 
 __all__ = ["TITLE", "measure", "shown"]
 
@@ -61,7 +60,8 @@ def _case(case: Case) -> dict[str, Any]:
         "rows": {name: each.summary(_EPSILONS) for name, each in found.items()},
         "gaps": {f"{a} to {b}": gap(found[a], found[b]) for a, b in _ORDER},
         "at every radius": {
-            f"{a} to {b}": [found[b].at(epsilon) - found[a].at(epsilon) for epsilon in _EPSILONS] for a, b in _ORDER
+            f"{a} to {b}": {f"{epsilon:g}": swapped(found[a], found[b], epsilon) for epsilon in _EPSILONS}
+            for a, b in _ORDER
         },
     }
 
@@ -98,16 +98,22 @@ def shown(found: record.Found) -> str:
 
 def _verdict(pair: str, case: dict[str, Any]) -> str:
     one, _, other = pair.partition(" to ")
-    worst = float(np.min(case["at every radius"][pair]))
-    radii = "at no radius below it" if worst >= 0 else f"at some radius {percent(-worst)} points below it"
-    return f"{_TITLES[other]} − {_TITLES[one]}: {difference(case['gaps'][pair])}; {radii}"
+    told = [
+        f"{epsilon}: +{gained} −{lost} ({by_chance(gained, lost):.2g})"
+        for epsilon, (gained, lost) in case["at every radius"][pair].items()
+    ]
+    return f"{_TITLES[other]} − {_TITLES[one]}: {difference(case['gaps'][pair])}; inputs at {', '.join(told)}"
 
 
 _TEXT = """\
 The network has the Lipschitz constant 5 by its construction. All rows but the first smooth its scores: sparsemax with
 mass 3 at temperature 1 for R1 and the ramp radius (the paper's setting; mass 3 is temperature 3 in other words), votes
-or duels where the row says so. The paper's network is Sandwich Small too, trained for longer; it has all test images
-and a V100. Below each table are paired differences of the average radius with intervals at 95 %."""
+or duels where the row says so. The paper's network is Sandwich Small too, certified on CIFAR-10 with n = 10⁴; it gives
+.004, .9 and .9 seconds an input for its three rows, on another machine. Below each table are paired differences of the
+average radius with intervals at 95 %, and for each radius how many inputs are certified by the first method alone (+)
+and by the second alone (−), with the p of the exact sign test. R1 is linear in the two bounds, so where a network is
+sure it gives far less than R2 and the ramp radius; where the noise costs the network accuracy, R1 by both can be below
+the constant alone, which needs no noise."""
 
 
 if __name__ == "__main__":

@@ -43,15 +43,15 @@ def measure(lab: Lab) -> record.Found:
 
 def _case(case: Case) -> dict[str, Any]:
     votes, duels = certified(case, "votes", Votes()), certified(case, "duels", Duels())
-    ranked = [int(at) for at in np.argsort(duels.radii) if duels.radii[at] > 0]
+    ranked = [int(at) for at in np.argsort(votes.radii) if votes.radii[at] > 0]
     names = ("near a tie", "in the middle", "easy")
     places = [ranked[round(share * (len(ranked) - 1))] for share in (0.05, 0.5, 0.95)] if ranked else []
-    kept, found = KeptScores.of(case.run), {}
+    kept, found, alpha = KeptScores.of(case.run), {}, case.run.manifest.terms.alpha or 0.0
     for name, place in zip(names, places, strict=False):
         index = duels.idx[place]
         logits = torch.cat(list(kept.logits(index, "certification")))
         curves = {
-            f"{title}, {bound}": [_radius(logits, kind(t, 1.0), bound, case) for t in _TEMPERATURES]
+            f"{title}, {bound}": [_radius(logits, kind(t, 1.0), bound, case.sigma, alpha) for t in _TEMPERATURES]
             for title, kind in _MAPS.items()
             for bound in _BOUNDS
         }
@@ -59,14 +59,14 @@ def _case(case: Case) -> dict[str, Any]:
     return {**case.facts, "temperatures": _TEMPERATURES, "inputs shown": found}
 
 
-def _radius(logits: Tensor, map_: SimplexMap, bound: str, case: Case) -> float:
+def _radius(logits: Tensor, map_: SimplexMap, bound: str, sigma: float, alpha: float) -> float:
     """R2 of this map on the certification scores, with half of the risk for each of the two bounds."""
     scores = map_.apply(logits).double()
     mean = scores.mean(dim=0)
     first, second = (scores[:, int(k)].numpy() for k in mean.topk(2).indices)
-    low, rest = (_lower(values, bound, case.lab.alpha / 2) for values in (first, 1 - second))
+    low, rest = (_lower(values, bound, alpha / 2) for values in (first, 1 - second))
     p_a, p_b = low, min(1 - rest, 1 - low)
-    return float(radius.r2(p_a, p_b, sigma=case.sigma)) if p_a > p_b else 0.0
+    return float(radius.r2(p_a, p_b, sigma=sigma)) if p_a > p_b else 0.0
 
 
 def _lower(values: Any, bound: str, risk: float) -> float:
@@ -111,7 +111,8 @@ def shown(found: record.Found) -> str:
 
 _TEXT = """\
 The curves are drawn on the certification sample, so they show what each temperature would certify if it had been chosen
-beforehand; the largest value of a curve is no certificate. Votes and duels are certificates."""
+beforehand; the largest value of a curve is no certificate, and only the rival with the largest mean is bounded. Votes
+and duels are certificates. The inputs are those at 5, 50 and 95 % of all that votes certify, by their radius."""
 
 
 if __name__ == "__main__":

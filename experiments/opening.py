@@ -6,43 +6,31 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from lab.page import percent, table, wrapped
+from lab.methods import STEPS
+from lab.page import table, wrapped
 from lab.record import Found
+from lvmrs.binomial import by_chance
 
 __all__ = ["shown"]
 
 Setting = dict[str, Any]
 """A network, a σ and a number of samples: the rows of all methods, and the case."""
 
-_STEPS = (
-    ("cohen", "votes-union", "R2 instead of R3, risk shared by all classes"),
-    ("votes-union", "votes", "the risk spent once instead of shared"),
-    ("votes", "paper", "soft maps as the paper has them (Bernstein, risk shared), over votes with R2"),
-    ("paper", "paper-betting", "betting instead of Bernstein"),
-    ("paper-betting", "soft", "the choice predicted for n, the risk spent once"),
-    ("votes", "soft", "all this together: the best soft map for each input, over votes with R2"),
-    ("soft", "one-map", "one softmax for all inputs, over the best soft map for each input"),
-    ("votes", "lvm", "LVM: soft maps only where they are sure to pay, over votes with R2"),
-    ("votes", "duels", "duels, over votes with R2"),
-    ("duels", "soft-duels", "soft duels of one width, over duels"),
-)
-_WITH_CONSTANT = (
-    ("votes", "ramp", "known constant: ramp radius with sparsemax, over votes with R2"),
-    ("duels", "soft-duels-ramp", "known constant: soft duels with the ramp radius, over duels"),
-)
 _SOUND = ("cohen", "votes-union", "votes", "paper", "paper-betting", "soft", "lvm", "one-map", "duels", "soft-duels")
 
 
 def shown(found: dict[str, Found | None]) -> str:
     """The first page; where an experiment was not run, its sentences are left out."""
-    parts, steps, ties = [_INTRODUCTION], found["decomposition"], found["near_a_tie"]
+    steps, ties = found["decomposition"], found["near_a_tie"]
+    parts = [_INTRODUCTION, wrapped(_scales(each for each in found.values() if each is not None))]
     if steps is not None:
         cases = steps["cases"].values()
         plain = _settings(case for case in cases if case["lipschitz"] is None)
         known = _settings(case for case in cases if case["lipschitz"] is not None)
-        advice = [_duels(plain), _votes(plain), _soft_maps(plain)]
+        advice = [_duels(plain), _votes(plain), _soft_maps(plain)] if plain else []
         advice += [] if ties is None else [_near_ties(ties)]
-        advice += [_constant(known), _unsound(plain)] if known else [_unsound(plain)]
+        advice += [_constant(known)] if known else []
+        advice += [_unsound(plain)] if plain else []
         lines = "\n".join(wrapped(f"- {sentence}", indent="  ") for sentence in advice)
         parts += ["## What to use when", lines, "## What each idea is worth", _worth(plain, known)]
     return "\n\n".join(parts)
@@ -68,15 +56,17 @@ def _changes(settings: list[Setting], one: str, other: str) -> list[float]:
 
 def _worth(plain: list[Setting], known: list[Setting]) -> str:
     rows = []
-    for settings, steps in ((plain, _STEPS), (known, _WITH_CONSTANT)):
-        for one, other, words in steps:
-            if changes := _changes(settings, one, other):
-                grew = f"{sum(change > 0 for change in changes)} of {len(changes)}"
-                rows.append([words, f"{median(changes):+.1f} %", f"{min(changes):+.1f} to {max(changes):+.1f} %", grew])
-    head = ["step", "change of the average radius, median", "range", "settings where it grew"]
+    for one, other, words in STEPS:
+        settings = known if words.startswith("known constant") else plain
+        if changes := _changes(settings, one, other):
+            gaps = [each["rows"][other]["steps"][one] for each in settings if _has(each, one, other)]
+            larger, smaller = sum(gap[1] > 0 for gap in gaps), sum(gap[2] < 0 for gap in gaps)
+            sure = f"{larger}, {smaller} of {len(gaps)}"
+            rows.append([words, f"{median(changes):+.1f} %", f"{min(changes):+.1f} to {max(changes):+.1f} %", sure])
+    head = ["step", "change of the average radius, median", "range", "settings where it is larger, smaller for sure"]
     text = (
-        "A setting is a network, a σ and a number of samples; all methods have the same noise. [The tables](#where-the-"
-        "gain-comes-from) have each setting, with paired intervals."
+        "A setting is a network, a σ and a number of samples; all methods have the same noise. *For sure* means that "
+        "the paired interval at 95 % leaves out 0. [The tables](#where-the-gain-comes-from) have each setting."
     )
     return f"{wrapped(text)}\n\n{table(head, rows)}"
 
@@ -84,9 +74,9 @@ def _worth(plain: list[Setting], known: list[Setting]) -> str:
 def _duels(settings: list[Setting]) -> str:
     behind = []
     for each in settings:
-        best = max((name for name in _SOUND if _has(each, name)), key=lambda name: _averages(each, name)[0])
-        if best != "duels":
-            behind.append(100 * (1 - _averages(each, "duels")[0] / _averages(each, best)[0]))
+        best = max(_averages(each, *(name for name in _SOUND if _has(each, name))))
+        if _averages(each, "duels")[0] < best:
+            behind.append(100 * (1 - _averages(each, "duels")[0] / best))
     rest = f"; in the others they were at most {max(behind):.1f} % behind the best" if behind else ""
     return (
         f"**Duels**. Of all sound methods they had the largest average radius in "
@@ -98,25 +88,43 @@ def _duels(settings: list[Setting]) -> str:
 def _votes(settings: list[Setting]) -> str:
     gains = [_averages(each, "cohen", "votes", "lvm") for each in settings]
     shares = [100 * (votes - cohen) / (lvm - cohen) for cohen, votes, lvm in gains if lvm > cohen]
-    told = f" (median; from {min(shares):.0f} to {max(shares):.0f} %)" if shares else ""
+    told = (
+        f"This alone is {median(shares):.0f} % of what `LVM` gains over Cohen (median; from {min(shares):.0f} to "
+        f"{max(shares):.0f} %)."
+        if shares
+        else "`LVM` gained nothing over Cohen."
+    )
     return (
         "**Votes with R2 and the risk spent once**, if votes must stay, for a classifier that is deployed already or "
-        f"to compare with published numbers. This alone is {median(shares or [0.0]):.0f} % of what `LVM` gains over "
-        f"Cohen{told}."
+        f"to compare with published numbers. {told}"
     )
 
 
 def _soft_maps(settings: list[Setting]) -> str:
     gains = [each["rows"]["soft"]["to votes"] for each in settings]
     better, worse = sum(gain[1] > 0 for gain in gains), sum(gain[2] < 0 for gain in gains)
-    title = "Soft maps give no radius" if better <= worse else "Soft maps give some radius"
-    taken = sum(each["rows"]["lvm"]["maps"].get("hardmax", 0) for each in settings)
-    inputs = sum(each["case"]["inputs"] for each in settings)
+    title = "Soft maps give no radius" if better == 0 else "Soft maps give radius in some settings"
+    maps = [each["rows"]["lvm"]["maps"] for each in settings]
     return (
         f"**{title}** without a Lipschitz constant. With the best bound and the best rule to choose them for each "
         f"input, soft maps alone had a larger average radius than votes with R2 in {better} of {len(gains)} settings "
         f"and a smaller one in {worse} (paired intervals at 95 % that leave out 0). `LVM`, which may take either, took "
-        f"votes for {taken} of {inputs} certificates."
+        f"votes for {_taken(maps)} certificates."
+    )
+
+
+def _taken(maps: list[dict[str, int]]) -> str:
+    """How many certificates are of votes."""
+    votes, all_ = sum(each.get("hardmax", 0) for each in maps), sum(sum(each.values()) for each in maps)
+    return f"{votes} of {all_}"
+
+
+def _scales(found: Iterable[Found]) -> str:
+    scales = sorted({each["made"]["scale"] for each in found})
+    small = "" if scales == ["paper"] else ", with small networks and few inputs; each says how many"
+    return (
+        f"The tables here are at the scale {' and '.join(scales)}{small}. Compare methods with each other, since all "
+        "had the same scores. Times are by the wall clock, whatever else the machine did."
     )
 
 
@@ -132,44 +140,44 @@ def _near_ties(found: Found) -> str:
             f"width against duels {changes[1]}; duels against votes {lead:+.1f} points"
         )
     return (
-        "**Near a tie, with few samples**, is where soft maps pay without a constant: in how many inputs are certified "
-        f"at all, not in radius ([table](#where-soft-maps-pay)): {'. And '.join(told)}. So go from votes to duels "
-        "first; take a width from `lvmrs calibrate` only if samples are that few and inputs near a tie count most."
+        "**Near a tie, with few samples**, soft maps may certify inputs that votes do not, at the cost of radius "
+        f"elsewhere ([table](#where-soft-maps-pay)): {'. And '.join(told)}. Going from votes to duels comes first; a "
+        "width from `lvmrs calibrate` is worth a try only if samples are that few and inputs near a tie count most."
     )
 
 
 def _change_of_pair(size: dict[str, Any], one: str, other: str) -> str:
     pair, average = size["pairs"][f"{one} to {other}"], size["average"]
     change = 100 * (average[other] / average[one] - 1) if average[one] > 0 else 0.0
-    return f"gained {pair['gained']} and lost {pair['lost']} (radius {change:+.1f} %)"
+    chance = by_chance(pair["gained"], pair["lost"])
+    return f"gained {pair['gained']} and lost {pair['lost']} (p = {chance:.2g}; radius {change:+.1f} %)"
 
 
 def _constant(settings: list[Setting]) -> str:
-    changes = _changes(settings, "duels", "soft-duels-ramp")
-    known = [(each["case"]["lipschitz"], each["case"]["sigma"]) for each in settings]
-    which = ", ".join(f"L = {constant:g} at σ = {sigma:.2g}" for constant, sigma in dict.fromkeys(known))
-    told = f"{min(changes):+.1f} to {max(changes):+.1f} %" if changes else "not measured"
-    pays = bool(changes) and min(changes) > 0
-    verdict = (
-        "Here soft maps do pay: hard votes and hard duels have no Lipschitz constant that could be used."
-        if pays
-        else "So knowing the constant did not pay here: it helps where L is small against 1/σ, as on "
-        "the network of [planners.md](planners.md), with L = 5 at σ = 0.25."
-    )
+    told = []
+    for each in settings:
+        if _has(each, "duels", "soft-duels-ramp"):
+            case, gap = each["case"], each["rows"]["soft-duels-ramp"]["steps"]["duels"]
+            sure = "more" if gap[1] > 0 else "less" if gap[2] < 0 else "not decided"
+            (change,) = _changes([each], "duels", "soft-duels-ramp") or [0.0]
+            told.append(
+                f"{change:+.1f} % ({case['title']}, σ = {case['sigma']:.2g}, Lσ = "
+                f"{case['lipschitz'] * case['sigma']:.2g}, n = {each['n']}; {sure})"
+            )
     return (
         "**If you know a Lipschitz constant**, soft duels with the ramp radius can use it, and are the default there. "
-        f"The change of the average radius over hard duels was {told} ({which}). {verdict}"
+        f"The change of the average radius over hard duels was {', '.join(told)}. The constant is worth the more, the "
+        "smaller Lσ is: hard duels are the limit of large L."
     )
 
 
 def _unsound(settings: list[Setting]) -> str:
-    votes = sum(each["rows"]["published"]["maps"].get("hardmax", 0) for each in settings)
-    inputs = sum(each["case"]["inputs"] for each in settings)
+    maps = [each["rows"]["published"]["maps"] for each in settings]
     below = sum(_averages(each, "published")[0] < _averages(each, "duels")[0] for each in settings)
     return (
         "**Not the rule of the paper's published code**, which chooses on the sample that proves and so is not sound. "
-        f"It took plain votes for {votes} of {inputs} certificates ({percent(votes / inputs)} %), and its average "
-        f"radius was below that of duels, which are sound, in {below} of {len(settings)} settings."
+        f"It took plain votes for {_taken(maps)} certificates, and its average radius was below that of duels, which "
+        f"are sound, in {below} of {len(settings)} settings."
     )
 
 
@@ -177,6 +185,4 @@ _INTRODUCTION = """\
 The paper is Delattre et al. (2024), "The Lipschitz-Variance-Margin Tradeoff for Enhanced Randomized Smoothing". Each
 section below is one script in `experiments/`, with its command. `make experiments` runs all of them on digits, and on
 what else is given with `DATA='--cifar10 FILE.npz --imagenet FOLDER'`; `SCALE=paper` has the published settings.
-Networks are trained and scores sampled once, and kept in `build/experiments`. The tables here are at laptop scale, with
-small networks and few inputs; each says how many. Compare methods with each other, since all had the same scores. Times
-are by the wall clock, whatever else the machine did."""
+Networks are trained and scores sampled once, and kept in `build/experiments`."""

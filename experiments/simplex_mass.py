@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from lab import figures, record
 from lab.cases import sandwich
 from lab.methods import certified
-from lab.page import made_by, percent, size, table
+from lab.page import made_by, percent, size, table, wrapped
 from lab.settings import Lab
 from lvmrs import Lipschitz
 
@@ -61,12 +61,25 @@ def shown(found: record.Found) -> str:
         f"{first['title']}: {first['inputs']} test inputs, n0 = {first['n0']}, n = {first['n']}, "
         f"α = {first['alpha']:g}, seed {first['seed']}; sparsemax at temperature 1 with betting bounds."
     )
-    return "\n\n".join([_TEXT, made_by(found), about, table(head, rows), "![simplex mass](results/simplex-mass.svg)"])
+    return "\n\n".join(
+        [_TEXT, made_by(found), about, table(head, rows), _best(found), "![simplex mass](results/simplex-mass.svg)"]
+    )
+
+
+def _best(found: record.Found) -> str:
+    """Which mass is best at which radius, for R1."""
+    told = []
+    for epsilon in ("0", "0.25", "0.5", "1"):
+        shares = {mass: each["rows"]["both"]["at"][epsilon] for mass, each in found["masses"].items()}
+        best = max(shares.values())
+        masses = " and ".join(mass for mass, share in shares.items() if share == best)
+        told.append(f"at {epsilon} r = {masses} ({percent(best)} %)" if best > 0 else f"at {epsilon} none")
+    return wrapped(f"The largest certified accuracy with R1: {', '.join(told)}.")
 
 
 _TEXT = """\
-A larger mass goes with more noise. Small masses certify few large radii but many inputs; large masses the other way
-round, until the noise hides the inputs from the network. The mass itself is a temperature in other words (sparsemax of
+A larger mass goes with more noise, with which larger radii are possible, until the noise hides the inputs from the
+network. The mass itself is a temperature in other words (sparsemax of
 mass r is r times sparsemax at temperature r): what is chosen here is the noise."""
 
 

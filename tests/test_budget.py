@@ -1,16 +1,22 @@
 """A budget for many inputs: it is kept, spent where it helps, and the same in any batches."""
 
 import math
+import resource
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+import lvmrs.smooth
 from lvmrs import Certificate, Duels, SmoothedClassifier, jobs
-from lvmrs.budget import gain
-from lvmrs.errors import InvalidArgumentError, RunError
+from lvmrs.budget import gain, within_budget
+from lvmrs.errors import InvalidArgumentError, ModelError, RunError
+from lvmrs.flights import Flight, Piece
 from lvmrs.goals import Goal, Moment
+from lvmrs.runs import Selection
 from tests.jobs.helpers import INPUTS as JOB_INPUTS
 from tests.jobs.helpers import fill, job_of, lines
 from tests.quick import without_trials
@@ -55,6 +61,56 @@ def test_time_is_a_budget_too() -> None:
     found = certified(Goal(seconds=1e-9), n=2000)
     assert {each.n for each in found} == {32}  # a first look for each
     assert {each.n for each in certified(Goal(seconds=3600.0), n=100)} == {100}  # all is done before
+
+
+def test_rounds_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock goes on by a second for each sample: a round is not begun that the time has no room for."""
+    now, asked = [0.0], Flight.ask
+
+    def ask(self: Flight, count: int) -> Piece:
+        now[0] += count
+        return asked(self, count)
+
+    monkeypatch.setattr(Flight, "ask", ask)
+    monkeypatch.setattr(lvmrs.smooth, "within_budget", partial(within_budget, clock=lambda: now[0]))
+    certified(Goal(seconds=2000.0), n=5000)
+    assert 1500 < now[0] <= 2000 + 32
+
+
+def test_what_is_wrong_with_an_input_ends_the_spending() -> None:
+    ran = []
+
+    def model(x: Tensor) -> Tensor:
+        ran.append(len(x))
+        return torch.where(x[:, :1] > 50, x * float("nan"), x)
+
+    smoothed = SmoothedClassifier(model, 0.5, batch=64)
+    inputs = [*SURE, torch.tensor([100.0, 0.0, 0.0]), *TIED]
+    with pytest.raises(ModelError, match="NaN or infinite"):
+        smoothed.certify_batch(inputs, Duels(), n0=32, n=5000, goal=Goal(budget=50_000))
+    assert sum(ran) < 5000  # the first looks, and the checks of the model
+
+
+def test_logits_cannot_be_watched() -> None:
+    with pytest.raises(InvalidArgumentError, match="logits cannot be watched where inputs share a budget"):
+        certified(Goal(budget=5000), watch=lambda stage, logits: None)
+
+
+def test_a_budget_is_not_multiplied_by_shards() -> None:
+    with pytest.raises(InvalidArgumentError, match="each shard would spend it"):
+        job_of(Duels(), Selection(JOB_INPUTS, shard=1, shards=2), goal=Goal(budget=10_000))
+
+
+def test_kept_scores_of_many_inputs_need_few_open_files(tmp_path: Path) -> None:
+    source = fill(tmp_path / "kept", planner=Duels(), n=300, keep=True)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 10, before[1]))  # two files for each input would be too many
+    try:
+        found = jobs.recertify(source, tmp_path / "out", Duels(), goal=Goal(budget=JOB_INPUTS * 200))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert found.count == JOB_INPUTS
 
 
 def test_gains() -> None:

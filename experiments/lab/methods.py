@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ from lvmrs.runs.classifier import ClassifierRecord
 
 __all__ = [
     "PUBLISHED",
+    "STEPS",
     "TITLES",
     "Certified",
     "certified",
@@ -29,6 +31,8 @@ __all__ = [
     "paired",
     "place_of",
     "planners_of",
+    "swapped",
+    "titles_of",
 ]
 
 Radii = NDArray[np.float64]
@@ -45,11 +49,35 @@ TITLES = {
     "one-map": "one softmax for all inputs",
     "duels": "duels",
     "soft-duels": "soft duels, one width for all inputs",
-    "ramp": "ramp radius, sparsemax",
+    "ramp": "ramp radius, sparsemax of mass 1",
     "soft-duels-ramp": "soft duels with the ramp radius",
     PUBLISHED: "published code's rule (**not sound**)",
 }
 """The methods in the order of the decomposition, in words."""
+# Where a constant is known, these use it, too.
+_WITH_CONSTANT = ("soft", "lvm", "one-map", "soft-duels")
+STEPS = (
+    ("cohen", "votes-union", "R2 instead of R3, risk shared by all classes"),
+    ("votes-union", "votes", "the risk spent once instead of shared, and R3 where that is expected to be larger"),
+    ("votes-union", "paper", "soft maps with Bernstein's bound, as the paper has them, instead of votes; risk shared"),
+    ("paper", "paper-betting", "betting instead of Bernstein"),
+    ("paper-betting", "soft", "the choice predicted for n, the risk spent once, no votes"),
+    ("votes", "soft", "all this together: the best soft map for each input, over votes with R2"),
+    ("votes", "lvm", "LVM: soft maps only where they are sure to pay, over votes with R2"),
+    ("soft", "one-map", "one softmax for all inputs, over the best soft map for each input"),
+    ("votes", "duels", "duels, over votes with R2"),
+    ("duels", "soft-duels", "soft duels of one width, over duels"),
+    ("votes", "ramp", "known constant: ramp radius with sparsemax of mass 1, over votes with R2"),
+    ("duels", "soft-duels-ramp", "known constant: soft duels with the ramp radius, over duels"),
+    ("votes", PUBLISHED, "the published code's rule (not sound), over votes with R2"),
+)
+"""Pairs of methods, and what the second has that the first has not; the first pair of a method stands in tables."""
+
+
+def titles_of(*, constant: bool) -> dict[str, str]:
+    """The titles for a network whose Lipschitz constant is known, or is not."""
+    return {name: f"{title}, ramp radius" if constant and name in _WITH_CONSTANT else title
+            for name, title in TITLES.items()}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,7 +90,7 @@ class Certified:
     right: list[bool]
     p_lower: list[float]
     maps: dict[str, int]
-    """How many inputs got each map."""
+    """How many certificates have each map; inputs without a certificate are not counted."""
     seconds: float
     """Time to plan and prove, for one input, without the forward passes."""
 
@@ -75,7 +103,7 @@ class Certified:
             [row.radius if row.correct else 0.0 for row in rows],
             [bool(row.correct) for row in rows],
             [row.p_lower for row in rows],
-            dict(Counter(row.map for row in rows)),
+            dict(Counter(row.map for row in rows if row.radius > 0)),
             float(np.mean([row.time for row in rows])),
         )
 
@@ -111,7 +139,15 @@ class Certified:
 
 def gap(one: Certified, other: Certified) -> list[float]:
     """The mean of other − one over the same inputs, and Student's paired interval at 0.95."""
+    assert one.idx == other.idx  # noqa: S101 (else nothing is paired)
     return paired(other.radii - one.radii)
+
+
+def swapped(one: Certified, other: Certified, epsilon: float = 0.0) -> list[int]:
+    """How many inputs only the other certifies at a radius, and how many only the one."""
+    assert one.idx == other.idx  # noqa: S101
+    had, has = ((np.array(each.right) & (each.radii >= epsilon)) for each in (one, other))
+    return [int((has & ~had).sum()), int((had & ~has).sum())]
 
 
 def paired(differences: Radii) -> list[float]:
@@ -152,7 +188,7 @@ def _recorded(path: Path | None) -> Fixed | Duels:
 def certified(case: Case, name: str, planner: Planner, n0: int | None = None, n: int | None = None) -> Certified:
     """Certify the kept scores of a case by a method; what the cache has is read."""
     n0, n = n0 or case.size.n0, n or case.size.n
-    place = place_of(case, name, n0, n)
+    place = place_of(case, f"{name}-{hashlib.sha256(repr(planner).encode()).hexdigest()[:6]}", n0, n)
     place.parent.mkdir(parents=True, exist_ok=True)
     who = chosen_workers(case.lab.ray, case.lab.workers)
     made = jobs.recertify(case.run, place, planner, n0=n0, n=n, workers=who)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import platform
 import shlex
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.settings import Lab, parsed
+from lvmrs._machine import allowed_cores, processor
 from lvmrs.errors import LvmrsError
 
 __all__ = ["Found", "main", "read", "write"]
@@ -65,15 +65,5 @@ def _command(lab: Lab, name: str) -> str:
 
 
 def _machine() -> str:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     software = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("torch", "lvmrs"))
-    return f"{cores} cores of {_processor()}, Python {platform.python_version()}, {software}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    return f"{allowed_cores()} cores of {processor()}, Python {platform.python_version()}, {software}"

@@ -38,8 +38,8 @@ class Scale:
     imagenet: Sampled
     adaptive: Sampled
     """For sampling that stops early; n is the most samples that an input may take."""
-    few: tuple[int, int]
-    """A smaller n0 and n, at which the same scores are certified again."""
+    few: tuple[tuple[int, int], ...]
+    """Smaller n0 and n, at which the same scores are certified again."""
     calibration: int
     """Training inputs on which a width or map for all inputs is found."""
     epochs: int
@@ -56,7 +56,7 @@ SCALES = {
         sandwich=Sampled(6, 40, 200),
         imagenet=Sampled(2, 40, 200),
         adaptive=Sampled(6, 40, 1000),
-        few=(20, 100),
+        few=((20, 100),),
         calibration=5,
         epochs=2,
         sandwich_epochs=1,
@@ -68,7 +68,7 @@ SCALES = {
         sandwich=Sampled(40, 200, 2000),
         imagenet=Sampled(10, 50, 200),
         adaptive=Sampled(200, 64, 100_000),
-        few=(200, 1000),
+        few=((100, 200), (200, 1000)),
         calibration=30,
         epochs=40,
         sandwich_epochs=12,
@@ -78,9 +78,9 @@ SCALES = {
         cifar10=Sampled(10_000, 1000, 100_000),
         given=Sampled(10_000, 1000, 100_000),
         sandwich=Sampled(10_000, 1000, 10_000),
-        imagenet=Sampled(10_000, 1000, 10_000),
+        imagenet=Sampled(1000, 1000, 10_000),
         adaptive=Sampled(500, 64, 100_000),
-        few=(200, 1000),
+        few=((100, 200), (200, 1000)),
         calibration=200,
         epochs=40,
         sandwich_epochs=100,
@@ -108,7 +108,6 @@ class Lab:
     resnet56: Path | None
     families: tuple[str, ...] = ()
     """The families to include, or their cases, by name; empty for all for which there are data."""
-    alpha: float = 0.001
     ray: str | None = None
     """The address of a Ray cluster, or "auto", as ``lvmrs certify --ray`` takes it; None for this machine."""
     workers: int | None = None

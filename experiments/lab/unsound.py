@@ -14,20 +14,22 @@ from lab.cases import Case
 from lab.methods import PUBLISHED, Certified, place_of
 from lvmrs import Run, radius
 from lvmrs.confidence import bernstein, clopper_pearson
-from lvmrs.planners.grid import geometric
 from lvmrs.planners.survey import Survey
 from lvmrs.runs.scores import KeptScores
 
 __all__ = ["best_on", "published"]
 
-_TEMPERATURES = geometric(0.01, 50, 100)
+# The published code multiplies logits by 1, by 100 numbers from 0.1 to 50, and by 10⁷, which is as good as a vote.
+_TEMPERATURES = tuple(sorted(1 / factor for factor in (1.0, *np.linspace(0.1, 50.0, 100).tolist(), 1e7)))
 
 
 def published(case: Case, n0: int | None = None, n: int | None = None) -> Certified:
     """Certify by the rule of the paper's published code, whose certificates do not hold at risk α.
 
-    The largest R2 of votes (Clopper–Pearson) and 200 soft maps (Bernstein), each with the risk shared by all classes,
-    is taken on the certification sample itself: the sample that chose the map also bounds its scores.
+    The largest R2 of votes (Clopper–Pearson) and 204 soft maps (Bernstein), each with the risk shared by all classes,
+    is taken on the certification sample itself: the sample that chose the map also bounds its scores. Where the code
+    differs from the paper's formulas in other ways, the formulas are taken: variances are of all samples and not means
+    over batches, and the scores of the rivals are at most what the top class leaves.
     """
     n0, n = n0 or case.size.n0, n or case.size.n
     file = place_of(case, PUBLISHED, n0, n).with_suffix(".json")
@@ -50,7 +52,7 @@ def _published(run: Run, n: int) -> Certified:
         radii.append(size if answer == row.label else 0.0)
         right.append(answer == row.label)
         lows.append(low)
-        maps[name] += 1
+        maps[name] += int(size > 0)
     return Certified([row.idx for row in rows], radii, right, lows, dict(maps), 0.0)
 
 

@@ -115,21 +115,26 @@ def within_budget(
     before = {flight.index: Moment(0, 0.0, math.inf) for flight in flights}
     if earlier is not None:
         left, before, begun = earlier.left, dict(earlier.before), begun - earlier.seconds
-    batches.run(flights)
-    while goal.seconds is None or clock() - begun < goal.seconds:
+    _run(batches, flights)
+    while (time_left := math.inf if goal.seconds is None else goal.seconds - (clock() - begun)) > 0:
         _remember(midway, flights, Shared(left, clock() - begun, dict(before)))
-        granted = _grant(flights, before, left, goal)
+        granted = _grant(flights, before, left, goal, time_left)
         if not granted:
             break
         for flight in granted:
             before[flight.index] = flight.now
             flight.go_on()
         left -= sum(flight.wanted for flight in granted)
-        batches.run(granted)
+        _run(batches, granted)
+    yield from (flight.certificate() for flight in flights)
+
+
+def _run(batches: Gives, flights: list[Flight]) -> None:
+    """Give inputs what they want. What is wrong with one is raised at once, before more of the budget is spent."""
+    batches.run(flights)
     for flight in flights:
         if flight.failure is not None:
             raise flight.failure
-        yield flight.certificate()
 
 
 def _remember(midway: Midway, flights: list[Flight], shared: Shared) -> None:
@@ -139,10 +144,14 @@ def _remember(midway: Midway, flights: list[Flight], shared: Shared) -> None:
         midway.note(lambda: underway, shared)
 
 
-def _grant(flights: list[Flight], before: dict[int, Moment], left: float, goal: Goal) -> list[Flight]:
+def _grant(flights: list[Flight], before: dict[int, Moment], left: float, goal: Goal, time_left: float) -> list[Flight]:
     """The inputs that go on to their next look: the most promising ones, for a share of the budget."""
-    flights = [flight for flight in flights if flight.failure is None]
-    share = 32 * len(flights) if goal.budget is None else max(1, goal.budget // _ROUNDS)
+    if goal.seconds is None:
+        share = max(1, (goal.budget or 0) // _ROUNDS)
+    else:  # no more than the time that is left has room for, if samples take as long as before
+        spent_so_far = sum(flight.now.n for flight in flights)
+        pace = time_left / max(goal.seconds - time_left, 1e-9)
+        share = min(32 * len(flights), int(spent_so_far * pace))
     worth = [(gain(before[flight.index], flight.now, flight.following, goal), flight) for flight in flights]
     found: list[Flight] = []
     spent = 0

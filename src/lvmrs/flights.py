@@ -19,7 +19,7 @@ from lvmrs.anytime import AnytimeProof
 from lvmrs.certificate import Certificate
 from lvmrs.errors import LvmrsError, ProofError, guarded
 from lvmrs.goals import Goal, Moment
-from lvmrs.midway import Underway, can_be_written
+from lvmrs.midway import Underway, UnusableError, can_be_written
 from lvmrs.noise import Stage, Stream
 from lvmrs.noise.stream import samples_per_block
 from lvmrs.plan import Plan, Terms
@@ -105,7 +105,10 @@ class Flight:
         self._plan: Plan | None = None
         self._begin("selection", asking.n0)
         if known is not None:
-            self._prove(known.plan, known)
+            try:
+                self._prove(known.plan, known)
+            except ProofError as error:
+                raise UnusableError(str(error)) from error
 
     def _begin(self, stage: Stage, count: int, first: int = 0) -> None:
         self.stream = Stream(self._asking.seed, self.index, stage)
@@ -157,7 +160,8 @@ class Flight:
         if self._proof.stopped:
             self._copies.forget()
         if self._keeps:
-            self.kept.append(("certification", logits[: len(logits) - max(0, self._taken - self._counted)]))
+            used = logits[: len(logits) - max(0, self._taken - self._counted)]
+            self.kept.append(("certification", used.clone()))  # logits are a part of a batch, which is not to be kept
 
     def fail(self, error: Exception) -> None:
         """Give up; the first error is raised when it is its turn."""

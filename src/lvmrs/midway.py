@@ -16,14 +16,18 @@ from typing import Any
 import numpy as np
 
 from lvmrs.anytime import Looked
-from lvmrs.errors import InvalidArgumentError, guarded
+from lvmrs.errors import InvalidArgumentError, ProofError, guarded
 from lvmrs.goals import Moment
 from lvmrs.plan import Plan, fields_of
 
-__all__ = ["Midway", "Shared", "Underway", "can_be_written"]
+__all__ = ["Midway", "Shared", "Underway", "UnusableError", "can_be_written"]
 
 # Seconds between two writings, and how many times as long as a writing takes, so that it costs little.
 _EVERY, _TIMES = 10.0, 50.0
+
+
+class UnusableError(ProofError):
+    """What was written of an input cannot be gone on with."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -179,6 +179,8 @@ class SmoothedClassifier(Calibrating, Answering):
         of, terms = self._samplers.of, lambda x: self.terms(alpha, n, x, method=method)
         with self._samplers.crew() as crew:
             if goal is not None:
+                if goal.limited and watch is not None:
+                    raise InvalidArgumentError("logits cannot be watched where inputs share a budget; leave out watch")
                 coming = (Arrival(of(x), x, index) for index, x in prepared)
                 asking = Asking(Anytime.of(method), terms, goal, seed, n0)
                 by = within_budget if goal.limited else partial(adaptively, watch=watch)

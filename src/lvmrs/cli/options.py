@@ -114,7 +114,9 @@ Budget = Annotated[
         "inputs certified at --target-radius.",
     ),
 ]
-Time = Annotated[Optional[float], typer.Option("--time", help="The same in seconds of sampling.")]
+Time = Annotated[
+    Optional[float], typer.Option("--time", help="The same in seconds of sampling, after a first look at each input.")
+]
 Beta = Annotated[
     Optional[float],
     typer.Option(

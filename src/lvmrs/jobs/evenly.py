@@ -17,6 +17,7 @@ from lvmrs import _checks
 from lvmrs._decimals import percent, rounded_down
 from lvmrs.confidence import beta_mixture, clopper_pearson
 from lvmrs.confidence.beta_mixture import BetaMixture
+from lvmrs.planners.anytime import prior_of
 from lvmrs.registry import FORMS, MAPS
 from lvmrs.runs import Row, Run
 
@@ -54,7 +55,8 @@ def spread_evenly(run: Run) -> Evenly | None:
         run: the run.
 
     Returns:
-        The estimate; None if there is none: without a budget, without rows, or if scores are not 0/1.
+        The estimate; None if there is none: without a budget, without rows, or if scores are not 0/1 or have parts
+            that are not known.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -75,13 +77,18 @@ def spread_evenly(run: Run) -> Evenly | None:
     _checks.instance("run", run, Run, "a lvmrs.Run")
     goal, n0 = run.manifest.terms.goal, run.manifest.terms.n0 or 0
     rows = run.rows() if goal is not None and goal.limited else []
-    if goal is None or not rows or any(row.bound != BetaMixture.name or row.samples is None for row in rows):
+    if goal is None or not rows or not all(_is_known(row) for row in rows):
         return None
     each = sum(row.samples or 0 for row in rows) // len(rows)
     radii = np.array([_radius(row, each, n0, run.manifest.terms.sigma or 0.0) for row in rows])
     right = np.array([row.top == row.label for row in rows]) & (radii > 0)
     targets = {target: float((right & (radii >= target)).mean()) for target in goal.targets}
     return Evenly(each, float(np.where(right, radii, 0.0).mean()), targets)
+
+
+def _is_known(row: Row) -> bool:
+    """Whether a row has 0/1 scores, and parts that come with lvmrs or are registered."""
+    return row.bound == BetaMixture.name and row.samples is not None and row.map in MAPS and row.form in FORMS
 
 
 def _radius(row: Row, n: int, n0: int, sigma: float) -> float:
@@ -103,8 +110,7 @@ def _share(bound: float, n: int, risk: float, n0: int) -> float:
     low, high = 0, n
     while low < high:
         middle = (low + high) // 2
-        ones = n0 * middle / n
-        prior = ones + 0.1, n0 - ones + 0.1
+        prior = prior_of(middle / n * n0, n0)
         reached = float(beta_mixture.lower(middle, n, risk, prior=prior)) >= bound
         low, high = (low, middle) if reached else (middle + 1, high)
     return low / n

@@ -72,6 +72,11 @@ class Job:
             sigmas = f"{source.sigma:g}, and not for {self.smoothed.sigma:g}"
             raise InvalidArgumentError(f"the denoiser {known.name} was loaded for sigma {sigmas}")
         check_goal_for(self.method, self.sampling.goal)
+        if self.shares_budget and self.selection.shards > 1:
+            raise InvalidArgumentError(
+                "a budget is for all inputs together, and each shard would spend it; give no shards, or targets or a "
+                "tolerance, which are for each input"
+            )
         if self.keeps_scores and (self.shares_budget or not self.method.samples):
             why = "inputs share a budget" if self.shares_budget else f"{type(self.method).__name__} takes no samples"
             raise InvalidArgumentError(f"scores cannot be kept, since {why}; do not keep scores")

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from lvmrs.errors import InvalidArgumentError, RunError
-from lvmrs.midway import Midway
+from lvmrs.midway import Midway, UnusableError
 from lvmrs.runs import RunWriter
 from lvmrs.runs.directory import MIDWAY
 from lvmrs.runs.midway_file import damaged, read_midway, remove_midway, write_midway
@@ -37,6 +37,8 @@ def remembering(writer: RunWriter, *, wanted: bool) -> Iterator[Midway | None]:
         raise damaged(run.directory / MIDWAY, str(error)) from error
     try:
         yield midway
+    except UnusableError as error:
+        raise damaged(run.directory / MIDWAY, str(error)) from error
     except BaseException as error:
         with suppress(RunError):  # the first error is told
             if isinstance(error, Exception) and not writer.done:

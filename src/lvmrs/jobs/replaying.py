@@ -13,7 +13,6 @@ from lvmrs.budget import within_budget
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.flights import Arrival, Asking, Flight
 from lvmrs.goals import Goal
-from lvmrs.noise import Stream
 from lvmrs.plan import Terms
 from lvmrs.planners import Anytime, Planner
 from lvmrs.runs import Row
@@ -68,23 +67,14 @@ class _Kept:
 
     def __init__(self, kept: KeptScores) -> None:
         self._kept = kept
-        self._open: dict[Stream, tuple[Iterator[Tensor], Tensor]] = {}
 
     def run(self, flights: Sequence[Flight]) -> None:
         """Give inputs all the samples that they want."""
         for flight in flights:
             while wanted := flight.wanted:
-                flight.take(self._next(flight.ask(wanted).stream, wanted))
-
-    def _next(self, stream: Stream, count: int) -> Tensor:
-        """The next scores of a stream; what is left of a batch is for the next call."""
-        coming, rest = self._open.get(stream) or (self._kept.logits(stream.index, stream.stage), None)
-        have = [] if rest is None else [rest]
-        while sum(map(len, have)) < count:
-            have.append(next(coming))
-        together = torch.cat(have)
-        self._open[stream] = coming, together[count:].clone()
-        return together[:count]
+                piece = flight.ask(wanted)
+                stream, samples = piece.stream, piece.samples
+                flight.take(torch.cat(list(self._kept.logits(stream.index, stream.stage, wanted, samples.start))))
 
 
 def _no_network(x: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ every layer.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
+
+from lvmrs._machine import allowed_cores
 
 __all__ = ["Crew", "Line", "Work", "cores", "torch_threads"]
 
@@ -175,5 +176,4 @@ def torch_threads(count: int) -> Iterator[None]:
 
 def cores() -> int:
     """How many cores this process may use, and torch is told to use."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(allowed, torch.get_num_threads()))
+    return max(1, min(allowed_cores(), torch.get_num_threads()))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import _disk
+from lvmrs._machine import processor
 from lvmrs._paths import check_kind
 from lvmrs._replacing import replacing
 from lvmrs.errors import LvmrsError
@@ -43,7 +44,7 @@ def key_of(model: object, x: Tensor, *more: object) -> str | None:
     layers = [(name, type(module).__qualname__, _settings(module)) for name, module in model.named_modules()]
     held = (*model.named_parameters(), *model.named_buffers())
     weights = [(name, tuple(tensor.shape), str(tensor.dtype)) for name, tensor in held]
-    machine = (platform.machine(), _processor(), os.cpu_count(), torch.__version__, x.device.type)
+    machine = (platform.machine(), processor(), os.cpu_count(), torch.__version__, x.device.type)
     what = (_VERSION, layers, weights, tuple(x.shape), str(x.dtype), more, machine)
     return hashlib.blake2b(repr(what).encode(), digest_size=16).hexdigest()
 
@@ -81,11 +82,3 @@ def _file(key: str) -> Path:
     given = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(given) if given else Path.home() / ".cache"
     return base / "lvmrs" / "running" / f"{key}.json"
-
-
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return platform.processor()
-    return next((line for line in text.splitlines() if line.startswith("model name")), "")

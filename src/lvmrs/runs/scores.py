@@ -224,9 +224,9 @@ class KeptScores:
             names = " or ".join(SCORES.values())
             raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not fit their checksum")
 
-    def logits(self, index: int, stage: Stage, count: int | None = None) -> Iterator[Tensor]:
-        """The first ``count`` logits of an input, by default all, in batches; ``check`` them first."""
-        for logits in self.files[stage].logits(self.selection.position(index), count):
+    def logits(self, index: int, stage: Stage, count: int | None = None, first: int = 0) -> Iterator[Tensor]:
+        """Logits of an input from number ``first`` on, ``count`` of them or all, in batches; ``check`` them first."""
+        for logits in self.files[stage].logits(self.selection.position(index), count, first):
             yield torch.from_numpy(logits)
 
     def scores(self, stream: Stream, terms: Terms, count: int) -> Scores:

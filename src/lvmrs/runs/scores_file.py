@@ -95,18 +95,24 @@ class ScoresFile:
         if found != self.size:
             raise DamagedScoresError(f"{self.path.name} is damaged: it has {found} bytes instead of {self.size}")
 
-    def logits(self, position: int, count: int | None = None) -> Iterator[NDArray[Any]]:
-        """Read the first ``count`` scores of one input, by default all, in portions of shape (samples, classes)."""
+    def logits(self, position: int, count: int | None = None, first: int = 0) -> Iterator[NDArray[Any]]:
+        """Read scores of one input in portions of shape (samples, classes).
+
+        Args:
+            position: the position of the input among those of the run.
+            count: how many to read; None for all from the first on.
+            first: the number of the first one.
+        """
         _, samples, classes = self.shape
         each = classes * self.dtype.itemsize
-        count = samples if count is None else count
+        count = samples - first if count is None else count
         with _reading(self.path), self.path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < self.start + (position + 1) * samples * each:
                 raise self._ends_too_early()
-            file.seek(self.start + position * samples * each)
+            file.seek(self.start + (position * samples + first) * each)
             step = max(1, min(_ROWS, _BYTES // each))
-            for first in range(0, count, step):
-                rows = np.empty((min(step, count - first), classes), self.dtype)
+            for done in range(0, count, step):
+                rows = np.empty((min(step, count - done), classes), self.dtype)
                 if file.readinto(rows.view(np.uint8).data) != rows.nbytes:
                     raise self._ends_too_early()
                 yield rows
