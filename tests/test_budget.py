@@ -86,7 +86,7 @@ def test_what_is_wrong_with_an_input_ends_the_spending() -> None:
 
     smoothed = SmoothedClassifier(model, 0.5, batch=64)
     inputs = [*SURE, torch.tensor([100.0, 0.0, 0.0]), *TIED]
-    with pytest.raises(ModelError, match="NaN or infinite"):
+    with pytest.raises(ModelError, match="NaN or infinity"):
         smoothed.certify_batch(inputs, Duels(), n0=32, n=5000, goal=Goal(budget=50_000))
     assert sum(ran) < 5000  # the first looks, and the checks of the model
 

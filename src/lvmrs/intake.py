@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from lvmrs._checks import Floats
+from lvmrs._torch_checks import all_finite
 from lvmrs.confidence.base import Bound, Sides
 from lvmrs.errors import ProofError
 from lvmrs.forms.base import Form
@@ -124,6 +125,6 @@ def _checked(logits: Tensor, classes: int) -> Tensor:
         raise ProofError(f"the scores have shape {tuple(logits.shape)}, and the plan has {classes} classes")
     if not logits.is_floating_point():
         raise ProofError(f"the scores are {logits.dtype}; expected floating-point logits")
-    if not torch.isfinite(logits).all():
+    if not all_finite(logits):
         raise ProofError("a score is NaN or infinite; nothing can be certified from it")
     return logits.detach()

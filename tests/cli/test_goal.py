@@ -61,9 +61,6 @@ def test_a_budget_from_the_command_line(
         ("--tolerance -1", "tolerance must be"),
         ("--beta 0.1", "beta has no effect without a goal"),
         ("--target-radius 0.5 --bound hoeffding", "bound has no effect where sampling stops at a goal"),
-        ("--budget 5000 --shard 1/2", "each shard would spend it"),
-        ("--budget 5000 --keep-scores", "scores cannot be kept, since inputs share a budget"),
-        ("--budget 100", "budget must be at least 384 samples for a first look at 4 inputs"),
         ("--target-radius 0.5 --beta 2", "beta must lie strictly between 0 and 1"),
     ],
 )
@@ -72,3 +69,20 @@ def test_what_is_refused(options: str, sentence: str, capsys: pytest.CaptureFixt
     assert (code, out) == (2, "")
     assert sentence in told
     assert len(told.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--budget 5000 --shard 1/2", "each shard would spend it"),
+        ("--budget 5000 --keep-scores", "scores cannot be kept, since inputs share a budget"),
+        ("--budget 100", "budget must be at least 384 samples for a first look at 4 inputs"),
+    ],
+)
+def test_budgets_that_do_not_fit_the_inputs_are_refused_once_these_are_known(
+    options: str, sentence: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, told = run(f"{DIGITS} {options} --out {tmp_path / 'a'}", capsys)
+    assert (code, out) == (2, "")
+    assert sentence in told.splitlines()[-1]
+    assert not (tmp_path / "a").exists()

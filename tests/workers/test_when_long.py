@@ -38,3 +38,31 @@ def test_others_take_over_what_takes_long(first: float, seconds: float, items: i
         found = [result for results in each(range(items)) for result in results]
     assert found == [-item for item in range(items)]
     assert others.started == started
+
+
+def test_results_are_handed_on_together_but_soon() -> None:
+    now = [0.0]
+
+    def task(item: int) -> int:
+        now[0] += 0.03
+        return item
+
+    with WhenLong(Noted(), clock=lambda: now[0]).doing(task) as each:
+        handed = list(each(range(12)))
+    assert handed == [[0], [1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11]]
+
+
+def test_an_error_does_not_lose_the_results_before_it() -> None:
+    now = [0.0]
+
+    def task(item: int) -> int:
+        now[0] += 0.03
+        if item == 7:
+            raise ValueError("seven")
+        return item
+
+    found: list[int] = []
+    with WhenLong(Noted(), clock=lambda: now[0]).doing(task) as each, pytest.raises(ValueError, match="seven"):
+        for results in each(range(12)):
+            found += results
+    assert found == [0, 1, 2, 3, 4, 5, 6]

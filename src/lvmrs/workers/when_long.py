@@ -15,6 +15,8 @@ __all__ = ["WhenLong"]
 # So many items are done before it is judged, not counting the first, which may import much; and so many seconds of work
 # are worth other processes: each of them imports torch.
 _FIRST, _LONG = 5, 6.0
+# Results are handed on together after so many seconds: who writes them waits for the disk once.
+_TOGETHER = 0.1
 
 
 class WhenLong(Workers):
@@ -44,13 +46,23 @@ class WhenLong(Workers):
                 if left:
                     yield [task(left.pop())]
                 begun, done = self._clock(), 0
+                handed, results = begun, list[Any]()
                 while left:
-                    if done >= _FIRST and (self._clock() - begun) / done * len(left) > _LONG:
+                    try:
+                        results.append(task(left.pop()))
+                    except Exception:
+                        if results:  # what was done before is not lost
+                            yield results
+                        raise
+                    done, now = done + 1, self._clock()
+                    takes_long = done >= _FIRST and (now - begun) / done * len(left) > _LONG
+                    if takes_long or not left or now - handed >= _TOGETHER:
+                        yield results
+                        handed, results = self._clock(), []
+                    if takes_long:
                         left.reverse()
                         others = block.enter_context(self._others.doing(task, most=len(left), files=files))
                         yield from others(left)
                         return
-                    yield [task(left.pop())]
-                    done += 1
 
             yield each
