@@ -63,10 +63,10 @@ SCALES = {
     ),
     "laptop": Scale(
         digits=Sampled(100, 1000, 10_000),
-        cifar10=Sampled(100, 500, 5000),
+        cifar10=Sampled(60, 400, 4000),
         given=Sampled(200, 1000, 10_000),
         sandwich=Sampled(40, 200, 2000),
-        imagenet=Sampled(10, 50, 200),
+        imagenet=Sampled(8, 50, 150),
         adaptive=Sampled(200, 64, 100_000),
         few=((100, 200), (200, 1000)),
         calibration=30,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -17,11 +16,11 @@ from torch import Tensor
 
 from lvmrs.anytime import AnytimeProof
 from lvmrs.certificate import Certificate
+from lvmrs.copies import Copies
 from lvmrs.errors import LvmrsError, ProofError, guarded
 from lvmrs.goals import Goal, Moment
 from lvmrs.midway import Underway, UnusableError, can_be_written
 from lvmrs.noise import Stage, Stream
-from lvmrs.noise.stream import samples_per_block
 from lvmrs.plan import Plan, Terms
 from lvmrs.planners.anytime import Anytime
 from lvmrs.sampling import Compare, Sampler
@@ -52,46 +51,6 @@ class Asking(NamedTuple):
     """Samples to plan on."""
 
 
-class _Copies:
-    """The noisy copies of one stream, drawn in whole blocks; what is left of a block is kept for the next call."""
-
-    def __init__(self, sampler: Sampler, x: Tensor, stream: Stream) -> None:
-        self._sampler, self._x, self._stream = sampler, x, stream
-        self._block = samples_per_block(x.shape, x.device)
-        self._first, self._drawn = 0, x[None][:0]
-        self._lock, self._ended = threading.Lock(), False
-
-    def of(self, first: int, count: int) -> Tensor:
-        """So many copies from sample ``first`` on."""
-        with self._lock:
-            have = self._first + len(self._drawn)
-            if not self._first <= first <= have:  # parts of a batch may be asked for out of order
-                self._first, self._drawn = first - first % self._block, self._x[None][:0]
-                have = self._first
-            if first + count > have:
-                missing = -(-(first + count - have) // self._block) * self._block
-                whole = replace(self._sampler, batch=missing)  # one piece, so that no block is drawn twice
-                drawn = list(whole.copies(self._x, self._stream, missing, first=have))
-                self._drawn = torch.cat([self._drawn, *drawn]) if len(self._drawn) else torch.cat(drawn)
-            found = self._drawn[first - self._first : first - self._first + count].clone()
-            kept = (first + count) - (first + count) % self._block
-            if self._ended:
-                self._first, self._drawn = 0, self._x[None][:0]
-            elif kept > self._first:
-                self._first, self._drawn = kept, self._drawn[kept - self._first :].clone()
-            return found
-
-    def forget(self) -> None:
-        """Keep nothing until the next call."""
-        with self._lock:
-            self._first, self._drawn = 0, self._x[None][:0]
-
-    def end(self) -> None:
-        """Keep nothing any more; what is asked for is drawn for that alone."""
-        self._ended = True
-        self.forget()
-
-
 class Flight:
     """One input on its way: first its selection sample, then looks until the goal is reached."""
 
@@ -112,7 +71,7 @@ class Flight:
 
     def _begin(self, stage: Stage, count: int, first: int = 0) -> None:
         self.stream = Stream(self._asking.seed, self.index, stage)
-        self._copies = _Copies(self.sampler, self.x, self.stream)
+        self._copies = Copies(self.sampler, self.x, self.stream)
         self._asked = self._taken = first
         self._waiting: deque[Tensor] = deque()
         sampler = self.sampler

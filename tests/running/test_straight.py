@@ -185,7 +185,7 @@ def test_functions_that_convolve_become_layers_into_which_normalisation_is_folde
 def test_weights_by_name_and_padding_in_words(padding: str | int) -> None:
     def named(network: Written, x: Tensor) -> Tensor:
         stored = {"bias": network.conv.bias, "weight": network.conv.weight}
-        hidden = functional.conv2d(x, padding=padding, **stored)  # type: ignore[arg-type]
+        hidden = functional.conv2d(x, padding=padding, **stored)  # type: ignore[call-overload]
         return network.last(network.norm(hidden).mean((2, 3)))  # type: ignore[no-any-return]
 
     network = settled(Written(named))

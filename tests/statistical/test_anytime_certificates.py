@@ -192,7 +192,7 @@ def test_the_adversary_catches_samples_that_count_twice_after_a_proof_is_taken_u
         for kind in wrong:
             proof = AnytimeProof(plan, terms, beta=risk)
             false = False
-            for portion in made_up_scores(certification.split(32)):
+            for portion in made_up_scores(torch.split(certification, 32)):
                 proof.add(portion)
                 if kind == "twice":  # what a wrong state would do to the counts
                     proof._proving.add(proof._intake.columns(portion.logits))

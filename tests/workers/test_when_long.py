@@ -62,7 +62,12 @@ def test_an_error_does_not_lose_the_results_before_it() -> None:
         return item
 
     found: list[int] = []
-    with WhenLong(Noted(), clock=lambda: now[0]).doing(task) as each, pytest.raises(ValueError, match="seven"):
-        for results in each(range(12)):
-            found += results
+
+    def take_all() -> None:
+        with WhenLong(Noted(), clock=lambda: now[0]).doing(task) as each:
+            for results in each(range(12)):
+                found.extend(results)
+
+    with pytest.raises(ValueError, match="seven"):
+        take_all()
     assert found == [0, 1, 2, 3, 4, 5, 6]

@@ -110,7 +110,7 @@ def _share(bound: float, n: int, risk: float, n0: int) -> float:
     low, high = 0, n
     while low < high:
         middle = (low + high) // 2
-        prior = prior_of(middle / n * n0, n0)
+        prior = prior_of(np.asarray(middle / n * n0), n0)
         reached = float(beta_mixture.lower(middle, n, risk, prior=prior)) >= bound
         low, high = (low, middle) if reached else (middle + 1, high)
     return low / n
