@@ -1,4 +1,4 @@
-"""Everything that docs/speed.md says about speed, measured in one go: about half an hour on two quiet cores.
+"""Everything that docs/speed.md says about speed, measured in one go: about 70 minutes on two quiet cores.
 
     python benchmarks/speed.py [--quick] [--only contests,start] [--json build/bench.json] [--write docs/speed.md]
 

@@ -254,8 +254,9 @@ def _near(tolerance: str, row: dict[str, Any], case: dict[str, Any]) -> list[str
     n0, n = case["n0"], row["fixed n"]
     fixed = ["more than there are", "", "", ""]
     if n is not None:
-        fewer = [(n + n0) / (samples + n0) for samples in (row["mean"], row["hindsight"])]
-        fixed = [str(n), size(row["fixed average"]), *(f"{each:.1f}" for each in fewer)]
+        known = (row["mean"], row.get("hindsight"))  # the latter is not in files of earlier versions
+        fewer = ["" if samples is None else f"{(n + n0) / (samples + n0):.1f}" for samples in known]
+        fixed = [str(n), size(row["fixed average"]), *fewer]
     samples = [f"{row['mean']:.0f}", f"{row['median']:.0f}", str(row["at cap"])]
     return [tolerance, *samples, size(row["average"]), *fixed]
 
