@@ -25,7 +25,7 @@ class Noted(Here):
 
 @pytest.mark.parametrize(
     ("first", "seconds", "items", "started"),
-    [(0.01, 0.01, 500, []), (3.0, 0.01, 500, []), (0.1, 0.1, 100, [94]), (100.0, 100.0, 6, []), (1.0, 1.0, 0, [])],
+    [(0.01, 0.01, 500, []), (3.0, 0.01, 500, []), (0.2, 0.2, 100, [94]), (100.0, 100.0, 6, []), (1.0, 1.0, 0, [])],
 )
 def test_others_take_over_what_takes_long(first: float, seconds: float, items: int, started: list[int]) -> None:
     now, others = [0.0], Noted()

@@ -14,7 +14,7 @@ __all__ = ["WhenLong"]
 
 # So many items are done before it is judged, not counting the first, which may import much; and so many seconds of work
 # are worth other processes: each of them imports torch.
-_FIRST, _LONG = 5, 6.0
+_FIRST, _LONG = 5, 10.0
 # Results are handed on together after so many seconds: who writes them waits for the disk once.
 _TOGETHER = 0.1
 
