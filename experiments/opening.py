@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from lab.methods import STEPS
+from lab.methods import NEED_CONSTANT, STEPS
 from lab.page import table, wrapped
 from lab.record import Found
 from lvmrs.binomial import by_chance
@@ -57,7 +57,7 @@ def _changes(settings: list[Setting], one: str, other: str) -> list[float]:
 def _worth(plain: list[Setting], known: list[Setting]) -> str:
     rows = []
     for one, other, words in STEPS:
-        settings = known if words.startswith("known constant") else plain
+        settings = known if other in NEED_CONSTANT else plain
         if changes := _changes(settings, one, other):
             gaps = [each["rows"][other]["steps"][one] for each in settings if _has(each, one, other)]
             larger, smaller = sum(gap[1] > 0 for gap in gaps), sum(gap[2] < 0 for gap in gaps)

@@ -22,6 +22,7 @@ from lvmrs.cli.spread import chosen_workers
 from lvmrs.runs.classifier import ClassifierRecord
 
 __all__ = [
+    "NEED_CONSTANT",
     "PUBLISHED",
     "STEPS",
     "TITLES",
@@ -56,6 +57,8 @@ TITLES = {
 """The methods in the order of the decomposition, in words."""
 # Where a constant is known, these use it, too.
 _WITH_CONSTANT = ("soft", "lvm", "one-map", "soft-duels")
+NEED_CONSTANT = ("ramp", "soft-duels-ramp")
+"""Methods for networks of known Lipschitz constant alone."""
 STEPS = (
     ("cohen", "votes-union", "R2 instead of R3, risk shared by all classes"),
     ("votes-union", "votes", "the risk spent once instead of shared, and R3 where that is expected to be larger"),

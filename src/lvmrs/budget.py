@@ -146,17 +146,19 @@ def _remember(midway: Midway, flights: list[Flight], shared: Shared) -> None:
 
 def _grant(flights: list[Flight], before: dict[int, Moment], left: float, goal: Goal, time_left: float) -> list[Flight]:
     """The inputs that go on to their next look: the most promising ones, for a share of the budget."""
+    now = [flight.now for flight in flights]  # once: each is computed from the bounds
     if goal.seconds is None:
         share = max(1, (goal.budget or 0) // _ROUNDS)
     else:  # no more than the time that is left has room for, if samples take as long as before
-        spent_so_far = sum(flight.now.n for flight in flights)
         pace = time_left / max(goal.seconds - time_left, 1e-9)
-        share = min(32 * len(flights), int(spent_so_far * pace))
-    worth = [(gain(before[flight.index], flight.now, flight.following, goal), flight) for flight in flights]
+        share = min(32 * len(flights), int(sum(moment.n for moment in now) * pace))
+    worth = [
+        (gain(before[flight.index], moment, flight.following, goal), flight.following - moment.n, flight)
+        for flight, moment in zip(flights, now, strict=True)
+    ]
     found: list[Flight] = []
     spent = 0
-    for expected, flight in sorted(worth, key=lambda pair: -pair[0]):  # stable, so equal ones keep their order
-        cost = flight.following - flight.now.n
+    for expected, cost, flight in sorted(worth, key=lambda each: -each[0]):  # stable, so equal ones keep their order
         if expected > 0 and spent + cost <= left and (not found or spent + cost <= share):
             found.append(flight)
             spent += cost
