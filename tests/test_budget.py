@@ -2,6 +2,7 @@
 
 import math
 import resource
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor
 import lvmrs.smooth
 from lvmrs import Certificate, Duels, SmoothedClassifier, jobs
 from lvmrs.budget import gain, within_budget
+from lvmrs.certifying import Asked
 from lvmrs.errors import InvalidArgumentError, ModelError, RunError
 from lvmrs.flights import Flight, Piece
 from lvmrs.goals import Goal, Moment
@@ -31,22 +33,46 @@ SURE = [torch.tensor([1.0 - 0.1 * k, 0.0, 0.0]) for k in range(5)]
 TIED = [torch.tensor([0.5, 0.5, 0.0]) for _ in range(5)]
 
 
-def certified(goal: Goal, batch: int = 64, n: int = 5000, **settings: Any) -> list[Certificate]:
+def certified(goal: Goal | None, batch: int = 64, n: int = 5000, n0: int = 32, **settings: Any) -> list[Certificate]:
     smoothed = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=batch)
-    return smoothed.certify_batch([*SURE, *TIED], Duels(), n0=32, n=n, goal=goal, **settings)
+    return smoothed.certify_batch([*SURE, *TIED], Duels(), n0=n0, n=n, goal=goal, **settings)
 
 
 def test_the_budget_is_kept_and_spent_where_it_helps() -> None:
-    goal = Goal(budget=10 * 500)
-    found = certified(goal)
+    goal = Goal(budget=10 * 1000)
+    found = certified(goal, n0=200)
     spent = [each.n for each in found]
-    assert sum(spent) + 10 * 32 <= 5000
-    assert sum(spent) + 10 * 32 > 4500
+    assert sum(spent) + 10 * 200 == 10_000
     assert min(spent[:5]) > max(spent[5:])  # a tie has no radius to gain
-    even = certified(Goal(tolerance=1e-9), n=468)  # the same bounds, and the same number for each
-    assert {each.n for each in even} == {468}
+    even = certified(None, n=800, n0=200)  # the same bounds, and the same number for each
+    assert {each.n for each in even} == {800}
     assert sum(each.radius for each in found) > sum(each.radius for each in even)
-    assert certified(goal, batch=7) == found
+    assert certified(goal, batch=7, n0=200) == found
+
+
+def test_samples_are_spent_on_right_answers() -> None:
+    smoothed = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=64)
+    labels = dict.fromkeys(range(5), 0) | {1: 2, 3: 1}
+    for goal in (Goal(budget=5000), Goal((0.2, 0.4), budget=5000)):
+        found = list(smoothed.certificates(enumerate(SURE), Duels(), n0=64, n=5000, goal=goal, labels=labels))
+        assert [found[1].n, found[3].n] == [32, 32]
+        assert min(found[place].n for place in (0, 2, 4)) > 32
+        assert sum(each.n + 64 for each in found) <= 5000
+
+
+def test_numbers_are_settled_before_samples_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the samples of a proof show has no influence on how many there are."""
+    asked = Asked.of
+
+    def of(*args: Any) -> Asked:
+        made = asked(*args)
+        return Asked(made.selection, replace(made.certification, stream=replace(made.certification.stream, seed=7)))
+
+    before = certified(Goal(budget=5000))
+    monkeypatch.setattr(Asked, "of", of)  # other samples to prove on
+    after = certified(Goal(budget=5000))
+    assert [each.n for each in before] == [each.n for each in after]
+    assert [each.p_lower for each in before] != [each.p_lower for each in after]
 
 
 def test_with_targets_it_is_spent_on_what_can_be_decided() -> None:
@@ -169,5 +195,6 @@ def test_what_is_refused() -> None:
         Goal(budget=0)
     with pytest.raises(InvalidArgumentError, match="seconds must be"):
         Goal(seconds=-1.0)
-    assert "100 samples for all inputs are spent" in Goal(budget=100).words
+    assert "100 samples for all are to gain most for the average radius" in Goal(budget=100).words
+    assert "100 samples for all inputs are spent" in Goal((0.5,), budget=100).words
     assert "gain most for certificates at 0.5" in Goal((0.5,), seconds=2.0).words

@@ -175,7 +175,8 @@ def sandwich_families(lab: Lab) -> dict[str, Case]:
     sigma = 3 / (5 * np.pi**0.5)
     found = {"digits": sandwich(lab, 5.0, sigma)}
     if lab.cifar10 is not None:
-        settings = ("--epochs", {"paper": "100", "laptop": "6", "digits": "1"}[lab.scale], "--batch", "256", "--lr", "0.002")
+        epochs = {"paper": "100", "laptop": "6", "digits": "1"}[lab.scale]
+        settings = ("--epochs", epochs, "--batch", "256", "--lr", "0.002")
         words = ("--model", "ready:sandwich_small,gamma=5", "--data", f"cifar10:{lab.cifar10}", "--sigma", "0.4")
         aim = ("--objective", "margin", "--margin", "0.2")
         found["cifar10"] = Case(

@@ -1,4 +1,6 @@
-"""A budget of samples, or of time, for many inputs: samples are spent where they are expected to gain most.
+"""A budget with targets, or of time, for many inputs: samples are spent where they are expected to gain most.
+
+(A budget of samples for the average radius is planned beforehand: ``lvmrs.allotment``.)
 
 All inputs are on their way at once. Each gets a first look; then, round by round, inputs go on to their next look in
 the order of what that is expected to gain for each sample, as far as is known by then. What an input gets depends on
@@ -97,7 +99,7 @@ def within_budget(
         midway: remembers how things are between rounds; what an earlier process has left there is taken up.
 
     Returns:
-        The certificates, in order.
+        The certificates, in order, of all inputs that need one.
     """
     begun, goal, arrivals = clock(), asking.goal, list(inputs)
     midway = Midway(lambda known: None) if midway is None else midway
@@ -126,7 +128,7 @@ def within_budget(
             flight.go_on()
         left -= sum(flight.wanted for flight in granted)
         _run(batches, granted)
-    yield from (flight.certificate() for flight in flights)
+    yield from (flight.certificate() for flight in flights if flight.index not in midway.done)
 
 
 def _run(batches: Gives, flights: list[Flight]) -> None:
@@ -155,6 +157,7 @@ def _grant(flights: list[Flight], before: dict[int, Moment], left: float, goal: 
     worth = [
         (gain(before[flight.index], moment, flight.following, goal), flight.following - moment.n, flight)
         for flight, moment in zip(flights, now, strict=True)
+        if flight.counts
     ]
     found: list[Flight] = []
     spent = 0

@@ -1,22 +1,33 @@
-"""Certifying inputs one after the other: while one is planned and proved, the next are sampled."""
+"""Certifying inputs one after the other: while one is planned and proved, the next are sampled.
+
+With a budget for all inputs, all are planned first, on their selection samples. These also settle how many samples each
+input is proved on (``lvmrs.allotment``).
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from lvmrs.allotment import LEAST, allotted, expected_radii, numbers
 from lvmrs.certificate import Certificate
-from lvmrs.noise import Stream
-from lvmrs.plan import Terms
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.noise import Stage, Stream
+from lvmrs.plan import Plan, Terms
 from lvmrs.planners.base import Planner
 from lvmrs.prove import prove
 from lvmrs.running.crew import Crew
 from lvmrs.sampling import Request, Sampler, Watch, sampled
 
-__all__ = ["Asked", "certified"]
+__all__ = ["Answers", "Asked", "Planning", "certified", "certified_within"]
+
+Answers = Callable[[Iterable[Request]], Iterator[Iterator[Tensor]]]
+"""Answers requests in order, each with the logits of its samples in parts: the network, or kept scores."""
 
 
 class Asked(NamedTuple):
@@ -24,12 +35,14 @@ class Asked(NamedTuple):
 
     selection: Request
     certification: Request
+    label: int | None = None
+    """The class of the input in its data set, where that matters: only right answers are worth a share of a budget."""
 
     @classmethod
-    def of(cls, sampler: Sampler, x: Tensor, seed: int, index: int, n0: int, n: int) -> Asked:
+    def of(cls, sampler: Sampler, x: Tensor, seed: int, index: int, n0: int, n: int, label: int | None = None) -> Asked:
         """Ask for n0 samples to plan on, and for n others to prove on."""
         selection, certification = Stream(seed, index, "selection"), Stream(seed, index, "certification")
-        return cls(Request(sampler, x, selection, n0), Request(sampler, x, certification, n))
+        return cls(Request(sampler, x, selection, n0), Request(sampler, x, certification, n), label)
 
 
 def certified(
@@ -54,7 +67,7 @@ def certified(
     coming: deque[Asked] = deque()
     answers = sampled(_requests(inputs, coming), crew)
     for selected in answers:
-        selection, certification = coming.popleft()
+        selection, certification, _ = coming.popleft()
         agreed = terms(selection.x)
         plan = planner.plan(selection.scores(selected, watch), agreed)
         yield prove(plan, agreed, certification.scores(next(answers), watch))
@@ -63,4 +76,74 @@ def certified(
 def _requests(inputs: Iterable[Asked], coming: deque[Asked]) -> Iterator[Request]:
     for asked in inputs:
         coming.append(asked)
-        yield from asked
+        yield from (asked.selection, asked.certification)
+
+
+@dataclass(frozen=True)
+class Planning:
+    """How inputs that share a budget are planned."""
+
+    planner: Planner
+    terms: Callable[[Tensor], Terms]
+    """Gives the terms of the certificate of an input; n is the most samples that it may get."""
+    budget: int
+    """Samples for all inputs together, also those to plan on."""
+
+
+class _Planned(NamedTuple):
+    certification: Request
+    plan: Plan
+    terms: Terms
+
+
+class _Seen:
+    """Keeps what a planner is shown."""
+
+    def __init__(self) -> None:
+        self.logits: list[Tensor] = []
+
+    def __call__(self, stage: Stage, logits: Tensor) -> None:
+        self.logits.append(logits.clone())
+
+
+def certified_within(
+    inputs: Sequence[Asked],
+    answers: Answers,
+    planning: Planning,
+    done: Collection[int] = (),
+) -> Iterator[Certificate]:
+    """Certify inputs within a budget, each with a number of samples that is settled before they are drawn.
+
+    Args:
+        inputs: what to sample for each input at most. An input whose plan is not for its label gets few samples.
+        answers: draws the samples.
+        planning: how they are planned, and the budget.
+        done: the indices of inputs that need no certificate any more. They are planned with the others, whose numbers
+            depend on them.
+
+    Returns:
+        The certificates of the others, in order. What is wrong with an input is raised before the first is proved.
+    """
+    most = inputs[0].certification.n if inputs else LEAST
+    counts = numbers(most)
+    first = sum(asked.selection.n + counts[0] for asked in inputs)
+    if planning.budget < first:
+        raise InvalidArgumentError(
+            f"budget must be at least {first} samples for a first look at {len(inputs)} inputs, got {planning.budget}"
+        )
+    planned, expected = [], []
+    for asked, selected in zip(inputs, answers(asked.selection for asked in inputs), strict=True):
+        terms, seen = planning.terms(asked.selection.x), _Seen()
+        plan = planning.planner.plan(asked.selection.scores(selected, seen), terms)
+        radii = expected_radii(plan, terms, torch.cat(seen.logits), counts)
+        planned.append(_Planned(asked.certification, plan, terms))
+        expected.append(radii if asked.label in (None, plan.top) else 0 * radii)
+    spent = sum(asked.selection.n for asked in inputs)
+    settled = [
+        _Planned(replace(request, n=n), plan, replace(terms, n=n))
+        for (request, plan, terms), n in zip(planned, allotted(counts, expected, planning.budget - spent), strict=True)
+        if request.stream.index not in done
+    ]
+    found = answers(each.certification for each in settled)
+    for (request, plan, terms), logits in zip(settled, found, strict=True):
+        yield prove(plan, terms, request.scores(logits))

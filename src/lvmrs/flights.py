@@ -37,6 +37,8 @@ class Arrival:
     x: Tensor
     """The input, without a batch dimension."""
     index: int
+    label: int | None = None
+    """Its class in the data set: with a budget, few samples are spent on what is planned for another one."""
 
 
 class Asking(NamedTuple):
@@ -60,7 +62,7 @@ class Flight:
         self.kept: list[tuple[Stage, Tensor]] = []
         self.failure: Exception | None = None
         self._proof: AnytimeProof | None = None
-        self.index, self._selected = arrival.index, list[Tensor]()
+        self.index, self._label, self._selected = arrival.index, arrival.label, list[Tensor]()
         self._plan: Plan | None = None
         self._begin("selection", asking.n0)
         if known is not None:
@@ -181,6 +183,11 @@ class Flight:
         """What is known at the last look."""
         with self._proving():
             return self._proved.now
+
+    @property
+    def counts(self) -> bool:
+        """Whether its plan is for the label, so that a certificate counts; True if the label is not known."""
+        return self._plan is not None and self._label in (None, self._plan.top)
 
     @property
     def following(self) -> int:

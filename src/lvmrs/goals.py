@@ -68,7 +68,8 @@ class Goal:
     """The risk of the limit: the radius of the exact means is above it with probability at most beta."""
     budget: int | None = None
     """Samples for all inputs together, also those to plan on. They are spent where they are expected to gain most: for
-    the average radius, or for the number of inputs certified at the targets if there are some."""
+    the average radius, or for the number of inputs certified at the targets if there are some. Where labels are known,
+    only right answers count."""
     seconds: float | None = None
     """The same in time."""
 
@@ -94,6 +95,15 @@ class Goal:
         """Whether there is a budget for all inputs, so that what one gets depends on the others."""
         return self.budget is not None or self.seconds is not None
 
+    @property
+    def planned(self) -> bool:
+        """Whether the number of samples of each input is settled before they are drawn: it is not stopped at a look.
+
+        So it is with a budget of samples for the average radius. With targets it pays to stop once they are decided,
+        and how many samples a time has room for is not known.
+        """
+        return self.budget is not None and not self.targets
+
     def reached(self, now: Moment) -> bool:
         """Whether enough is known; with a budget without targets, it never is."""
         if self.limited and not self.targets:
@@ -108,6 +118,8 @@ class Goal:
         if self.limited:
             for_what = "the average radius" if not self.targets else f"certificates at {self._targets}"
             how_much = f"{self.budget} samples" if self.budget is not None else f"{self.seconds:g} seconds"
+            if self.planned:
+                return f"after a number that is planned for it: {how_much} for all are to gain most for {for_what}"
             return f"when {how_much} for all inputs are spent, where they are expected to gain most for {for_what}"
         if self.tolerance is not None:
             return f"when the radius is within {self.tolerance:g} of what infinitely many samples could certify"

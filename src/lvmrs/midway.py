@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,7 @@ class Midway:
         write: writes values that JSON can hold, all or nothing.
         stored: what an earlier process has written; None if there is nothing.
         clock: shows the time in seconds.
+        done: the indices of inputs that need no certificate any more.
     """
 
     def __init__(
@@ -105,8 +106,9 @@ class Midway:
         write: Callable[[dict[str, Any]], None],
         stored: dict[str, Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        done: Collection[int] = (),
     ) -> None:
-        self._write, self._clock = write, clock
+        self._write, self._clock, self.done = write, clock, frozenset(done)
         stored = stored or {"inputs": [], "shared": None}
         self._known = {each.index: each for each in map(Underway.from_dict, stored["inputs"])}
         self.shared = None if stored["shared"] is None else Shared.from_dict(stored["shared"])

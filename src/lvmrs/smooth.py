@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from lvmrs.answering import Answering
 from lvmrs.budget import within_budget
 from lvmrs.calibrating import Calibrating
 from lvmrs.certificate import Certificate
-from lvmrs.certifying import Asked, certified
+from lvmrs.certifying import Asked, Planning, certified, certified_within
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.flights import Arrival, Asking
@@ -34,7 +34,7 @@ from lvmrs.planners.duels import Duels
 from lvmrs.rounding import Rounding
 from lvmrs.running.way import Way
 from lvmrs.samplers import Pace, Samplers
-from lvmrs.sampling import Model, Sampler, Watch
+from lvmrs.sampling import Model, Sampler, Watch, sampled
 from lvmrs.scores import Scores
 
 __all__ = ["SmoothedClassifier"]
@@ -162,12 +162,14 @@ class SmoothedClassifier(Calibrating, Answering):
         goal: Goal | None = None,
         watch: Watch | None = None,
         midway: Midway | None = None,
+        labels: Mapping[int, int] | None = None,
     ) -> Iterator[Certificate]:
         """Certify inputs one after the other; while one is planned and proved, the next is sampled.
 
         The inputs come with their indices, and are asked for some time before their turn; the rest is as in
         ``certify``. What is wrong with an input is raised when its turn comes. ``midway`` remembers inputs on their
-        way to a goal, and those that an earlier process has left there are taken up (``lvmrs.midway``).
+        way to a goal, and those that an earlier process has left there are taken up (``lvmrs.midway``). ``labels`` has
+        the classes of inputs by their indices, once they are asked for: a budget is then spent on right answers.
         """
         method = self.check_method(self.default_method if planner is None else planner)
         check_goal_for(method, goal)
@@ -181,7 +183,13 @@ class SmoothedClassifier(Calibrating, Answering):
             if goal is not None:
                 if goal.limited and watch is not None:
                     raise InvalidArgumentError("logits cannot be watched where inputs share a budget; leave out watch")
-                coming = (Arrival(of(x), x, index) for index, x in prepared)
+                known = {} if labels is None else labels
+                if goal.planned:
+                    together = [Asked.of(of(x), x, seed, index, n0, n, known.get(index)) for index, x in prepared]
+                    planning, done = Planning(method, terms, goal.budget or 0), () if midway is None else midway.done
+                    yield from certified_within(together, partial(sampled, crew=crew), planning, done)
+                    return
+                coming = (Arrival(of(x), x, index, known.get(index)) for index, x in prepared)
                 asking = Asking(Anytime.of(method), terms, goal, seed, n0)
                 by = within_budget if goal.limited else partial(adaptively, watch=watch)
                 yield from by(coming, Batches(crew), asking, midway=midway)

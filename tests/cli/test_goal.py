@@ -40,12 +40,14 @@ def test_a_budget_from_the_command_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, told = run(f"{DIGITS} --n 2000 --n0 32 --budget 2000 --out a", capsys)
+    code, out, told = run(f"{DIGITS} --max 40 --skip 1 --n 2000 --n0 32 --budget 5000 --out a", capsys)
     assert code == 0
-    assert "2000 samples for all inputs are spent" in told
+    assert "after a number that is planned for it: 5000 samples for all are" in told
     assert "the same samples spread evenly" in out
     rows = Run(tmp_path / "a").rows()
-    assert 1500 < sum((row.samples or 0) + 32 for row in rows) <= 2000
+    assert sum((row.samples or 0) + 32 for row in rows) == 5000
+    assert {row.samples for row in rows if row.top != row.label} == {32}  # the network is not trained
+    assert any((row.samples or 0) > 32 for row in rows if row.top == row.label)
     code, out, told = run(f"{DIGITS} --n 2000 --n0 32 --time 0.001 --target-radius 0.2 --out b", capsys)
     assert code == 0
     assert "0.001 seconds for all inputs are spent" in told
@@ -60,6 +62,8 @@ def test_a_budget_from_the_command_line(
         ("--target-radius 0", "targets must be"),
         ("--tolerance -1", "tolerance must be"),
         ("--beta 0.1", "beta has no effect without a goal"),
+        ("--budget 100000 --beta 0.1", "beta has no effect where numbers of samples are planned before"),
+        ("--budget 100000 --target-radius 0.5 --bound hoeffding", "bound has no effect where sampling stops at a goal"),
         ("--target-radius 0.5 --bound hoeffding", "bound has no effect where sampling stops at a goal"),
         ("--target-radius 0.5 --beta 2", "beta must lie strictly between 0 and 1"),
     ],

@@ -13,20 +13,23 @@ import pytest
 from torch import Tensor
 
 import lvmrs.adaptive
+import lvmrs.certifying
 import lvmrs.midway
-from lvmrs import Choice, Cohen, Duels, Fixed, Terms
+from lvmrs import Certificate, Choice, Cohen, Duels, Fixed, Plan, Terms
 from lvmrs.errors import RunError
 from lvmrs.flights import Answer, Piece, answered
 from lvmrs.goals import Goal
 from lvmrs.maps.duel import Duel
 from lvmrs.method import Method
 from lvmrs.planners import Anytime
-from lvmrs.runs import Run, Selection
+from lvmrs.prove import prove
+from lvmrs.runs import Row, Run, Selection
 from lvmrs.sampling import Sampler
+from lvmrs.scores import Scores
 from tests.jobs.helpers import INPUTS, fill, in_child, lines
 
 TOLERANCE = Goal(tolerance=0.2)
-BUDGET = Goal(budget=6 * 400)
+BUDGET = Goal((0.3, 0.6, 0.9), budget=6 * 400)
 SETTINGS: dict[str, Any] = {"planner": Duels(), "n": 900, "goal": TOLERANCE, "selection": Selection(INPUTS, max=6)}
 
 
@@ -124,6 +127,32 @@ def test_a_kill_loses_no_sample_before_the_last_look(
     assert lines(fill(out, resume=True, **settings)) == whole
     assert rest.samples < (1.25 - share) * counter.samples
     assert sorted(path.name for path in out.iterdir()) == ["certificates.tsv", "manifest.json"]
+
+
+def test_a_planned_budget_goes_on_with_the_inputs_that_have_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {**SETTINGS, "goal": Goal(budget=6 * 400)}
+    whole = lines(fill(tmp_path / "whole", **settings))
+    written: list[int] = []
+
+    def interrupt(row: Row) -> None:
+        written.append(row.idx)
+        if len(written) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fill(tmp_path / "a", on_row=interrupt, **settings)
+    proved: list[int] = []
+
+    def prove_and_note(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
+        proved.append(scores.stream.index)
+        return prove(plan, terms, scores)
+
+    monkeypatch.setattr(lvmrs.certifying, "prove", prove_and_note)
+    assert lines(fill(tmp_path / "a", resume=True, **settings)) == whole
+    assert (len(written), len(proved)) == (2, 4)
+    assert not set(written) & set(proved)
 
 
 def test_an_error_before_the_first_row_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

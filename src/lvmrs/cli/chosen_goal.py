@@ -21,15 +21,21 @@ def chosen_goal(
     *,
     bound: str | None = None,
 ) -> Goal | None:
-    """The goal that was typed; None if all n samples are to be taken. A bound that was typed, too, is refused."""
+    """The goal that was typed; None if all n samples are to be taken. What has no effect with it is refused."""
     if all(given is None for given in (target_radius, tolerance, budget, seconds)):
         if beta is not None:
             raise InvalidArgumentError("beta has no effect without a goal such as a target radius; leave it out")
         return None
-    check_no_bound(bound)
     targets = tuple(numbers("target-radius", target_radius) or ())
     risk = {} if beta is None else {"beta": beta}
-    return Goal(targets, tolerance, budget=budget, seconds=seconds, **risk)
+    goal = Goal(targets, tolerance, budget=budget, seconds=seconds, **risk)
+    if not goal.planned:
+        check_no_bound(bound)
+    elif beta is not None:
+        raise InvalidArgumentError(
+            "beta has no effect where numbers of samples are planned before; leave it out, or give a target radius"
+        )
+    return goal
 
 
 def check_no_bound(bound: str | None) -> None:

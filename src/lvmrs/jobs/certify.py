@@ -108,7 +108,7 @@ def certify(
                 if keeper is not None and resample:
                     keeper.mend_ends()
                 receiver = Receiver(writer, keeper)
-                # Inputs that share a budget are all sampled again: rows are then those of a run that was not stopped.
+                # What an input gets of a budget depends on all others, those with a row among them.
                 todo = job.selection.indices if job.shares_budget and pending else pending
                 for made in computed.rows(how, todo, receiver, midway):
                     rows = [row for row in made if row.idx in pending]

@@ -1,9 +1,9 @@
 """What a budget bought against the same samples spread evenly: an estimate, from the rows alone.
 
-A row has a bound on a mean that holds at every moment, and the number of samples. From them follows, closely, the share
-of ones that was counted; with the same share among the samples that each input would have got, the bound for a fixed
-number of samples gives the radius. No certificate relies on it. For scores that are not 0/1 there is no estimate, since
-their bounds depend on more than a share.
+A row has a bound on a mean, and the number of samples. From them follows, closely, the share of ones that was counted;
+with the same share among the samples that each input would have got, the bound for a fixed number of samples gives the
+radius. No certificate relies on it. For scores that are not 0/1 there is no estimate, since their bounds depend on more
+than a share.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lvmrs import _checks
 from lvmrs._decimals import percent, rounded_down
 from lvmrs.confidence import beta_mixture, clopper_pearson
 from lvmrs.confidence.beta_mixture import BetaMixture
+from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.planners.anytime import prior_of
 from lvmrs.registry import FORMS, MAPS
 from lvmrs.runs import Row, Run
@@ -88,7 +89,7 @@ def spread_evenly(run: Run) -> Evenly | None:
 
 def _is_known(row: Row) -> bool:
     """Whether a row has 0/1 scores, and parts that come with lvmrs or are registered."""
-    return row.bound == BetaMixture.name and row.samples is not None and row.map in MAPS and row.form in FORMS
+    return row.bound in _LOWER and row.samples is not None and row.map in MAPS and row.form in FORMS
 
 
 def _radius(row: Row, n: int, n0: int, sigma: float) -> float:
@@ -96,24 +97,35 @@ def _radius(row: Row, n: int, n0: int, sigma: float) -> float:
     used = row.samples or 0
     alone = row.risk_groups == "-"
     risk_rival = 0.0 if alone else float(row.risk_groups)
-    share = _share(row.p_lower / row.mass, used, row.risk_top or risk_rival, n0)
+    share = _share(row.bound, row.p_lower / row.mass, used, row.risk_top or risk_rival, n0)
     p_a = _fixed(share, n, row.risk_top or risk_rival)
     p_b = 1 - p_a
     if row.risk_top and not alone:  # rivals have bounds of their own
-        p_b = min(p_b, 1 - _fixed(_share(1 - row.p_upper / row.mass, used, risk_rival, n0), n, risk_rival))
+        p_b = min(p_b, 1 - _fixed(_share(row.bound, 1 - row.p_upper / row.mass, used, risk_rival, n0), n, risk_rival))
     slopes = MAPS.find(row.map)(row.temperature, row.mass).slopes(math.inf)
     return float(FORMS.find(row.form)().radius(np.asarray(p_a), np.asarray(p_b), sigma=sigma, slopes=slopes))
 
 
-def _share(bound: float, n: int, risk: float, n0: int) -> float:
-    """The share of ones for which the bound that holds at every moment is this, with a prior as planners choose it."""
+def _share(name: str, bound: float, n: int, risk: float, n0: int) -> float:
+    """The share of ones for which a bound of this name is this number."""
     low, high = 0, n
     while low < high:
         middle = (low + high) // 2
-        prior = prior_of(np.asarray(middle / n * n0), n0)
-        reached = float(beta_mixture.lower(middle, n, risk, prior=prior)) >= bound
+        reached = _LOWER[name](middle, n, risk, n0) >= bound - 1e-12
         low, high = (low, middle) if reached else (middle + 1, high)
     return low / n
+
+
+def _at_any_time(ones: int, n: int, risk: float, n0: int) -> float:
+    """The bound that holds at every moment, with a prior as planners choose it."""
+    return float(beta_mixture.lower(ones, n, risk, prior=prior_of(np.asarray(ones / n * n0), n0)))
+
+
+def _of_this_number(ones: int, n: int, risk: float, n0: int) -> float:
+    return float(clopper_pearson.lower(ones, n, risk))
+
+
+_LOWER = {BetaMixture.name: _at_any_time, ClopperPearson.name: _of_this_number}
 
 
 def _fixed(share: float, n: int, risk: float) -> float:

@@ -125,6 +125,9 @@ class Job:
     def rows(self, indices: Iterable[int], watch: Watch | None = None, midway: Midway | None = None) -> Iterator[Row]:
         """Certify inputs one after the other; while one is proved and its row is used, the next is sampled.
 
+        Of inputs that share a budget, those that ``midway`` knows to be done have no row: only what the others get
+        depends on them.
+
         Args:
             indices: indices of the inputs in the data set.
             watch: called with the stage and the logits of each piece of the input whose row is asked for.
@@ -135,11 +138,15 @@ class Job:
         """
         indices = list(indices)
         coming: deque[tuple[int, Any, int]] = deque()
-        sampling = {**vars(self.sampling), "watch": watch, "midway": midway} if self.method.samples else {}
-        found = self.smoothed.certificates(self._inputs(indices, coming), self.method, **sampling)
-        for index in indices:
+        labels: dict[int, int] = {}
+        sampling = {**vars(self.sampling), "watch": watch, "midway": midway, "labels": labels}
+        inputs = self._inputs(indices, coming, labels)
+        found = self.smoothed.certificates(inputs, self.method, **(sampling if self.method.samples else {}))
+        for index in self.without_row(indices, midway):
             start = time.perf_counter()
             certificate = _named(index, lambda: next(found))
+            while coming[0][0] != index:  # it has a row already
+                coming.popleft()
             _, x, label = coming.popleft()
             clean = _named(index, partial(self.smoothed.answer, x)) if self.method.samples else certificate.top
             if not 0 <= label < certificate.classes:
@@ -147,10 +154,18 @@ class Job:
             rounding = certificate.rounding or self._rounding_of_kept(x)
             seconds = time.perf_counter() - start
             made = Row.of(index, label, certificate, seconds, clean=clean, name=self.data.input_name(index))
-            yield replace(made, rounding=rounding)
+            samples = None if self.sampling.goal is None else certificate.n
+            yield replace(made, rounding=rounding, samples=samples)
 
-    def _inputs(self, indices: Iterable[int], coming: deque[tuple[int, Any, int]]) -> Iterator[tuple[int, Any]]:
-        """Read inputs; ``coming`` gets each with its index and label."""
+    def without_row(self, indices: Iterable[int], midway: Midway | None) -> list[int]:
+        """Those of the inputs that need a row: of inputs that share a budget, some may have one already."""
+        done = midway.done if midway is not None and self.shares_budget else ()
+        return [index for index in indices if index not in done]
+
+    def _inputs(
+        self, indices: Iterable[int], coming: deque[tuple[int, Any, int]], labels: dict[int, int]
+    ) -> Iterator[tuple[int, Any]]:
+        """Read inputs; ``coming`` gets each with its index and label, and ``labels`` the label."""
         counts = self.method.samples and self.smoothed.noise.error(self.smoothed.sigma) > 0
         for index in indices:
             x, label = self.input(index)
@@ -160,6 +175,7 @@ class Job:
                     f"{self.smoothed.noise.name} noise no input may have more than the first; scale them to one size"
                 )
             coming.append((index, x.clone(), label))  # a data set may use its memory again
+            labels[index] = label
             yield coming[-1][:2]
 
     def _rounding_of_kept(self, x: Tensor) -> float | None:

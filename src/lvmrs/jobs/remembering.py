@@ -32,7 +32,7 @@ def remembering(writer: RunWriter, *, wanted: bool) -> Iterator[Midway | None]:
         remove_midway(run)
         return
     try:
-        midway = Midway(partial(write_midway, run), read_midway(run))
+        midway = Midway(partial(write_midway, run), read_midway(run), done=writer.done)
     except InvalidArgumentError as error:
         raise damaged(run.directory / MIDWAY, str(error)) from error
     try:

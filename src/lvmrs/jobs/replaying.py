@@ -1,15 +1,17 @@
-"""Spending a budget on kept scores: each input gets as many as it would have been sampled, without the network."""
+"""Spending a budget on kept scores: each input gets as many as would have been sampled for it, without the network."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from lvmrs.budget import within_budget
+from lvmrs.certifying import Asked, Planning, certified_within
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.flights import Arrival, Asking, Flight
 from lvmrs.goals import Goal
@@ -18,7 +20,7 @@ from lvmrs.planners import Anytime, Planner
 from lvmrs.runs import Row
 from lvmrs.runs.manifest import TermsRecord
 from lvmrs.runs.scores import KeptScores
-from lvmrs.sampling import Sampler
+from lvmrs.sampling import Request, Sampler
 
 __all__ = ["check_can_be_spent", "replayed"]
 
@@ -55,11 +57,23 @@ def replayed(
     terms = replace(terms, rounding=max(terms.rounding, *(row.rounding or 0.0 for row in rows)))
     sampler = Sampler(_no_network, terms.sigma, 1, noise=terms.noise)
     like = torch.zeros(1).expand(max(1, terms.dimensions))  # as many numbers as an input has, in no memory
-    arrivals = [Arrival(sampler, like, row.idx) for row in rows]
-    asking = Asking(Anytime.of(planner), lambda x: terms, goal, record.seed or 0, record.n0 or 0)
-    for row, certificate in zip(rows, within_budget(arrivals, _Kept(kept), asking), strict=True):
+    seed, n0 = record.seed or 0, record.n0 or 0
+    if goal.planned:
+        inputs = [Asked.of(sampler, like, seed, row.idx, n0, terms.n, row.label) for row in rows]
+        planning = Planning(planner, lambda x: terms, goal.budget or 0)
+        found = certified_within(inputs, partial(_kept_logits, kept), planning)
+    else:
+        arrivals = [Arrival(sampler, like, row.idx, row.label) for row in rows]
+        found = within_budget(arrivals, _Kept(kept), Asking(Anytime.of(planner), lambda x: terms, goal, seed, n0))
+    for row, certificate in zip(rows, found, strict=True):
         seconds = (time.perf_counter() - start) / len(rows)
-        yield Row.of(row.idx, row.label, certificate, seconds, clean=row.clean, name=row.name)
+        made = Row.of(row.idx, row.label, certificate, seconds, clean=row.clean, name=row.name)
+        yield replace(made, samples=certificate.n)
+
+
+def _kept_logits(kept: KeptScores, requests: Iterable[Request]) -> Iterator[Iterator[Tensor]]:
+    for request in requests:
+        yield kept.logits(request.stream.index, request.stream.stage, request.n)
 
 
 class _Kept:

@@ -133,7 +133,7 @@ class _ByThisProcess:
     ) -> Iterator[list[Row]]:
         """The rows of inputs, in order."""
         rows = self._job.rows(indices, receiver.watch, midway)
-        for index in indices:
+        for index in self._job.without_row(indices, midway):
             receiver.begin(index)
             yield [receiver.finished(next(rows))]
 

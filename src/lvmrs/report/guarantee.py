@@ -52,6 +52,8 @@ def _stopped(manifest: Manifest) -> str:
     goal = manifest.terms.goal
     if goal is None:
         return ""
+    if goal.planned:
+        return f" Sampling for an input stopped {goal.words}. The number was chosen on the samples for choices, too."
     return (
         f" Sampling for an input stopped {goal.words}; certificates hold at any such moment. The radius that the "
         "exact means would give is above the limit in its row with probability at most "
