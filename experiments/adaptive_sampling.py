@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,14 @@ from lab.cases import Case, adaptive
 from lab.methods import Certified, paired, place_of
 from lab.page import about, difference, made_by, percent, size, table, wrapped
 from lab.settings import Lab
-from lvmrs import Cohen, Duels, Planner, Run, Votes, jobs
+from lvmrs import Cohen, Duels, Planner, Run, Terms, Votes, jobs
 from lvmrs.confidence.staged import stages
 from lvmrs.goals import CERTIFIED, UNDECIDED, Goal, verdict
+from lvmrs.jobs.replaying import replayed
+from lvmrs.noise import noise_named
 from lvmrs.planners import Anytime
 from lvmrs.runs import Row
+from lvmrs.runs.scores import KeptScores
 
 __all__ = ["TITLE", "measure", "shown"]
 
@@ -38,6 +42,8 @@ _METHODS: dict[str, tuple[str, Planner]] = {
     "cohen": ("votes, R3 (Cohen)", Cohen()),
 }
 _STEPS = 8  # numbers of samples that are tried in each power of ten
+_N0 = 64  # samples to plan on where sampling stops at a look, as the command line has it
+_REFERENCES = (8, 4, 3, 0)  # the fixed numbers of samples that budgets are compared with: so many steps below the most
 
 
 def measure(lab: Lab) -> record.Found:
@@ -48,6 +54,7 @@ def measure(lab: Lab) -> record.Found:
         "targets": {name: _targets(case, name) for name in _METHODS},
         "tolerances": {f"{tolerance:g}": _tolerance(case, tolerance) for tolerance in _TOLERANCES},
         "budgets": _budgets(case),
+        "savings": _savings(case),
     }
 
 
@@ -76,11 +83,11 @@ def _decided(case: Case, epsilon: float, rows: list[Row], used: Sequence[int], f
         for answer, other in zip(answers, fixed, strict=True)
         if answer != UNDECIDED
     ]
-    samples = np.array(used) + case.size.n0
+    samples = np.array(used) + _n0(case)
     return {
         "mean": float(samples.mean()),
         "median": float(np.median(samples)),
-        "fewer": (case.size.n + case.size.n0) / float(samples.mean()),
+        "fewer": (case.size.n + _n0(case)) / float(samples.mean()),
         "yes": answers.count(CERTIFIED),
         "undecided": answers.count(UNDECIDED),
         "decided": len(same),
@@ -158,25 +165,81 @@ def _grid(n: int) -> list[int]:
 
 
 def _budgets(case: Case) -> dict[str, Any]:
-    """A budget for all inputs, spent in two ways, and the same number of samples spread evenly."""
-    each = case.size.n // 10
+    """A budget for all inputs, spent in several ways, and the same number of samples spread evenly."""
+    each, inputs = case.size.n // 10, case.size.inputs
     evenly = Certified.of(_fixed(case, "duels", each))
-    budget = len(evenly.idx) * (case.size.n0 + each)
-    runs = {
-        "for the average radius": _again(case, "duels-budget", Duels(), Goal(budget=budget)),
-        "for certificates at the four radii": _again(case, "duels-budget-at", Duels(), Goal(_EPSILONS, budget=budget)),
-    }
+    total = inputs * (_n0(case) + each)
     rows = {"the same for each input": evenly.summary(_EPSILONS)}
-    for name, run in runs.items():
-        found = Certified.of(run)
-        samples = np.array([_used(row) for row in _rows(run)])
+    right = sum(row.top == row.label for row in _rows(_fixed(case, "duels", each)))
+    more = min(case.size.n, inputs * each // max(1, right))
+    ways = {
+        _WITH_LABELS.format("the same for each"): [replace(row, samples=more if row.top == row.label else 0)
+                                                    for row in _rows(_fixed(case, "duels", more))],
+        "planned for the average radius": _planned(case, total, labelled=False),
+        _WITH_LABELS.format("planned for the average radius"): _planned(case, total, labelled=True),
+        _WITH_LABELS.format("for certificates at the four radii"): _rows(
+            _again(case, "duels-budget-at", Duels(), Goal(_EPSILONS, budget=total))
+        ),
+    }  # fmt: skip
+    for name, found in ways.items():
+        radii = np.array([row.radius if row.correct else 0.0 for row in found])
+        samples = np.array([_used(row) for row in found])
         rows[name] = {
-            **found.summary(_EPSILONS),
-            "gap": paired(found.radii - evenly.radii),
+            "average": float(radii.mean()),
+            "certified": float((radii > 0).mean()),
+            "at": {f"{epsilon:g}": float((radii >= epsilon).mean()) for epsilon in _EPSILONS},
+            "gap": paired(radii - evenly.radii),
             "mean": float(samples.mean()),
             "median": float(np.median(samples)),
         }
     return {"each": each, "rows": rows}
+
+
+def _savings(case: Case) -> list[dict[str, Any]]:
+    """The smallest budgets with which the average radius is at least that of a fixed number of samples."""
+    grid = _grid(case.size.n)
+    fixed = [Certified.of(_fixed(case, "duels", n)).radii for n in grid]
+    found = []
+    for below in _REFERENCES:
+        at = len(grid) - 1 - below
+        wanted = float(fixed[at].mean())
+        row = {"n": grid[at], "average": wanted, "hindsight": _with_hindsight(grid, np.stack(fixed), wanted)}
+        for name, labelled in (("budget", False), ("budget with labels", True)):
+            row[name] = _smallest(case, wanted, grid[at], labelled=labelled)
+        found.append(row)
+    return found
+
+
+def _smallest(case: Case, wanted: float, most: int, *, labelled: bool) -> float | None:
+    """The fewest samples an input, to a fiftieth, with which a planned budget has this average radius."""
+    low, high = float(_n0(case, planned=True) + 40), float(most)
+    if _average(case, high, labelled=labelled) < wanted:
+        return None
+    while high > 1.02 * low:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if _average(case, middle, labelled=labelled) >= wanted else (middle, high)
+    return high
+
+
+def _average(case: Case, each: float, *, labelled: bool) -> float:
+    rows = _planned(case, round(each * case.size.inputs), labelled=labelled)
+    return float(np.mean([row.radius if row.correct else 0.0 for row in rows]))
+
+
+def _planned(case: Case, budget: int, *, labelled: bool) -> list[Row]:
+    """The kept scores, with a budget for the average radius."""
+    source, n0 = case.run, _n0(case, planned=True)
+    known = replace(source.manifest.terms, n0=n0, n=case.size.n)
+    terms = Terms(known.sigma or 0.0, known.alpha or 0.0, case.size.n, noise=noise_named(known.noise),
+                  dimensions=known.dimensions or 0)  # fmt: skip
+    rows = sorted(source.rows(), key=lambda row: row.idx)
+    goal = Goal(budget=budget)
+    return list(replayed(KeptScores.of(source), Duels(), terms, known, goal, rows, labelled=labelled))
+
+
+def _n0(case: Case, *, planned: bool = False) -> int:
+    """Samples to plan on."""
+    return case.size.n0 if planned else min(_N0, case.size.n0)
 
 
 def _fixed(case: Case, name: str, n: int) -> Run:
@@ -186,9 +249,10 @@ def _fixed(case: Case, name: str, n: int) -> Run:
 
 def _again(case: Case, name: str, planner: Planner, goal: Goal | None, n: int | None = None) -> Run:
     """The kept scores, certified with a goal; what the cache has is not made again."""
-    place = place_of(case, f"adaptive-{name}".replace(".", "_"), case.size.n0, n or case.size.n)
+    n0 = _n0(case)
+    place = place_of(case, f"adaptive-{name}".replace(".", "_"), n0, n or case.size.n)
     place.parent.mkdir(parents=True, exist_ok=True)
-    return jobs.recertify(case.run, place, planner, n0=case.size.n0, n=n or case.size.n, goal=goal)
+    return jobs.recertify(case.run, place, planner, n0=n0, n=n or case.size.n, goal=goal)
 
 
 def _rows(run: Run) -> list[Row]:
@@ -215,7 +279,8 @@ def shown(found: record.Found) -> str:
         for name, (title, _) in _METHODS.items():
             for bounds, words in (("anytime", "at any time"), ("staged", "4 stages")):
                 rows.append([epsilon, title, words, *_cells(found["targets"][name][epsilon][bounds], inputs)])
-    tolerances = [_near(tolerance, each, case) for tolerance, each in found["tolerances"].items()]
+    n0 = min(_N0, case["n0"])
+    tolerances = [_near(tolerance, each, n0) for tolerance, each in found["tolerances"].items()]
     near = ["within", "mean samples", "median", "at the cap", "average radius", "fixed n", "its average radius",
             "× fewer", "× fewer, with hindsight"]  # fmt: skip
     budgets = found["budgets"]
@@ -233,8 +298,21 @@ def shown(found: record.Found) -> str:
             _NEAR,
             table(near, tolerances),
             "### A budget for all inputs",
-            wrapped(f"{inputs} × {case['n0'] + budgets['each']} samples in all, with those to plan on. {_BUDGET}"),
+            wrapped(f"{inputs} × {n0 + budgets['each']} samples in all, with those to plan on. {_BUDGET}"),
             table(spent, [_spent(name, row, budgets["each"]) for name, row in budgets["rows"].items()]),
+            _SAVED,
+            table(
+                [
+                    "fixed n",
+                    "average radius",
+                    "budget: samples an input",
+                    "× fewer",
+                    "with labels",
+                    "× fewer",
+                    "× fewer, with hindsight",
+                ],
+                [_saved(row, n0) for row in found["savings"]],
+            ),
         ]
     )
 
@@ -250,11 +328,11 @@ def _cells(row: dict[str, Any], inputs: int) -> list[str]:
     ]
 
 
-def _near(tolerance: str, row: dict[str, Any], case: dict[str, Any]) -> list[str]:
-    n0, n = case["n0"], row["fixed n"]
+def _near(tolerance: str, row: dict[str, Any], n0: int) -> list[str]:
+    n = row["fixed n"]
     fixed = ["more than there are", "", "", ""]
     if n is not None:
-        known = (row["mean"], row.get("hindsight"))  # the latter is not in files of earlier versions
+        known = (row["mean"], row["hindsight"])
         fewer = ["" if samples is None else f"{(n + n0) / (samples + n0):.1f}" for samples in known]
         fixed = [str(n), size(row["fixed average"]), *fewer]
     samples = [f"{row['mean']:.0f}", f"{row['median']:.0f}", str(row["at cap"])]
@@ -265,6 +343,15 @@ def _spent(name: str, row: dict[str, Any], each: int) -> list[str]:
     samples = [f"{row['mean']:.0f}", f"{row['median']:.0f}"] if "mean" in row else [str(each), str(each)]
     gap = difference(row["gap"]) if "gap" in row else ""
     return [name, *samples, size(row["average"]), gap, percent(row["certified"]), *map(percent, row["at"].values())]
+
+
+def _saved(row: dict[str, Any], n0: int) -> list[str]:
+    cells = [str(row["n"]), size(row["average"])]
+    for name in ("budget", "budget with labels"):
+        each = row[name]
+        cells += ["more", ""] if each is None else [f"{each:.0f}", f"{(row['n'] + n0) / each:.1f}"]
+    best = row["hindsight"]
+    return [*cells, "" if best is None else f"{(row['n'] + n0) / (best + n0):.1f}"]
 
 
 _TEXT = """\
@@ -292,10 +379,17 @@ their limits takes mean(a²)/τ² samples an input; a fixed n with the same aver
 never more. What a tolerance saves is on inputs that cannot be certified; what it spends more is on those of large
 radius, and on bounds that hold at every moment and on both sides."""
 
+_WITH_LABELS = "{}, on right answers"
 _BUDGET = (
-    "Duels. The first row gives every input the same number, with bounds for that number; the others spend the samples "
-    "where they are expected to gain most, with bounds that hold at every moment. Differences are paired over inputs."
+    "Duels. The first row gives every input the same number. *On right answers* means that labels are known, as for a "
+    "data set they are: an input whose plan is for another class than its label cannot count, and gets 32 samples at "
+    "most. *Planned* numbers are settled on the samples to plan on, so that bounds are those of a number that is known "
+    "before. Certificates at the four radii have bounds that hold at every moment, and stop once all four are decided. "
+    "Differences are paired over inputs."
 )
+_SAVED = """\
+How many samples does a planned budget need, with those to plan on, for the average radius of a fixed number? The budget
+is the smallest one, to 2 %. *With hindsight* is as above."""
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Scale:
     """For networks of known Lipschitz constant, which are slower."""
     imagenet: Sampled
     adaptive: Sampled
-    """For sampling that stops early; n is the most samples that an input may take."""
+    """For sampling that stops early; n is the most samples that an input may take. Most goals plan on fewer than n0."""
     few: tuple[tuple[int, int], ...]
     """Smaller n0 and n, at which the same scores are certified again."""
     calibration: int
@@ -67,7 +67,7 @@ SCALES = {
         given=Sampled(200, 1000, 10_000),
         sandwich=Sampled(100, 400, 4000),
         imagenet=Sampled(8, 50, 150),
-        adaptive=Sampled(200, 64, 100_000),
+        adaptive=Sampled(200, 256, 100_000),
         few=((100, 200), (200, 1000)),
         calibration=30,
         epochs=40,
@@ -79,7 +79,7 @@ SCALES = {
         given=Sampled(10_000, 1000, 100_000),
         sandwich=Sampled(10_000, 1000, 10_000),
         imagenet=Sampled(1000, 1000, 10_000),
-        adaptive=Sampled(500, 64, 100_000),
+        adaptive=Sampled(500, 256, 100_000),
         few=((100, 200), (200, 1000)),
         calibration=200,
         epochs=40,

@@ -80,7 +80,7 @@ def test_what_is_refused(options: str, sentence: str, capsys: pytest.CaptureFixt
     [
         ("--budget 5000 --shard 1/2", "each shard would spend it"),
         ("--budget 5000 --keep-scores", "scores cannot be kept, since inputs share a budget"),
-        ("--budget 100", "budget must be at least 384 samples for a first look at 4 inputs"),
+        ("--budget 100", "budget must be at least 256 samples for a first look at 4 inputs"),
     ],
 )
 def test_budgets_that_do_not_fit_the_inputs_are_refused_once_these_are_known(

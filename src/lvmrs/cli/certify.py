@@ -82,7 +82,7 @@ def certify(
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --ray 10.0.0.1:6379 --out runs/d
     """
     from lvmrs import jobs  # torch takes seconds to import: only those who use it wait
-    from lvmrs.cli.chosen_goal import N0_FOR_A_GOAL, chosen_goal
+    from lvmrs.cli.chosen_goal import chosen_goal, usual_n0
     from lvmrs.cli.chosen_method import chosen_method
     from lvmrs.cli.recorded import Recorded
 
@@ -91,7 +91,6 @@ def certify(
     RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
     recorded = Recorded.read(settings)
     goal = chosen_goal(target_radius, tolerance, beta, budget, time, bound=bound)
-    n0 = n0 if goal is None or "n0" in setup.typed else N0_FOR_A_GOAL
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     # The tasks of an array agree on how to run the model before workers could, and a budget is spent by one process.
     several = setup.device == "auto" and shard_ != "auto" and not (goal is not None and goal.limited)
@@ -107,13 +106,15 @@ def certify(
     else:
         chosen = recorded.method(chosen)
         loaded, dataset, smoothed = recorded.load(setup, chosen, **running)
+    selected = setup.selection(dataset, part)
+    n0 = n0 if goal is None or "n0" in setup.typed else usual_n0(goal, len(selected.indices))
     job = jobs.Job(
         loaded,
         dataset,
         smoothed,
         smoothed.default_method if chosen is None else chosen,
         jobs.Sampling(alpha, n0, n, setup.seed, goal),
-        setup.selection(dataset, part),
+        selected,
         keep_scores,
     )
     if shard_ == "auto" and who.device is None:

@@ -6,10 +6,23 @@ from lvmrs.cli.parsing import numbers
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.goals import Goal
 
-__all__ = ["N0_FOR_A_GOAL", "check_no_bound", "chosen_goal"]
+__all__ = ["check_no_bound", "chosen_goal", "usual_n0"]
 
-N0_FOR_A_GOAL = 64
-"""Samples to plan on where sampling stops early, unless another number is typed: most inputs need few in all."""
+# Samples to plan on where sampling stops early: most inputs need few in all.
+_FEW = 64
+# Where numbers are planned before: a share of what an input gets on average, at least and at most so many samples.
+_SHARE, _LEAST, _MOST = 16, 32, 256
+
+
+def usual_n0(goal: Goal, inputs: int) -> int:
+    """How many samples to plan on, unless another number is typed.
+
+    >>> usual_n0(Goal((0.5,)), 100), usual_n0(Goal(budget=10**6), 100), usual_n0(Goal(budget=10**5), 100)
+    (64, 256, 62)
+    """
+    if goal.budget is None or not goal.planned:
+        return _FEW
+    return min(_MOST, max(_LEAST, goal.budget // max(1, inputs) // _SHARE))
 
 
 def chosen_goal(

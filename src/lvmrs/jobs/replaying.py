@@ -36,7 +36,14 @@ def check_can_be_spent(goal: Goal, kept: TermsRecord) -> None:
 
 
 def replayed(
-    kept: KeptScores, planner: Planner, terms: Terms, record: TermsRecord, goal: Goal, rows: Sequence[Row]
+    kept: KeptScores,
+    planner: Planner,
+    terms: Terms,
+    record: TermsRecord,
+    goal: Goal,
+    rows: Sequence[Row],
+    *,
+    labelled: bool = True,
 ) -> Iterator[Row]:
     """Spend a budget on the kept scores of all inputs.
 
@@ -47,6 +54,7 @@ def replayed(
         record: the same, as the run has them.
         goal: the goal, with a budget of samples.
         rows: the rows of the source, of all inputs.
+        labelled: whether labels are known, so that samples are spent on right answers.
 
     Returns:
         The new rows, in the order of the old ones.
@@ -58,12 +66,16 @@ def replayed(
     sampler = Sampler(_no_network, terms.sigma, 1, noise=terms.noise)
     like = torch.zeros(1).expand(max(1, terms.dimensions))  # as many numbers as an input has, in no memory
     seed, n0 = record.seed or 0, record.n0 or 0
+
+    def label(row: Row) -> int | None:
+        return row.label if labelled else None
+
     if goal.planned:
-        inputs = [Asked.of(sampler, like, seed, row.idx, n0, terms.n, row.label) for row in rows]
+        inputs = [Asked.of(sampler, like, seed, row.idx, n0, terms.n, label(row)) for row in rows]
         planning = Planning(planner, lambda x: terms, goal.budget or 0)
         found = certified_within(inputs, partial(_kept_logits, kept), planning)
     else:
-        arrivals = [Arrival(sampler, like, row.idx, row.label) for row in rows]
+        arrivals = [Arrival(sampler, like, row.idx, label(row)) for row in rows]
         found = within_budget(arrivals, _Kept(kept), Asking(Anytime.of(planner), lambda x: terms, goal, seed, n0))
     for row, certificate in zip(rows, found, strict=True):
         seconds = (time.perf_counter() - start) / len(rows)
