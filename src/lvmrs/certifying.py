@@ -7,7 +7,7 @@ input is proved on (``lvmrs.allotment``).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,7 +16,9 @@ from torch import Tensor
 
 from lvmrs.allotment import LEAST, allotted, expected_radii, numbers
 from lvmrs.certificate import Certificate
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, ProofError, guarded
+from lvmrs.goals import Goal
+from lvmrs.midway import Midway
 from lvmrs.noise import Stage, Stream
 from lvmrs.plan import Plan, Terms
 from lvmrs.planners.base import Planner
@@ -86,8 +88,11 @@ class Planning:
     planner: Planner
     terms: Callable[[Tensor], Terms]
     """Gives the terms of the certificate of an input; n is the most samples that it may get."""
-    budget: int
-    """Samples for all inputs together, also those to plan on."""
+    goal: Goal
+    """A goal with a budget of samples for all inputs together, also those to plan on."""
+    midway: Midway | None = None
+    """Knows which inputs need no certificate any more. They are planned with the others, whose numbers depend on them.
+    """
 
 
 class _Planned(NamedTuple):
@@ -106,42 +111,38 @@ class _Seen:
         self.logits.append(logits.clone())
 
 
-def certified_within(
-    inputs: Sequence[Asked],
-    answers: Answers,
-    planning: Planning,
-    done: Collection[int] = (),
-) -> Iterator[Certificate]:
+def certified_within(inputs: Sequence[Asked], answers: Answers, planning: Planning) -> Iterator[Certificate]:
     """Certify inputs within a budget, each with a number of samples that is settled before they are drawn.
 
     Args:
         inputs: what to sample for each input at most. An input whose plan is not for its label gets few samples.
         answers: draws the samples.
         planning: how they are planned, and the budget.
-        done: the indices of inputs that need no certificate any more. They are planned with the others, whose numbers
-            depend on them.
 
     Returns:
-        The certificates of the others, in order. What is wrong with an input is raised before the first is proved.
+        The certificates of all inputs that need one, in order. What is wrong with an input is raised when it is
+        planned, before the first is proved.
     """
     most = inputs[0].certification.n if inputs else LEAST
     counts = numbers(most)
     first = sum(asked.selection.n + counts[0] for asked in inputs)
-    if planning.budget < first:
+    budget, done = planning.goal.budget or 0, () if planning.midway is None else planning.midway.done
+    if budget < first:
         raise InvalidArgumentError(
-            f"budget must be at least {first} samples for a first look at {len(inputs)} inputs, got {planning.budget}"
+            f"budget must be at least {first} samples for a first look at {len(inputs)} inputs, got {budget}"
         )
     planned, expected = [], []
     for asked, selected in zip(inputs, answers(asked.selection for asked in inputs), strict=True):
         terms, seen = planning.terms(asked.selection.x), _Seen()
         plan = planning.planner.plan(asked.selection.scores(selected, seen), terms)
-        radii = expected_radii(plan, terms, torch.cat(seen.logits), counts)
+        with guarded(f"the forecast of a plan by {plan.planner} fails", error=ProofError):  # a part may be the user's
+            radii = expected_radii(plan, terms, torch.cat(seen.logits), counts)
         planned.append(_Planned(asked.certification, plan, terms))
         expected.append(radii if asked.label in (None, plan.top) else 0 * radii)
     spent = sum(asked.selection.n for asked in inputs)
     settled = [
         _Planned(replace(request, n=n), plan, replace(terms, n=n))
-        for (request, plan, terms), n in zip(planned, allotted(counts, expected, planning.budget - spent), strict=True)
+        for (request, plan, terms), n in zip(planned, allotted(counts, expected, budget - spent), strict=True)
         if request.stream.index not in done
     ]
     found = answers(each.certification for each in settled)

@@ -39,6 +39,8 @@ from lvmrs.scores import Scores
 
 __all__ = ["SmoothedClassifier"]
 
+_NO_LABELS: Mapping[int, int] = {}
+
 
 class SmoothedClassifier(Calibrating, Answering):
     """A classifier that is smoothed over noisy copies of its input.
@@ -55,8 +57,7 @@ class SmoothedClassifier(Calibrating, Answering):
         noise: the kind of noise, or its name, such as "exact" for images of 8 bits; see ``lvmrs.noise``.
         rounding: how far rounding moves the logits at most, in the Euclidean norm, for certificates that rely on a
             Lipschitz constant; by default it is measured against float64 (``lvmrs.rounding``).
-        fast: whether a fast version of the model may be run, if it is shown to be the same up to rounding
-            (``lvmrs.running``). The model itself is run now and then to compare.
+        fast: whether a fast version of the model may be run, if it is the same up to rounding (``lvmrs.running``).
         way: how the model is run, as an earlier run has chosen it; by default it is chosen.
 
     >>> smoothed = SmoothedClassifier(nn.Identity(), sigma=0.5, batch=100)  # two logits: the input itself
@@ -89,12 +90,10 @@ class SmoothedClassifier(Calibrating, Answering):
         given = None if batch is None else _checks.count("batch", batch, least=1)
         self.device = _torch_checks.device(device)
         self.autocast = None if autocast is None else _torch_checks.floating("autocast", autocast)
-        noise = noise_named(noise) if isinstance(noise, str) else noise
+        self.noise = noise = noise_named(noise) if isinstance(noise, str) else noise
         check_noise(noise)
-        self.noise = noise
         self.compiled, self.fast = None if compile is None else bool(compile), bool(fast)
-        scale = 1.0 if self._sigma is None else self._sigma  # without σ, only the check of the model draws noise
-        pattern = Sampler(model, scale, 1, autocast=autocast, noise=noise)
+        pattern = Sampler(model, self._sigma or 1.0, 1, autocast=autocast, noise=noise)  # without σ for checks alone
         samplers = Samplers(pattern, given, way=way, fast=self.fast, compiled=self.compiled)
         self.rounding = Rounding(model, self.lipschitz, samplers, self._input, rounding)
         self._samplers = samplers
@@ -162,14 +161,13 @@ class SmoothedClassifier(Calibrating, Answering):
         goal: Goal | None = None,
         watch: Watch | None = None,
         midway: Midway | None = None,
-        labels: Mapping[int, int] | None = None,
+        labels: Mapping[int, int] = _NO_LABELS,
     ) -> Iterator[Certificate]:
         """Certify inputs one after the other; while one is planned and proved, the next is sampled.
 
         The inputs come with their indices, and are asked for some time before their turn; the rest is as in
-        ``certify``. What is wrong with an input is raised when its turn comes. ``midway`` remembers inputs on their
-        way to a goal, and those that an earlier process has left there are taken up (``lvmrs.midway``). ``labels`` has
-        the classes of inputs by their indices, once they are asked for: a budget is then spent on right answers.
+        ``certify``. What is wrong with one is raised when its turn comes. ``midway`` remembers inputs on their way to a
+        goal (``lvmrs.midway``). ``labels`` are classes by index: a budget is then spent on right answers.
         """
         method = self.check_method(self.default_method if planner is None else planner)
         check_goal_for(method, goal)
@@ -179,23 +177,21 @@ class SmoothedClassifier(Calibrating, Answering):
         n0, n = _checks.count("n0", n0, least=1), self.terms(alpha, n).n
         prepared = ((index, self._input(x)) for index, x in inputs)
         of, terms = self._samplers.of, lambda x: self.terms(alpha, n, x, method=method)
+        if goal is not None and goal.limited and watch is not None:
+            raise InvalidArgumentError("logits cannot be watched where inputs share a budget; leave out watch")
         with self._samplers.crew() as crew:
-            if goal is not None:
-                if goal.limited and watch is not None:
-                    raise InvalidArgumentError("logits cannot be watched where inputs share a budget; leave out watch")
-                known = {} if labels is None else labels
-                if goal.planned:
-                    together = [Asked.of(of(x), x, seed, index, n0, n, known.get(index)) for index, x in prepared]
-                    planning, done = Planning(method, terms, goal.budget or 0), () if midway is None else midway.done
-                    yield from certified_within(together, partial(sampled, crew=crew), planning, done)
-                    return
-                coming = (Arrival(of(x), x, index, known.get(index)) for index, x in prepared)
+            if goal is not None and not goal.planned:
+                coming = (Arrival(of(x), x, index, labels.get(index)) for index, x in prepared)
                 asking = Asking(Anytime.of(method), terms, goal, seed, n0)
                 by = within_budget if goal.limited else partial(adaptively, watch=watch)
                 yield from by(coming, Batches(crew), asking, midway=midway)
                 return
-            asked = (Asked.of(of(x), x, seed, index, n0, n) for index, x in prepared)
-            yield from certified(asked, crew, method, terms, watch)
+            asked = (Asked.of(of(x), x, seed, index, n0, n, labels.get(index)) for index, x in prepared)
+            if goal is None:
+                yield from certified(asked, crew, method, terms, watch)
+            else:
+                planning = Planning(method, terms, goal, midway)
+                yield from certified_within(list(asked), partial(sampled, crew=crew), planning)
 
     def certain(self, method: Deterministic, x: Tensor) -> Certificate:
         """The certificate of an input without noise."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lvmrs import Cohen, Duels, Fixed, Lipschitz, Plan, Planner, Terms, Votes, certifying
 from lvmrs.certifying import Asked, Planning, certified_within
+from lvmrs.goals import Goal
 from lvmrs.prove import prove
 from lvmrs.sampling import Request, Sampler
 from lvmrs.testing import FAMILIES, SIGMA, Family, family, is_false, too_many
@@ -61,9 +62,10 @@ def false_within_a_budget(
         for request in requests:
             yield iter([drawn(families[request.stream.index], request)])
 
-    planning = Planning(planner, lambda x: terms, each * len(families))
+    budget = each * len(families)
+    planning = Planning(planner, lambda x: terms, Goal(budget=budget))
     found = list(certified_within(inputs, answers, planning))
-    assert sum(certificate.n + n0 for certificate in found) <= planning.budget
+    assert sum(certificate.n + n0 for certificate in found) <= budget
     return sum(is_false(certificate, known) for certificate, known in zip(found, families, strict=True))
 
 

@@ -72,7 +72,7 @@ def replayed(
 
     if goal.planned:
         inputs = [Asked.of(sampler, like, seed, row.idx, n0, terms.n, label(row)) for row in rows]
-        planning = Planning(planner, lambda x: terms, goal.budget or 0)
+        planning = Planning(planner, lambda x: terms, goal)
         found = certified_within(inputs, partial(_kept_logits, kept), planning)
     else:
         arrivals = [Arrival(sampler, like, row.idx, label(row)) for row in rows]
