@@ -31,9 +31,14 @@ from lvmrs.planners import Anytime
 from lvmrs.runs import Row
 from lvmrs.runs.scores import KeptScores
 
-__all__ = ["TITLE", "measure", "shown"]
+__all__ = ["EVENLY", "PLANNED", "TITLE", "measure", "shown"]
 
 TITLE = "As few samples as the question needs"
+EVENLY = "the same for each input"
+"""The row of samples that are spread evenly."""
+_WITH_LABELS = "{}, on right answers"
+PLANNED = _WITH_LABELS.format("planned for the average radius")
+"""The row of a budget for a data set with labels."""
 _EPSILONS = (0.25, 0.5, 0.75, 1.0)
 _TOLERANCES = (0.2, 0.1, 0.05)
 _METHODS: dict[str, tuple[str, Planner]] = {
@@ -169,14 +174,14 @@ def _budgets(case: Case) -> dict[str, Any]:
     each, inputs = case.size.n // 10, case.size.inputs
     evenly = Certified.of(_fixed(case, "duels", each))
     total = inputs * (_n0(case) + each)
-    rows = {"the same for each input": evenly.summary(_EPSILONS)}
+    rows = {EVENLY: evenly.summary(_EPSILONS)}
     right = sum(row.top == row.label for row in _rows(_fixed(case, "duels", each)))
     more = min(case.size.n, inputs * each // max(1, right))
     ways = {
         _WITH_LABELS.format("the same for each"): [replace(row, samples=more if row.top == row.label else 0)
                                                     for row in _rows(_fixed(case, "duels", more))],
         "planned for the average radius": _planned(case, total, labelled=False),
-        _WITH_LABELS.format("planned for the average radius"): _planned(case, total, labelled=True),
+        PLANNED: _planned(case, total, labelled=True),
         _WITH_LABELS.format("for certificates at the four radii"): _rows(
             _again(case, "duels-budget-at", Duels(), Goal(_EPSILONS, budget=total))
         ),
@@ -377,9 +382,9 @@ A tolerance says how good each radius is. It is no way to save samples at equal 
 n samples, radius i stays about aᵢ/√n below its limit, and aᵢ grows with the radius. To bring all inputs within τ of
 their limits takes mean(a²)/τ² samples an input; a fixed n with the same average distance takes mean(a)²/τ², which is
 never more. What a tolerance saves is on inputs that cannot be certified; what it spends more is on those of large
-radius, and on bounds that hold at every moment and on both sides."""
+radius, and on bounds that hold at every moment and on both sides. A budget, which asks no input to be that near, can
+save some: the next tables."""
 
-_WITH_LABELS = "{}, on right answers"
 _BUDGET = (
     "Duels. The first row gives every input the same number. *On right answers* means that labels are known, as for a "
     "data set they are: an input whose plan is for another class than its label cannot count, and gets 32 samples at "

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
+from adaptive_sampling import EVENLY, PLANNED
 from lab.methods import NEED_CONSTANT, STEPS
 from lab.page import table, wrapped
 from lab.record import Found
@@ -21,7 +22,7 @@ _SOUND = ("cohen", "votes-union", "votes", "paper", "paper-betting", "soft", "lv
 
 def shown(found: dict[str, Found | None]) -> str:
     """The first page; where an experiment was not run, its sentences are left out."""
-    steps, ties = found["decomposition"], found["near_a_tie"]
+    steps, ties, few = found["decomposition"], found["near_a_tie"], found["adaptive_sampling"]
     parts = [_INTRODUCTION, wrapped(_scales(each for each in found.values() if each is not None))]
     if steps is not None:
         cases = steps["cases"].values()
@@ -31,6 +32,7 @@ def shown(found: dict[str, Found | None]) -> str:
         advice += [] if ties is None else [_near_ties(ties)]
         advice += [_constant(known)] if known else []
         advice += [_unsound(plain)] if plain else []
+        advice += [] if few is None else [_few_samples(few)]
         lines = "\n".join(wrapped(f"- {sentence}", indent="  ") for sentence in advice)
         parts += ["## What to use when", lines, "## What each idea is worth", _worth(plain, known)]
     return "\n\n".join(parts)
@@ -179,6 +181,27 @@ def _unsound(settings: list[Setting]) -> str:
         f"It took plain votes for {_taken(maps)} certificates, and its average radius was below that of duels, which "
         f"are sound, in {below} of {len(settings)} settings."
     )
+
+
+def _few_samples(found: Found) -> str:
+    answers = [each["anytime"]["fewer"] for each in found["targets"]["duels"].values()]
+    rows = found["budgets"]["rows"]
+    even, planned = (rows[name]["average"] for name in (EVENLY, PLANNED))
+    change = 100 * (planned / even - 1) if even > 0 else 0.0
+    saved = [each["n"] / each["budget with labels"] for each in found["savings"] if each["budget with labels"]]
+    near = [each["fixed n"] / each["mean"] for each in found["tolerances"].values() if each["fixed n"]]
+    return (
+        "**As few samples as the question needs** ([tables](#as-few-samples-as-the-question-needs)). By duels, a yes "
+        f"or no at one radius (`--target-radius`) took {_times(answers)} fewer samples than n = {found['case']['n']}. "
+        f"A budget for a labelled data set (`--budget`) had {change:+.1f} % average radius over the same samples "
+        f"spread evenly. At the average radius of a fixed number of samples, a budget took {_times(saved)} fewer, and "
+        f"a tolerance for each input (`--tolerance`) {_times(near)}."
+    )
+
+
+def _times(ratios: list[float]) -> str:
+    """The range of some ratios, in words."""
+    return f"{min(ratios):.1f} to {max(ratios):.1f} ×" if ratios else "not"
 
 
 _INTRODUCTION = """\

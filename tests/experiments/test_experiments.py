@@ -226,3 +226,21 @@ def test_the_first_page_of_nothing_but_zeros_and_of_a_constant_alone() -> None:
     made, zeros = {"scale": "digits"}, dict.fromkeys(methods.TITLES, 0.0)
     for cases in ({"a": invented(zeros)}, {"b": invented(zeros, 5.0)}):
         assert "What to use when" in opening.shown({**found, "decomposition": {"made": made, "cases": cases}})
+
+
+def test_the_first_page_says_what_stopping_early_saves() -> None:
+    found = dict.fromkeys((module.__name__ for module in results.EXPERIMENTS), None)
+    few = {
+        "made": {"scale": "laptop"},
+        "case": {"n": 1000},
+        "targets": {"duels": {"0.25": {"anytime": {"fewer": 20.0}}, "0.5": {"anytime": {"fewer": 40.0}}}},
+        "budgets": {"rows": {opening.EVENLY: {"average": 0.4}, opening.PLANNED: {"average": 0.42}}},
+        "savings": [{"n": 100, "budget with labels": 40.0}, {"n": 200, "budget with labels": None}],
+        "tolerances": {"0.1": {"fixed n": 100, "mean": 200.0}, "0.2": {"fixed n": None, "mean": 9.0}},
+    }
+    plain = dict.fromkeys((name for name in methods.TITLES if not name.endswith("ramp")), 0.2)
+    steps = {"made": {"scale": "laptop"}, "cases": {"a": invented(plain)}}
+    page = " ".join(opening.shown({**found, "decomposition": steps, "adaptive_sampling": few}).split())
+    assert "took 20.0 to 40.0 × fewer samples than n = 1000" in page
+    assert "had +5.0 % average radius over the same samples spread evenly" in page
+    assert "a budget took 2.5 to 2.5 × fewer, and a tolerance for each input (`--tolerance`) 0.5 to 0.5 ×" in page
