@@ -2,22 +2,28 @@
 
 import math
 import resource
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import lvmrs.smooth
-from lvmrs import Certificate, Duels, SmoothedClassifier, jobs
+from lvmrs import Certificate, Choice, Duels, Planner, SmoothedClassifier, Terms, jobs
 from lvmrs.budget import gain, within_budget
 from lvmrs.certifying import Asked
-from lvmrs.errors import InvalidArgumentError, ModelError, RunError
+from lvmrs.confidence.clopper_pearson import ClopperPearson
+from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, RunError
 from lvmrs.flights import Flight, Piece
+from lvmrs.forms import R3
 from lvmrs.goals import Goal, Moment
+from lvmrs.maps.duel import Duel
+from lvmrs.models import Loaded
 from lvmrs.runs import Selection
 from tests.jobs.helpers import INPUTS as JOB_INPUTS
 from tests.jobs.helpers import fill, job_of, lines
@@ -115,6 +121,59 @@ def test_what_is_wrong_with_an_input_ends_the_spending() -> None:
     with pytest.raises(ModelError, match="NaN or infinity"):
         smoothed.certify_batch(inputs, Duels(), n0=32, n=5000, goal=Goal(budget=50_000))
     assert sum(ran) < 5000  # the first looks, and the checks of the model
+
+
+@pytest.mark.parametrize("goal", [Goal(budget=5000), Goal((0.2,), budget=5000), None], ids=repr)
+def test_a_failure_names_the_input(goal: Goal | None) -> None:
+    job = job_of(Duels(), goal=goal)
+    worst, _ = job.input(2)
+
+    class Fails(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = job.model.model(x)
+            far = (x - worst).flatten(1).norm(dim=1, keepdim=True) > 0.4  # the noise has a norm of 0.16
+            return torch.where(far, logits, logits * float("nan"))
+
+    loaded = Loaded.of(Fails(), "fails")
+    smoothed = SmoothedClassifier(loaded.model, 0.02, batch=64)
+    failing = jobs.Job(loaded, job.data, smoothed, Duels(), job.sampling, job.selection)
+    with pytest.raises(ModelError, match="input 2: "):
+        list(failing.rows(job.selection.indices))
+
+
+class Lazy(Planner):
+    """Chooses without a look at what it is shown."""
+
+    def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+        return Choice(top=0, classes=3, map=Duel(), bound=ClopperPearson(), form=R3(), risk_top=0.0,
+                      risk_rival=terms.alpha)  # fmt: skip
+
+
+def test_a_planner_need_not_read_its_logits() -> None:
+    smoothed = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=64)
+    found = smoothed.certify_batch(SURE, Lazy(), n0=32, n=5000, goal=Goal(budget=5000))
+    assert sum(each.n + 32 for each in found) == 5000
+
+
+@dataclass(frozen=True)
+class OneAtATime(R3):
+    """A form that takes no arrays."""
+
+    name: ClassVar[str] = "one_at_a_time"
+
+    def radius(self, p_a: Any, p_b: Any, *, sigma: float, slopes: Any) -> Any:
+        return super().radius(p_a, p_b, sigma=sigma, slopes=slopes) if p_a > p_b else np.asarray(0.0)
+
+
+def test_a_forecast_that_fails_is_one_sentence() -> None:
+    class Own(Lazy):
+        def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
+            return replace(super().choose(logits, terms), form=OneAtATime())
+
+    smoothed = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=64)
+    assert smoothed.certify_batch(SURE, Own(), n0=32, n=100)
+    with pytest.raises(ProofError, match="the forecast of a plan by Own fails"):
+        smoothed.certify_batch(SURE, Own(), n0=32, n=5000, goal=Goal(budget=5000))
 
 
 def test_logits_cannot_be_watched() -> None:

@@ -86,7 +86,7 @@ def expected_radii(plan: Plan, terms: Terms, logits: Tensor, counts: Sequence[in
     allowance = terms.allowance(plan.map, plan.form)
     less, more = np.clip(p_a - allowance, 0.0, 1.0), np.clip(p_b + allowance, 0.0, 1.0)
     radii = plan.form.radius(less, more, sigma=terms.sigma, slopes=plan.map.slopes(terms.lipschitz))
-    expected: Floats = np.nan_to_num(np.where(less > more, radii, 0.0)).mean(axis=1)  # a user's part may give NaN
+    expected: Floats = np.where((less > more) & np.isfinite(radii), radii, 0.0).mean(axis=1)  # a user's part may be odd
     return expected
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from lvmrs.anytime import looks
 from lvmrs.certificate import Certificate
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, naming
 from lvmrs.flights import Arrival, Asking, Flight
 from lvmrs.goals import UNDECIDED, Goal, Moment, verdict
 from lvmrs.midway import Midway, Shared
@@ -136,7 +136,8 @@ def _run(batches: Gives, flights: list[Flight]) -> None:
     batches.run(flights)
     for flight in flights:
         if flight.failure is not None:
-            raise flight.failure
+            with naming(flight.index):
+                raise flight.failure
 
 
 def _remember(midway: Midway, flights: list[Flight], shared: Shared) -> None:

@@ -7,19 +7,19 @@ input is proved on (``lvmrs.allotment``).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from lvmrs.allotment import LEAST, allotted, expected_radii, numbers
 from lvmrs.certificate import Certificate
-from lvmrs.errors import InvalidArgumentError, ProofError, guarded
+from lvmrs.errors import InvalidArgumentError, ProofError, guarded, naming
 from lvmrs.goals import Goal
-from lvmrs.midway import Midway
-from lvmrs.noise import Stage, Stream
+from lvmrs.noise import Stream
 from lvmrs.plan import Plan, Terms
 from lvmrs.planners.base import Planner
 from lvmrs.prove import prove
@@ -90,25 +90,15 @@ class Planning:
     """Gives the terms of the certificate of an input; n is the most samples that it may get."""
     goal: Goal
     """A goal with a budget of samples for all inputs together, also those to plan on."""
-    midway: Midway | None = None
-    """Knows which inputs need no certificate any more. They are planned with the others, whose numbers depend on them.
-    """
+    done: Collection[int] = ()
+    """The indices of inputs that need no certificate any more. They are planned with the others, whose numbers depend
+    on them."""
 
 
 class _Planned(NamedTuple):
     certification: Request
     plan: Plan
     terms: Terms
-
-
-class _Seen:
-    """Keeps what a planner is shown."""
-
-    def __init__(self) -> None:
-        self.logits: list[Tensor] = []
-
-    def __call__(self, stage: Stage, logits: Tensor) -> None:
-        self.logits.append(logits.clone())
 
 
 def certified_within(inputs: Sequence[Asked], answers: Answers, planning: Planning) -> Iterator[Certificate]:
@@ -123,28 +113,27 @@ def certified_within(inputs: Sequence[Asked], answers: Answers, planning: Planni
         The certificates of all inputs that need one, in order. What is wrong with an input is raised when it is
         planned, before the first is proved.
     """
-    most = inputs[0].certification.n if inputs else LEAST
-    counts = numbers(most)
-    first = sum(asked.selection.n + counts[0] for asked in inputs)
-    budget, done = planning.goal.budget or 0, () if planning.midway is None else planning.midway.done
-    if budget < first:
+    counts, budget = numbers(inputs[0].certification.n if inputs else LEAST), planning.goal.budget or 0
+    to_plan_on = sum(asked.selection.n for asked in inputs)
+    if budget < (first := to_plan_on + counts[0] * len(inputs)):
         raise InvalidArgumentError(
             f"budget must be at least {first} samples for a first look at {len(inputs)} inputs, got {budget}"
         )
     planned, expected = [], []
     for asked, selected in zip(inputs, answers(asked.selection for asked in inputs), strict=True):
-        terms, seen = planning.terms(asked.selection.x), _Seen()
-        plan = planning.planner.plan(asked.selection.scores(selected, seen), terms)
+        with naming(asked.selection.stream.index):
+            terms, logits = planning.terms(asked.selection.x), [part.clone() for part in selected]
+            plan = planning.planner.plan(asked.selection.scores(iter(logits)), terms)
         with guarded(f"the forecast of a plan by {plan.planner} fails", error=ProofError):  # a part may be the user's
-            radii = expected_radii(plan, terms, torch.cat(seen.logits), counts)
+            radii = expected_radii(plan, terms, torch.cat(logits), counts)
         planned.append(_Planned(asked.certification, plan, terms))
-        expected.append(radii if asked.label in (None, plan.top) else 0 * radii)
-    spent = sum(asked.selection.n for asked in inputs)
+        expected.append(radii if asked.label in (None, plan.top) else np.zeros_like(radii))
     settled = [
         _Planned(replace(request, n=n), plan, replace(terms, n=n))
-        for (request, plan, terms), n in zip(planned, allotted(counts, expected, budget - spent), strict=True)
-        if request.stream.index not in done
+        for (request, plan, terms), n in zip(planned, allotted(counts, expected, budget - to_plan_on), strict=True)
+        if request.stream.index not in planning.done
     ]
-    found = answers(each.certification for each in settled)
-    for (request, plan, terms), logits in zip(settled, found, strict=True):
-        yield prove(plan, terms, request.scores(logits))
+    for each, found in zip(settled, answers(each.certification for each in settled), strict=True):
+        with naming(each.certification.stream.index):
+            certificate = prove(each.plan, each.terms, each.certification.scores(found))
+        yield certificate

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 __all__ = [
     "DataError", "InvalidArgumentError", "LvmrsError", "ModelError", "ProofError", "RunError", "first_line", "guarded",
-    "shown",
+    "naming", "shown",
 ]  # fmt: skip
 
 # Longer messages are cut in our sentences; the error that is the cause has all of it.
@@ -90,3 +90,19 @@ def shown(value: object, most: int = 80) -> str:
         text = f"<{type(value).__name__}>"
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(text.split()))
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+@contextmanager
+def naming(index: int) -> Iterator[None]:
+    """Run the model for an input: a failure of the model names the input.
+
+    >>> with naming(3):
+    ...     raise ModelError("the model returned NaN")
+    Traceback (most recent call last):
+        ...
+    lvmrs.errors.ModelError: input 3: the model returned NaN
+    """
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"input {index}: {error}") from error

@@ -118,9 +118,10 @@ class Goal:
         if self.limited:
             for_what = "the average radius" if not self.targets else f"certificates at {self._targets}"
             how_much = f"{self.budget} samples" if self.budget is not None else f"{self.seconds:g} seconds"
+            for_what += " of right answers"
             if self.planned:
                 return f"after a number that is planned for it: {how_much} for all are to gain most for {for_what}"
-            return f"when {how_much} for all inputs are spent, where they are expected to gain most for {for_what}"
+            return f"when {how_much} for all inputs are spent, where they should gain most for {for_what}"
         if self.tolerance is not None:
             return f"when the radius is within {self.tolerance:g} of what infinitely many samples could certify"
         return f"when it is decided whether {self._targets} can be certified"

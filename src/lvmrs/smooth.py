@@ -190,7 +190,7 @@ class SmoothedClassifier(Calibrating, Answering):
             if goal is None:
                 yield from certified(asked, crew, method, terms, watch)
             else:
-                planning = Planning(method, terms, goal, midway)
+                planning = Planning(method, terms, goal, () if midway is None else midway.done)
                 yield from certified_within(list(asked), partial(sampled, crew=crew), planning)
 
     def certain(self, method: Deterministic, x: Tensor) -> Certificate:

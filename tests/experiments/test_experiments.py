@@ -15,6 +15,7 @@ import lab.commands
 import off_the_shelf
 import opening
 import results
+from adaptive_sampling import EVENLY, PLANNED
 from lab import methods, record, unsound
 from lab.settings import SCALES, Lab, Sampled, parsed
 from lvmrs import Cohen, radius
@@ -234,7 +235,7 @@ def test_the_first_page_says_what_stopping_early_saves() -> None:
         "made": {"scale": "laptop"},
         "case": {"n": 1000},
         "targets": {"duels": {"0.25": {"anytime": {"fewer": 20.0}}, "0.5": {"anytime": {"fewer": 40.0}}}},
-        "budgets": {"rows": {opening.EVENLY: {"average": 0.4}, opening.PLANNED: {"average": 0.42}}},
+        "budgets": {"rows": {EVENLY: {"average": 0.4}, PLANNED: {"average": 0.42}}},
         "savings": [{"n": 100, "budget with labels": 40.0}, {"n": 200, "budget with labels": None}],
         "tolerances": {"0.1": {"fixed n": 100, "mean": 200.0}, "0.2": {"fixed n": None, "mean": 9.0}},
     }

@@ -13,6 +13,7 @@ from tests.jobs.helpers import INPUTS, fill
 from tests.quick import without_trials
 
 BUDGET = Goal((0.1, 0.3), budget=INPUTS * 400)
+PLANNED = Goal(budget=INPUTS * 400)
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +41,13 @@ def test_it_is_close_to_what_the_same_number_for_each_gives(planner: Method, tmp
     assert found.words.startswith(f"the same samples spread evenly, {found.n} an input, would give about 0.")
     assert found.words.endswith("(an estimate)")
     assert found.object["targets"][1] == {"target": 0.3, "certified accuracy": found.targets[0.3]}
+
+
+@pytest.mark.parametrize("planner", [Duels(), Votes(), Cohen()], ids=repr)
+def test_it_is_close_for_numbers_that_were_planned(planner: Method, tmp_path: Path) -> None:
+    found = jobs.spread_evenly(fill(tmp_path / "a", planner=planner, n=1500, goal=PLANNED))
+    assert found is not None
+    assert found.average == pytest.approx(average(fill(tmp_path / "b", planner=planner, n=found.n)), abs=0.02)
 
 
 def test_there_is_none_without_a_budget_or_for_soft_scores(tmp_path: Path) -> None:

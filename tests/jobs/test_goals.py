@@ -285,3 +285,18 @@ def test_other_roundings_may_move_the_stop_and_the_limit(tmp_path: Path, monkeyp
     monkeypatch.setattr(Goal, "reached", reached_late)
     late = jobs.verify(Run(run.directory), again, rows=None)
     assert all((row.logits or 0) < 1e-3 for row in late.rows)
+
+
+def test_what_a_budget_leaves_is_told(tmp_path: Path) -> None:
+    run = fill(tmp_path / "a", planner=Duels(), n=300, goal=Goal(budget=10**6))
+    rows, spent = run.rows(), analysis.spending(analysis.results_of(run))
+    assert spent is not None
+    wrong = [row for row in rows if row.top != row.label]
+    assert spent.left == len(wrong)
+    assert {row.samples for row in wrong} <= {32}
+    assert spent.unspent == 10**6 - sum((row.samples or 0) + 50 for row in rows)
+    assert analysis.spending_words(spent)[-1] == f"{spent.unspent} samples of the budget not drawn: nothing to gain"
+    told = guarantee(run.manifest, kinds_of_rows(run))
+    assert "1000000 samples for all are to gain most for the average radius of right answers" in told
+    assert "limit" not in told
+    assert settings_shown(run.manifest).get("beta") is None

@@ -65,6 +65,8 @@ class Results:
     """How many samples each proof used; None unless that is known for every input."""
     limit: NDArray[np.float64] | None = None
     """Upper bounds on the radius of the exact means, infinite where that is not known; None for earlier versions."""
+    top: NDArray[np.int64] | None = None
+    """The class that was to be certified for each input; None for files of other projects."""
 
     @property
     def correct(self) -> NDArray[np.bool_]:
@@ -85,6 +87,7 @@ class Results:
             attacked=None if found is None else Attacked(found.distance[places], found.tried[places], found.beta),
             samples=None if self.samples is None else self.samples[places],
             limit=None if self.limit is None else self.limit[places],
+            top=None if self.top is None else self.top[places],
         )
 
     def __len__(self) -> int:
@@ -135,7 +138,7 @@ def results_of(run: Run, attack: Attack | None = None) -> Results:
         The results; ``missing`` is the number of inputs that have no row yet.
     """
     _checks.instance("run", run, Run, "a lvmrs.Run")
-    columns = run.read(*_NEEDED, "clean", "samples", "limit")
+    columns = run.read(*_NEEDED, "clean", "samples", "limit", "top")
     found = len(columns["idx"])
     if not found:
         raise NoRowsError(f"{run.directory} has no rows yet; there is nothing to analyse")
@@ -179,4 +182,5 @@ def _results(name: str, columns: Columns, missing: int = 0, manifest: Manifest |
         sigma,
         samples=None if samples is None or np.isnan(samples).any() else samples,
         limit=None if limit is None else np.where(np.isnan(limit), np.inf, limit),
+        top=columns.get("top"),
     )

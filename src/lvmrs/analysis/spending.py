@@ -45,6 +45,10 @@ class Spending:
     """Samples to plan on, for each input, which are not among those above."""
     targets: tuple[Decided, ...]
     """Verdicts; empty if the goal has no targets."""
+    left: int = 0
+    """With a budget: inputs that were planned for another class than their label, and so left after a few samples."""
+    unspent: int = 0
+    """Samples of a budget that were not drawn, since they would have gained nothing."""
 
     @property
     def fewer(self) -> float:
@@ -73,14 +77,18 @@ def spending(results: Results) -> Spending | None:
     for target in made.terms.goal.targets:
         answers = [verdict(*pair, target) for pair in zip(results.radius, results.limit, strict=True)]
         found.append(Decided(target, *(answers.count(each) for each in (CERTIFIED, IMPOSSIBLE, UNDECIDED))))
-    samples = results.samples
+    samples, n0, goal = results.samples, made.terms.n0 or 0, made.terms.goal
+    wrong = 0 if results.top is None or not goal.limited else int((results.top != results.label).sum())
+    spent = int(samples.sum()) + n0 * len(results)
     return Spending(
         int(samples.sum()),
         float(samples.mean()),
         float(np.median(samples)),
         made.terms.n or 0,
-        made.terms.n0 or 0,
+        n0,
         tuple(found),
+        left=wrong,
+        unspent=0 if goal.budget is None or results.missing else max(0, goal.budget - spent),
     )
 
 
@@ -99,7 +107,10 @@ def spending_words(spent: Spending) -> list[str]:
     first = (
         f"{spent.mean:.0f} samples an input (median {spent.median:.0f}), {spent.fewer:.1f} × fewer than {spent.most}"
     )
-    return [first, *(decided.words for decided in spent.targets)]
+    words = [first, *(decided.words for decided in spent.targets)]
+    if spent.left:
+        words.append(f"{spent.left} inputs planned for another class than their label, and left after few samples")
+    return [*words, f"{spent.unspent} samples of the budget not drawn: nothing to gain"] if spent.unspent else words
 
 
 def spending_object(spent: Spending) -> dict[str, Any]:
@@ -121,6 +132,8 @@ def spending_object(spent: Spending) -> dict[str, Any]:
         "at most": spent.most,
         "n0": spent.n0,
         "times fewer": spent.fewer,
+        "left": spent.left,
+        "unspent": spent.unspent,
         "targets": [
             {"target": each.target, CERTIFIED: each.certified, IMPOSSIBLE: each.impossible, UNDECIDED: each.undecided}
             for each in spent.targets

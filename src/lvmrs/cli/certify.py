@@ -147,8 +147,9 @@ def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:
         return
     if outlook.workers > 1:
         tell(f"workers {outlook.workers}")
+    in_all = "" if outlook.budget is None else f", {outlook.budget} in all,"
     tell(
-        f"cost   {outlook.inputs} inputs × {'at most ' * at_most}{outlook.samples_each} samples at "
+        f"cost   {outlook.inputs} inputs × {'at most ' * at_most}{outlook.samples_each} samples{in_all} at "
         f"{outlook.rate:,.0f} samples/s: {'at most ' * at_most}about {duration(outlook.seconds)}"
     )
     tell(f"runs   {outlook.running}")

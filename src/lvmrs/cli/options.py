@@ -90,7 +90,7 @@ Noise = Annotated[
     ),
 ]
 Alpha = Annotated[float, typer.Option("--alpha", help="Risk that a certificate is wrong.")]
-N0 = Annotated[int, typer.Option("--n0", "--N0", help="Samples to plan on.")]
+N0 = Annotated[int, typer.Option("--n0", "--N0", help="Samples to plan on; fewer by default if sampling has a goal.")]
 N = Annotated[int, typer.Option("--n", "--N", help="Samples to prove on.")]
 Targets = Annotated[
     Optional[str],
@@ -111,7 +111,7 @@ Budget = Annotated[
     typer.Option(
         "--budget",
         help="Samples for all inputs together, spent where they gain most for the average radius, or for the number of "
-        "inputs certified at --target-radius.",
+        "inputs certified at --target-radius; only right answers count.",
     ),
 ]
 Time = Annotated[
@@ -121,8 +121,8 @@ Beta = Annotated[
     Optional[float],
     typer.Option(
         "--beta",
-        help="With a goal for sampling: the probability at most that the radius of the exact means is above the limit; "
-        "0.001 by default.",
+        help="With a target radius, tolerance or time: the probability at most that the radius of the exact means is "
+        "above the limit; 0.001 by default.",
     ),
 ]
 Batch = Annotated[Optional[int], typer.Option("--batch", help="Samples at a time; measured if not given.")]

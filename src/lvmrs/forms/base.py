@@ -33,10 +33,10 @@ class Form(ABC):
     def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
         """The certified radius.
 
-        It must grow with p_a and fall with p_b, so that the worst rival decides.
+        It must grow with p_a and fall with p_b, so that the worst rival decides. Planners ask for many radii at once.
 
         Args:
-            p_a: lower bound on the score of the top class, as a share of the mass.
+            p_a: lower bound on the score of the top class, as a share of the mass; an array of any shape.
             p_b: upper bound on the score of every other class, as a share of the mass.
             sigma: standard deviation of the noise.
             slopes: Lipschitz constants of the scores before smoothing, as shares of the mass; infinite where there are

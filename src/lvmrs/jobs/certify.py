@@ -44,11 +44,14 @@ class Outlook:
     """How the model is run, in words."""
     workers: int = 1
     """How many workers there are."""
+    budget: int | None = None
+    """Samples for all inputs together, at most; None without a budget."""
 
     @property
     def seconds(self) -> float:
         """The expected time for the inputs without a row, in seconds."""
-        return self.inputs * self.samples_each / self.rate
+        samples = self.inputs * self.samples_each
+        return min(samples, samples if self.budget is None else self.budget) / self.rate
 
 
 def certify(
@@ -99,7 +102,8 @@ def certify(
             damaged = _damaged(writer, resample=resample, on_note=on_note) if job.keeps_scores else []
             pending = [*damaged, *writer.pending]
             costs = (job.samples_each, pace.rate * workers.size, pace.classes, kept, pace.words, workers.size)
-            on_begin(Outlook(len(pending), inputs - len(pending), *costs))
+            budget = None if job.sampling.goal is None else job.sampling.goal.budget
+            on_begin(Outlook(len(pending), inputs - len(pending), *costs, budget))
             remembers = job.sampling.goal is not None and not job.keeps_scores and not workers.elsewhere
             with (
                 keeping(writer, anew=len(damaged) == len(writer.done)) as keeper,
@@ -111,10 +115,9 @@ def certify(
                 # What an input gets of a budget depends on all others, those with a row among them.
                 todo = job.selection.indices if job.shares_budget and pending else pending
                 for made in computed.rows(how, todo, receiver, midway):
-                    rows = [row for row in made if row.idx in pending]
                     receiver.wait()
-                    _write(writer, rows)
-                    for row in rows:
+                    _write(writer, made)
+                    for row in made:
                         on_row(row)
             return writer.run
 

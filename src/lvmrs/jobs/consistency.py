@@ -80,12 +80,12 @@ def _doubts(row: Row, terms: TermsRecord) -> Iterator[str]:
 
 
 def _doubts_of_samples(row: Row, terms: TermsRecord) -> Iterator[str]:
-    """Fewer samples than the run takes at most need a bound that holds at any time, or a number planned before."""
+    """Only bounds that hold at any time may be from fewer samples than the run takes at most."""
     if terms.goal is None:
         return
     if row.samples is None or not 0 < row.samples <= (terms.n or 0):
         yield f"it is from {row.samples} samples, and the run took from 1 to {terms.n}"
-    if not terms.goal.planned and row.bound in BOUNDS and not BOUNDS.find(row.bound).anytime:
+    if row.bound in BOUNDS and not BOUNDS.find(row.bound).anytime:
         yield f"its bound is {row.bound}, which does not hold where sampling stops early"
 
 

@@ -129,4 +129,8 @@ _LOWER = {BetaMixture.name: _at_any_time, ClopperPearson.name: _of_this_number}
 
 
 def _fixed(share: float, n: int, risk: float) -> float:
-    return float(clopper_pearson.lower(math.floor(share * n + 1e-9), n, risk))
+    """The bound for a share of n, between those of the two counts next to it."""
+    ones = min(share * n, float(n))
+    few = math.floor(ones + 1e-9)
+    low, high = (float(clopper_pearson.lower(count, n, risk)) for count in (few, min(few + 1, n)))
+    return low + max(0.0, ones - few) * (high - low)

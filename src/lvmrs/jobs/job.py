@@ -11,9 +11,9 @@ import functools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from lvmrs import _checks
 from lvmrs._user_code import files_run
 from lvmrs.data import Dataset, checked_input
-from lvmrs.errors import DataError, InvalidArgumentError, ModelError
+from lvmrs.errors import DataError, InvalidArgumentError, ModelError, naming
 from lvmrs.jobs.recorded import data_record, method_record, model_record
 from lvmrs.jobs.samples import Sampling
 from lvmrs.jobs.selecting import check_selection
@@ -144,18 +144,21 @@ class Job:
         found = self.smoothed.certificates(inputs, self.method, **(sampling if self.method.samples else {}))
         for index in self.without_row(indices, midway):
             start = time.perf_counter()
-            certificate = _named(index, lambda: next(found))
+            with nullcontext() if self.shares_budget else naming(index):  # inputs that share one are named by who plans
+                certificate = next(found)
             while coming[0][0] != index:  # it has a row already
                 coming.popleft()
             _, x, label = coming.popleft()
-            clean = _named(index, partial(self.smoothed.answer, x)) if self.method.samples else certificate.top
+            with naming(index):
+                clean = self.smoothed.answer(x) if self.method.samples else certificate.top
             if not 0 <= label < certificate.classes:
                 raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
             rounding = certificate.rounding or self._rounding_of_kept(x)
             seconds = time.perf_counter() - start
-            made = Row.of(index, label, certificate, seconds, clean=clean, name=self.data.input_name(index))
             samples = None if self.sampling.goal is None else certificate.n
-            yield replace(made, rounding=rounding, samples=samples)
+            name = self.data.input_name(index)
+            made = Row.of(index, label, certificate, seconds, clean=clean, name=name, samples=samples)
+            yield replace(made, rounding=rounding)
 
     def without_row(self, indices: Iterable[int], midway: Midway | None) -> list[int]:
         """Those of the inputs that need a row: of inputs that share a budget, some may have one already."""
@@ -282,11 +285,3 @@ def _made_again(given: Packed) -> Job:
     smoothed = SmoothedClassifier(model.model, **settings)
     smoothed.rounding.settled = settled
     return Job(**fields, smoothed=smoothed)
-
-
-def _named(index: int, made: Callable[[], Any]) -> Any:
-    """Call a function that runs the model; a failure becomes one sentence that names the input."""
-    try:
-        return made()
-    except ModelError as error:
-        raise ModelError(f"input {index}: {error}") from error

@@ -151,7 +151,9 @@ def _recertified(kept: KeptScores, planner: Planner, terms: Terms, record: Terms
         certificate = prove(planner.plan(selection, terms), terms, certification)
     else:
         certificate = _as_far_as_needed(record.goal, planner, terms, selection, certification)
-    return Row.of(old.idx, old.label, certificate, time.perf_counter() - start, clean=old.clean, name=old.name)
+    known = old.idx, old.label, certificate, time.perf_counter() - start
+    samples = None if record.goal is None else certificate.n
+    return Row.of(*known, clean=old.clean, name=old.name, samples=samples)
 
 
 def _as_far_as_needed(

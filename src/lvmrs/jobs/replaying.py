@@ -79,8 +79,8 @@ def replayed(
         found = within_budget(arrivals, _Kept(kept), Asking(Anytime.of(planner), lambda x: terms, goal, seed, n0))
     for row, certificate in zip(rows, found, strict=True):
         seconds = (time.perf_counter() - start) / len(rows)
-        made = Row.of(row.idx, row.label, certificate, seconds, clean=row.clean, name=row.name)
-        yield replace(made, samples=certificate.n)
+        known = row.idx, row.label, certificate, seconds
+        yield Row.of(*known, clean=row.clean, name=row.name, samples=certificate.n)
 
 
 def _kept_logits(kept: KeptScores, requests: Iterable[Request]) -> Iterator[Iterator[Tensor]]:

@@ -71,7 +71,8 @@ class Planner(Method):
 
         Args:
             logits: the selection logits, in batches (samples, classes). They can be read once.
-            terms: σ, the risk to spend, number of samples of the proof and Lipschitz constant.
+            terms: σ, the risk to spend, number of samples of the proof (the most that there may be, if sampling has a
+                goal) and Lipschitz constant.
 
         Returns:
             The class, its map, bound and form of the radius, and how the risk is shared.

@@ -91,6 +91,7 @@ class Row:
         seconds: float,
         clean: int | None = None,
         name: str | None = None,
+        samples: int | None = None,
     ) -> Row:
         """Make the row of a certificate.
 
@@ -101,6 +102,7 @@ class Row:
             seconds: the time that this took.
             clean: the answer of the classifier itself, without noise, if it was measured.
             name: the name of the input, if it has one.
+            samples: how many samples the proof used, if that is not the same for all inputs.
         """
         return cls(
             idx=index,
@@ -115,7 +117,7 @@ class Row:
             clean=clean,
             name=name or None,
             rounding=certificate.rounding or None,
-            samples=certificate.n if certificate.beta else None,
+            samples=samples,
             limit=certificate.limit if math.isfinite(certificate.limit) else None,
             **{"scope": UNKNOWN, **certificate.record()},
         )
