@@ -378,7 +378,7 @@ that of the row; *× fewer* compares the samples of the two, with those to plan 
 number of samples, among the same ones, that is best for the average, by someone who knows all labels, and all radii
 that all numbers of samples would certify: no rule can save more.
 
-A tolerance says how good each radius is. It is no way to save samples at equal average radius, and cannot be one. With
+A tolerance says how good each radius is. It is no good way to save samples at equal average radius. With
 n samples, radius i stays about aᵢ/√n below its limit, and aᵢ grows with the radius. To bring all inputs within τ of
 their limits takes mean(a²)/τ² samples an input; a fixed n with the same average distance takes mean(a)²/τ², which is
 never more. What a tolerance saves is on inputs that cannot be certified; what it spends more is on those of large
