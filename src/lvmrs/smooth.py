@@ -175,18 +175,18 @@ class SmoothedClassifier(Calibrating, Answering):
             yield from (self.certain(method, x) for _, x in inputs)
             return
         n0, n = _checks.count("n0", n0, least=1), self.terms(alpha, n).n
-        prepared = ((index, self._input(x)) for index, x in inputs)
+        prepared = ((index, self._input(x), labels.get(index) if labels else None) for index, x in inputs)
         of, terms = self._samplers.of, lambda x: self.terms(alpha, n, x, method=method)
         if goal is not None and goal.limited and watch is not None:
             raise InvalidArgumentError("logits cannot be watched where inputs share a budget; leave out watch")
         with self._samplers.crew() as crew:
             if goal is not None and not goal.planned:
-                coming = (Arrival(of(x), x, index, labels.get(index)) for index, x in prepared)
+                coming = (Arrival(of(x), x, index, label) for index, x, label in prepared)
                 asking = Asking(Anytime.of(method), terms, goal, seed, n0)
                 by = within_budget if goal.limited else partial(adaptively, watch=watch)
                 yield from by(coming, Batches(crew), asking, midway=midway)
                 return
-            asked = (Asked.of(of(x), x, seed, index, n0, n, labels.get(index)) for index, x in prepared)
+            asked = (Asked.of(of(x), x, seed, index, n0, n, label) for index, x, label in prepared)
             if goal is None:
                 yield from certified(asked, crew, method, terms, watch)
             else:

@@ -1,7 +1,11 @@
 """Processes of this machine: how many there are, and how much waits in this process."""
 
+import os
 import random
+import time
 from collections.abc import Sequence
+from multiprocessing.util import Finalize
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,3 +51,29 @@ def test_large_results_do_not_pile_up(nbytes: int, ahead: int, monkeypatch: pyte
     first = next(each)[0].item
     assert (first, max(begun)) == (0, ahead)
     assert [result.item for together in each for result in together] == list(range(1, 50))
+
+
+class LeavesWord:
+    """A task that leaves word when its process ends by itself, and takes some time if it is asked to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, seconds: float) -> int:
+        Finalize(None, Path(self.folder, str(os.getpid())).touch, exitpriority=1)
+        time.sleep(seconds)
+        return os.getpid()
+
+
+def test_processes_without_work_end_by_themselves_and_busy_ones_are_ended(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What libraries have made in a process is cleaned up; and nobody waits for work that nobody wants."""
+    with Processes(2).doing(LeavesWord(tmp_path)) as each:
+        ids = [number for numbers in each([0.0] * 4) for number in numbers]
+    assert {path.name for path in tmp_path.iterdir()} == set(map(str, ids))
+    begun = time.monotonic()
+    with Processes(2).doing(LeavesWord(tmp_path)) as each:
+        assert next(iter(each([0.0, 60.0, 60.0])))
+    assert time.monotonic() - begun < 50
+    assert "Traceback" not in capfd.readouterr().err

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -29,6 +30,8 @@ __all__ = ["Processes"]
 
 # About how many bytes results may have that wait for an earlier one.
 _EARLY_BYTES = 1 << 28
+# Processes that have nothing to do are given so many seconds to end.
+_PATIENCE = 1.0
 # Not forked: torch's threads do not survive that.
 _CONTEXT = get_context("spawn")
 
@@ -63,7 +66,10 @@ class Processes(Workers):
         finally:
             self._size = asked
             for worker in workers:
-                worker.end()
+                worker.dismiss()
+            patience = time.monotonic() + _PATIENCE
+            for worker in workers:
+                worker.end(patience - time.monotonic())
 
 
 @contextmanager
@@ -100,9 +106,13 @@ class _Worker:
             raise failure
         return result
 
-    def end(self) -> None:
-        """End the process, whatever it is doing."""
+    def dismiss(self) -> None:
+        """Let the process end by itself, which cleans up what libraries have made in it, unless it is busy."""
         self.pipe.close()
+
+    def end(self, patience: float) -> None:
+        """Wait for the end of the process for so many seconds, and then end it, whatever it is doing."""
+        self._process.join(max(0.0, patience))
         self._process.kill()
         self._process.join()
         self._process.close()
@@ -163,7 +173,11 @@ def _work(content: Packed, pipe: Connection) -> None:
             item = pipe.recv()
         except EOFError:
             return
-        pipe.send(attempted(task, item))
+        done = attempted(task, item)
+        try:
+            pipe.send(done)
+        except OSError:  # nobody waits for it any more
+            return
 
 
 class _Once:
