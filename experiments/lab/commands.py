@@ -9,18 +9,34 @@ import hashlib
 import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from lab.settings import Lab
+from lvmrs.cli import main
 
 __all__ = ["calibrated", "certified", "run", "sampled", "trained"]
 
 
 def run(words: list[str]) -> None:
-    """Run ``lvmrs`` with these words; what it prints goes to stderr."""
-    done = subprocess.run([sys.executable, "-m", "lvmrs", *words], stdout=sys.stderr, check=False)  # noqa: S603
-    if done.returncode:
-        sys.exit(done.returncode)
+    """Run ``lvmrs`` with these words; what it prints goes to stderr.
+
+    It runs in this process, which has torch already, unless code of the user is run: that has a process of its own.
+    """
+    if any(word.startswith("python:") for word in words):
+        done = subprocess.run([sys.executable, "-m", "lvmrs", *words], stdout=sys.stderr, check=False)  # noqa: S603
+        if done.returncode:
+            sys.exit(done.returncode)
+        return
+    typed, sys.argv = sys.argv, ["lvmrs", *words]  # the command is recorded
+    try:
+        with redirect_stdout(sys.stderr):
+            main(words)
+    except SystemExit as end:
+        if end.code:
+            raise
+    finally:
+        sys.argv = typed
 
 
 def trained(lab: Lab, name: str, words: list[str]) -> Path:
