@@ -102,6 +102,11 @@ def overhead(inputs: list[Tensor], goal: Goal, n: int, rounds: int) -> None:
             f"/ noise {_shown(to_noise)}"
         )
 
+    here, all_ = time.thread_time(), time.process_time()
+    adaptive(smoothed, inputs, goal, n, Traffic())
+    here, all_ = time.thread_time() - here, time.process_time() - all_
+    print(f"{100 * here / all_:.1f} % of the processor time is in the thread that plans, proves and compares")
+
 
 def _shown(ratios: list[float]) -> str:
     return f"{statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f})"
