@@ -8,7 +8,6 @@ close is the radius to what infinitely many samples could give, and what does a 
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from lab.methods import Certified, paired, place_of
 from lab.page import about, difference, made_by, percent, size, table, wrapped
 from lab.settings import Lab
 from lvmrs import Cohen, Duels, Planner, Run, Terms, Votes, jobs
+from lvmrs.allotment import steps
 from lvmrs.confidence.staged import stages
 from lvmrs.goals import CERTIFIED, UNDECIDED, Goal, verdict
 from lvmrs.jobs.replaying import replayed
@@ -138,25 +138,14 @@ def _with_hindsight(grid: Sequence[int], radii: NDArray[np.float64], wanted: flo
     >>> _with_hindsight([10, 100], np.array([[0.5, 0.0], [0.6, 0.4]]), 0.45)
     55.0
     """
-    steps = []
-    for curve in radii.T.tolist():
-        corners = [(0, 0.0)]
-        for point in zip(grid, curve, strict=True):
-            while len(corners) > 1 and _slope(corners[-2], point) >= _slope(corners[-2], corners[-1]):
-                corners.pop()
-            corners.append(point)
-        steps += [(_slope(one, two), two[0] - one[0], two[1] - one[1]) for one, two in itertools.pairwise(corners)]
+    every = [step for curve in radii.T.tolist() for step in steps([0, *grid], [0.0, *curve])]
     missing, spent = wanted * radii.shape[1], 0.0
-    for slope, samples, gained in sorted(steps, reverse=True):
-        if missing <= 0 or slope <= 0:
+    for gain, samples in sorted(every, reverse=True):
+        if missing <= 0 or gain <= 0:
             break
-        spent += samples * min(1.0, missing / gained)
-        missing -= gained
+        spent += min(float(samples), missing / gain)
+        missing -= gain * samples
     return spent / radii.shape[1] if missing <= 1e-9 else None
-
-
-def _slope(one: tuple[int, float], two: tuple[int, float]) -> float:
-    return (two[1] - one[1]) / (two[0] - one[0])
 
 
 def _grid(n: int) -> list[int]:

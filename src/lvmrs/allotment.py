@@ -21,7 +21,7 @@ from lvmrs import _special as special
 from lvmrs._checks import Floats
 from lvmrs.plan import Plan, Terms
 
-__all__ = ["LEAST", "allotted", "expected_radii", "numbers"]
+__all__ = ["LEAST", "allotted", "expected_radii", "numbers", "steps"]
 
 LEAST = 32
 """Every input gets so many samples at least."""
@@ -127,8 +127,8 @@ def allotted(counts: Sequence[int], expected: Sequence[Floats], budget: int) -> 
     """
     given = [counts[0]] * len(expected)
     left = budget - sum(given)
-    steps = [step for place, curve in enumerate(expected) for step in _steps(counts, curve.tolist(), place)]
-    for gain, samples, place in sorted(steps, key=lambda step: -step[0]):  # stable: equal ones keep their order
+    every = [(*step, place) for place, curve in enumerate(expected) for step in steps(counts, curve.tolist())]
+    for gain, samples, place in sorted(every, key=lambda step: -step[0]):  # stable: equal ones keep their order
         if gain <= 0 or left <= 0:
             break
         given[place] += min(samples, left)
@@ -136,14 +136,25 @@ def allotted(counts: Sequence[int], expected: Sequence[Floats], budget: int) -> 
     return given
 
 
-def _steps(counts: Sequence[int], curve: Sequence[float], place: int) -> list[tuple[float, int, int]]:
-    """From corner to corner of the concave curve above: the gain for each sample, how many samples, and whose."""
+def steps(counts: Sequence[int], curve: Sequence[float]) -> list[tuple[float, int]]:
+    """The steps from corner to corner of the smallest concave curve above some points.
+
+    Args:
+        counts: numbers of samples, in ascending order.
+        curve: the radius with each of them.
+
+    Returns:
+        For each step, the gain for each sample, which falls from step to step, and how many samples it has.
+
+    >>> steps([0, 10, 20, 40], [0.0, 0.1, 0.5, 0.6])
+    [(0.025, 20), (0.005, 20)]
+    """
     corners: list[tuple[int, float]] = []
     for point in zip(counts, curve, strict=True):
         while len(corners) > 1 and _slope(corners[-2], point) >= _slope(corners[-2], corners[-1]):
             corners.pop()
         corners.append(point)
-    return [(_slope(one, two), two[0] - one[0], place) for one, two in itertools.pairwise(corners)]
+    return [(_slope(one, two), two[0] - one[0]) for one, two in itertools.pairwise(corners)]
 
 
 def _slope(one: tuple[int, float], two: tuple[int, float]) -> float:
