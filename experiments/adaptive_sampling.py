@@ -31,12 +31,14 @@ from lvmrs.planners import Anytime
 from lvmrs.runs import Row
 from lvmrs.runs.scores import KeptScores
 
-__all__ = ["EVENLY", "PLANNED", "TITLE", "measure", "shown"]
+__all__ = ["EVENLY", "PLANNED", "RIGHT", "TITLE", "measure", "shown"]
 
 TITLE = "As few samples as the question needs"
 EVENLY = "the same for each input"
 """The row of samples that are spread evenly."""
 _WITH_LABELS = "{}, on right answers"
+RIGHT = _WITH_LABELS.format("the same for each")
+"""The row of samples that are spread evenly on right answers."""
 PLANNED = _WITH_LABELS.format("planned for the average radius")
 """The row of a budget for a data set with labels."""
 _EPSILONS = (0.25, 0.5, 0.75, 1.0)
@@ -167,7 +169,7 @@ def _budgets(case: Case) -> dict[str, Any]:
     right = sum(row.top == row.label for row in _rows(_fixed(case, "duels", each)))
     more = min(case.size.n, inputs * each // max(1, right))
     ways = {
-        _WITH_LABELS.format("the same for each"): [replace(row, samples=more if row.top == row.label else 0)
+        RIGHT: [replace(row, samples=more if row.top == row.label else 0)
                                                     for row in _rows(_fixed(case, "duels", more))],
         "planned for the average radius": _planned(case, total, labelled=False),
         PLANNED: _planned(case, total, labelled=True),
@@ -351,15 +353,17 @@ def _saved(row: dict[str, Any], n0: int) -> list[str]:
 _TEXT = """\
 Most inputs need few of the samples that a fixed number spends on each: a hopeless one is seen to be hopeless soon. Here
 sampling for an input stops when its question is answered, with bounds that hold at every moment at once
-([theory.md](theory.md)), and after n samples at the latest. α = β = 0.001: a false *certified* has probability at most
-α, and a false *cannot be certified* at most β."""
+([theory.md](theory.md)), and after n samples at the latest; a planned budget has bounds for numbers that are settled
+before. α = β = 0.001: a false *certified* has probability at most α, and a false *cannot be certified* at most β.
+Targets and tolerances are planned on the first 64 of the n0 samples, planned budgets on all of them."""
 
 _PUBLISHED = """\
-Each radius is a question of its own, on the same samples of the same inputs. *Samples* count those to plan on. *As
-fixed n* is the share of the decided inputs whose answer is that of the same method with all n samples and bounds for
-that n. *4 stages* are those of Horváth et al. (2022): Clopper and Pearson's bound after n/1000, n/100, n/10 and n
-samples, which share the risk. Published adaptive methods report 10 to 20 × fewer samples for a yes or no at one radius,
-for votes: confidence sequences (arXiv 2406.17830), e-processes (arXiv 2606.27694), stages (Horváth et al. 2022)."""
+Each radius is a question of its own, on the same samples of the same inputs. *Samples* count those to plan on.
+*Certified* counts inputs whatever their label. *As fixed n* is the share of the decided inputs whose answer is that of
+the same method with all n samples and bounds for that n. *4 stages* are those of Horváth et al. (2022): Clopper and
+Pearson's bound after n/1000, n/100, n/10 and n samples, which share the risk. Published adaptive methods report 10 to
+20 × fewer samples for a yes or no at one radius, for votes: confidence sequences (arXiv 2406.17830), e-processes (arXiv
+2606.27694), stages (Horváth et al. 2022)."""
 
 _NEAR = """\
 Duels. *Fixed n* is the smallest number of samples, among eight in each power of ten, whose average radius is at least
@@ -379,7 +383,7 @@ _BUDGET = (
     "data set they are: an input whose plan is for another class than its label cannot count, and gets 32 samples at "
     "most. *Planned* numbers are settled on the samples to plan on, so that bounds are those of a number that is known "
     "before. Certificates at the four radii have bounds that hold at every moment, and stop once all four are decided. "
-    "Differences are paired over inputs."
+    "*Mean* and *median* are of samples to prove on; shares count right answers. Differences are paired over inputs."
 )
 _SAVED = """\
 How many samples does a planned budget need, with those to plan on, for the average radius of a fixed number? The budget

@@ -254,6 +254,6 @@ def test_what_is_refused() -> None:
         Goal(budget=0)
     with pytest.raises(InvalidArgumentError, match="seconds must be"):
         Goal(seconds=-1.0)
-    assert "100 samples for all are to gain most for the average radius" in Goal(budget=100).words
+    assert "so that 100 samples for all inputs gain most for the average radius" in Goal(budget=100).words
     assert "100 samples for all inputs are spent" in Goal((0.5,), budget=100).words
     assert "gain most for certificates at 0.5" in Goal((0.5,), seconds=2.0).words

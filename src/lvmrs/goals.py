@@ -115,16 +115,19 @@ class Goal:
     @property
     def words(self) -> str:
         """It in words that fit after "sampling stops"."""
+        decided = f"when it is decided whether {self._targets} can be certified"
         if self.limited:
-            for_what = "the average radius" if not self.targets else f"certificates at {self._targets}"
+            for_what = (
+                f"{f'certificates at {self._targets}' if self.targets else 'the average radius'} of right answers"
+            )
             how_much = f"{self.budget} samples" if self.budget is not None else f"{self.seconds:g} seconds"
-            for_what += " of right answers"
             if self.planned:
-                return f"after a number that is planned for it: {how_much} for all are to gain most for {for_what}"
-            return f"when {how_much} for all inputs are spent, where they should gain most for {for_what}"
+                return f"after a number planned for it, so that {how_much} for all inputs gain most for {for_what}"
+            spent = f"when {how_much} for all inputs are spent, where they should gain most for {for_what}"
+            return f"{decided}, or {spent}" if self.targets else spent
         if self.tolerance is not None:
             return f"when the radius is within {self.tolerance:g} of what infinitely many samples could certify"
-        return f"when it is decided whether {self._targets} can be certified"
+        return decided
 
     @property
     def _targets(self) -> str:

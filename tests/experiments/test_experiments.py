@@ -15,7 +15,7 @@ import lab.commands
 import off_the_shelf
 import opening
 import results
-from adaptive_sampling import EVENLY, PLANNED
+from adaptive_sampling import EVENLY, PLANNED, RIGHT
 from lab import methods, record, unsound
 from lab.settings import SCALES, Lab, Sampled, parsed
 from lvmrs import Cohen, radius
@@ -235,7 +235,7 @@ def test_the_first_page_says_what_stopping_early_saves() -> None:
         "made": {"scale": "laptop"},
         "case": {"n": 1000},
         "targets": {"duels": {"0.25": {"anytime": {"fewer": 20.0}}, "0.5": {"anytime": {"fewer": 40.0}}}},
-        "budgets": {"rows": {EVENLY: {"average": 0.4}, PLANNED: {"average": 0.42}}},
+        "budgets": {"rows": {EVENLY: {"average": 0.4}, RIGHT: {"average": 0.41}, PLANNED: {"average": 0.42}}},
         "savings": [{"n": 100, "budget with labels": 40.0}, {"n": 200, "budget with labels": None}],
         "tolerances": {"0.1": {"fixed n": 100, "mean": 200.0}, "0.2": {"fixed n": None, "mean": 9.0}},
     }
@@ -243,5 +243,6 @@ def test_the_first_page_says_what_stopping_early_saves() -> None:
     steps = {"made": {"scale": "laptop"}, "cases": {"a": invented(plain)}}
     page = " ".join(opening.shown({**found, "decomposition": steps, "adaptive_sampling": few}).split())
     assert "took 20.0 to 40.0 × fewer samples than n = 1000" in page
-    assert "had +5.0 % average radius over the same samples spread evenly" in page
+    assert "had +5.0 % average radius over the same samples spread evenly, of which" in page
+    assert "the same number for each right answer has +2.5 %" in page
     assert "a budget took 2.5 to 2.5 × fewer, and a tolerance for each input (`--tolerance`) 0.5 to 0.5 ×" in page

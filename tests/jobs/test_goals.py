@@ -295,8 +295,10 @@ def test_what_a_budget_leaves_is_told(tmp_path: Path) -> None:
     assert spent.left == len(wrong)
     assert {row.samples for row in wrong} <= {32}
     assert spent.unspent == 10**6 - sum((row.samples or 0) + 50 for row in rows)
-    assert analysis.spending_words(spent)[-1] == f"{spent.unspent} samples of the budget not drawn: nothing to gain"
-    told = guarantee(run.manifest, kinds_of_rows(run))
-    assert "1000000 samples for all are to gain most for the average radius of right answers" in told
-    assert "limit" not in told
+    told = analysis.spending_words(spent)
+    assert told[-1] == f"{spent.unspent} samples of the budget not drawn: no input that counts could use them"
+    assert "fewer than" not in told[0]
+    words = guarantee(run.manifest, kinds_of_rows(run))
+    assert "so that 1000000 samples for all inputs gain most for the average radius of right answers" in words
+    assert "limit" not in words
     assert settings_shown(run.manifest).get("beta") is None

@@ -206,5 +206,6 @@ _TERMS: dict[str, _Read] = {
     "kinds of noise": lambda made: made.terms.noise,
     "risks α": lambda made: None if made.terms.alpha is None else f"{made.terms.alpha:g}",
     "noises σ": lambda made: f"{made.terms.sigma:g}" if made.terms.samples else None,
-    "numbers of samples n": lambda made: made.terms.n,
+    # With a goal, n is the most that an input may take.
+    "numbers of samples n": lambda made: made.terms.n if made.terms.goal is None else None,
 }

@@ -48,7 +48,9 @@ class Spending:
     left: int = 0
     """With a budget: inputs that were planned for another class than their label, and so left after a few samples."""
     unspent: int = 0
-    """Samples of a budget that were not drawn, since they would have gained nothing."""
+    """Samples of a budget that were not drawn, since no input that counts could use them."""
+    shared: bool = False
+    """Whether inputs shared a budget, so that the most that one may take was not to be expected."""
 
     @property
     def fewer(self) -> float:
@@ -89,6 +91,7 @@ def spending(results: Results) -> Spending | None:
         tuple(found),
         left=wrong,
         unspent=0 if goal.budget is None or results.missing else max(0, goal.budget - spent),
+        shared=goal.limited,
     )
 
 
@@ -104,13 +107,16 @@ def spending_words(spent: Spending) -> list[str]:
     >>> spending_words(Spending(300, 150.0, 150.0, 1000, 50, (Decided(0.5, 1, 0, 1),)))
     ['150 samples an input (median 150), 5.2 × fewer than 1000', '0.5: 1 certified, 0 cannot be certified, 1 undecided']
     """
-    first = (
-        f"{spent.mean:.0f} samples an input (median {spent.median:.0f}), {spent.fewer:.1f} × fewer than {spent.most}"
-    )
+    fewer = "" if spent.shared else f", {spent.fewer:.1f} × fewer than {spent.most}"
+    first = f"{spent.mean:.0f} samples an input (median {spent.median:.0f}){fewer}"
     words = [first, *(decided.words for decided in spent.targets)]
     if spent.left:
         words.append(f"{spent.left} inputs planned for another class than their label, and left after few samples")
-    return [*words, f"{spent.unspent} samples of the budget not drawn: nothing to gain"] if spent.unspent else words
+    return (
+        [*words, f"{spent.unspent} samples of the budget not drawn: no input that counts could use them"]
+        if spent.unspent
+        else words
+    )
 
 
 def spending_object(spent: Spending) -> dict[str, Any]:

@@ -133,14 +133,14 @@ def certify(
             resample=resample,
             command=command_line(),
             workers=who,
-            on_begin=lambda outlook: _tell_cost(outlook, watcher, at_most=goal is not None),
+            on_begin=lambda outlook: _tell_cost(outlook, watcher, at_most=goal is not None, seconds=time),
             on_row=watcher.row,
             on_note=lambda note: tell(f"caution: {note}"),
         )
     show_run(run, as_json=as_json, evenly=jobs.spread_evenly(run))
 
 
-def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:
+def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool, seconds: float | None) -> None:
     samples = {"samples_each": 0} if at_most else {"samples_each": outlook.samples_each, "rate": outlook.rate}
     watcher.begin(outlook.inputs, done=outlook.done, **samples)
     if not outlook.inputs:
@@ -148,6 +148,7 @@ def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:
     if outlook.workers > 1:
         tell(f"workers {outlook.workers}")
     in_all = "" if outlook.budget is None else f", {outlook.budget} in all,"
+    in_all = in_all if seconds is None else f", for {duration(seconds)},"
     tell(
         f"cost   {outlook.inputs} inputs × {'at most ' * at_most}{outlook.samples_each} samples{in_all} at "
         f"{outlook.rate:,.0f} samples/s: {'at most ' * at_most}about {duration(outlook.seconds)}"
