@@ -146,8 +146,8 @@ def steps(counts: Sequence[int], curve: Sequence[float]) -> list[tuple[float, in
     Returns:
         For each step, the gain for each sample, which falls from step to step, and how many samples it has.
 
-    >>> steps([0, 10, 20, 40], [0.0, 0.1, 0.5, 0.6])
-    [(0.025, 20), (0.005, 20)]
+    >>> steps([0, 10, 20, 40], [0.0, 0.25, 1.0, 1.5])
+    [(0.05, 20), (0.025, 20)]
     """
     corners: list[tuple[int, float]] = []
     for point in zip(counts, curve, strict=True):
