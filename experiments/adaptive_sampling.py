@@ -177,14 +177,11 @@ def _budgets(case: Case) -> dict[str, Any]:
             _again(case, "duels-budget-at", Duels(), Goal(_EPSILONS, budget=total))
         ),
     }  # fmt: skip
-    for name, found in ways.items():
-        radii = np.array([row.radius if row.correct else 0.0 for row in found])
-        samples = np.array([_used(row) for row in found])
+    for name, way in ways.items():
+        found, samples = Certified.of(way), np.array([_used(row) for row in way])
         rows[name] = {
-            "average": float(radii.mean()),
-            "certified": float((radii > 0).mean()),
-            "at": {f"{epsilon:g}": float((radii >= epsilon).mean()) for epsilon in _EPSILONS},
-            "gap": paired(radii - evenly.radii),
+            **found.summary(_EPSILONS),
+            "gap": paired(found.radii - evenly.radii),
             "mean": float(samples.mean()),
             "median": float(np.median(samples)),
         }
@@ -218,8 +215,7 @@ def _smallest(case: Case, wanted: float, most: int, *, labelled: bool) -> float 
 
 
 def _average(case: Case, each: float, *, labelled: bool) -> float:
-    rows = _planned(case, round(each * case.size.inputs), labelled=labelled)
-    return float(np.mean([row.radius if row.correct else 0.0 for row in rows]))
+    return Certified.of(_planned(case, round(each * case.size.inputs), labelled=labelled)).average
 
 
 def _planned(case: Case, budget: int, *, labelled: bool) -> list[Row]:

@@ -19,6 +19,7 @@ from lab.union import VotesWithUnion
 from lvmrs import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Run, Votes, jobs
 from lvmrs.analysis.metrics import mean_interval
 from lvmrs.cli.spread import chosen_workers
+from lvmrs.runs import Row
 from lvmrs.runs.classifier import ClassifierRecord
 
 __all__ = [
@@ -98,9 +99,9 @@ class Certified:
     """Time to plan and prove, for one input, without the forward passes."""
 
     @classmethod
-    def of(cls, run: Run) -> Certified:
-        """Read a run, in the order of its inputs."""
-        rows = sorted(run.rows(), key=lambda row: row.idx)
+    def of(cls, rows: Run | list[Row]) -> Certified:
+        """Read a run, or rows of one, in the order of the inputs."""
+        rows = sorted(rows.rows() if isinstance(rows, Run) else rows, key=lambda row: row.idx)
         return cls(
             [row.idx for row in rows],
             [row.radius if row.correct else 0.0 for row in rows],

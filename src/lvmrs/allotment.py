@@ -70,19 +70,20 @@ def expected_radii(plan: Plan, terms: Terms, logits: Tensor, counts: Sequence[in
     """
     alone, pooled = (torch.tensor(rivals, dtype=torch.long) for rivals in plan.rivals)
     columns = plan.map.columns(logits, plan.top, alone, pooled).double().cpu().numpy()
+
+    def lowest(scores: Floats, risk: float) -> Floats:
+        """The smallest lower bound among columns, of shape (counts, levels)."""
+        means, variances = _plausible(scores)
+        return np.stack([plan.bound.forecast(means, variances, n, risk).min(axis=1) for n in counts])
+
     if plan.map.paired:
-        won = _strongest(columns, against_top=True)
-        means, variances = _plausible(won)
-        p_a = np.stack([plan.bound.forecast(means, variances, n, plan.risk_rival).min(axis=1) for n in counts])
+        p_a = lowest(_nearest(columns), plan.risk_rival)
         p_b = 1 - p_a
     else:
-        means, variances = _plausible(columns[:, :1])
-        p_a = np.stack([plan.bound.forecast(means, variances, n, plan.risk_top)[:, 0] for n in counts])
+        p_a = lowest(columns[:, :1], plan.risk_top)
         p_b = 1 - p_a
         if columns.shape[1] > 1:  # where the top class is better than it seemed, its rivals are worse
-            means, variances = _plausible(1 - _strongest(columns[:, 1:], against_top=False))
-            low = np.stack([plan.bound.forecast(means, variances, n, plan.risk_rival).min(axis=1) for n in counts])
-            p_b = np.minimum(p_b, 1 - low)
+            p_b = np.minimum(p_b, 1 - lowest(_nearest(1 - columns[:, 1:]), plan.risk_rival))
     allowance = terms.allowance(plan.map, plan.form)
     less, more = np.clip(p_a - allowance, 0.0, 1.0), np.clip(p_b + allowance, 0.0, 1.0)
     radii = plan.form.radius(less, more, sigma=terms.sigma, slopes=plan.map.slopes(terms.lipschitz))
@@ -90,10 +91,9 @@ def expected_radii(plan: Plan, terms: Terms, logits: Tensor, counts: Sequence[in
     return expected
 
 
-def _strongest(columns: Floats, *, against_top: bool) -> Floats:
-    """The columns of the strongest rivals: where the top class wins least, or where rivals score most."""
-    means = columns.mean(axis=0)
-    return columns[:, np.argsort(means if against_top else -means, kind="stable")[:_RIVALS]]
+def _nearest(columns: Floats) -> Floats:
+    """The columns of the rivals that come nearest: those with the smallest means of what is for the top class."""
+    return columns[:, np.argsort(columns.mean(axis=0), kind="stable")[:_RIVALS]]
 
 
 def _plausible(columns: Floats) -> tuple[Floats, Floats]:

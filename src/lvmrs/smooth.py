@@ -57,7 +57,7 @@ class SmoothedClassifier(Calibrating, Answering):
         noise: the kind of noise, or its name, such as "exact" for images of 8 bits; see ``lvmrs.noise``.
         rounding: how far rounding moves the logits at most, in the Euclidean norm, for certificates that rely on a
             Lipschitz constant; by default it is measured against float64 (``lvmrs.rounding``).
-        fast: whether a fast version of the model may be run, if it is the same up to rounding (``lvmrs.running``).
+        fast: whether a fast version of the model may be run, if it is shown to be the same up to rounding.
         way: how the model is run, as an earlier run has chosen it; by default it is chosen.
 
     >>> smoothed = SmoothedClassifier(nn.Identity(), sigma=0.5, batch=100)  # two logits: the input itself

@@ -12,24 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from lvmrs import Cohen, Duels, Fixed, Lipschitz, Plan, Planner, Terms, Votes, certifying
+from lvmrs import Cohen, Duels, Plan, Planner, Terms, Votes, certifying
 from lvmrs.certifying import Asked, Planning, certified_within
 from lvmrs.goals import Goal
 from lvmrs.prove import prove
 from lvmrs.sampling import Request, Sampler
-from lvmrs.testing import FAMILIES, SIGMA, Family, family, is_false, too_many
+from lvmrs.testing import FAMILIES, SIGMA, Family, is_false, too_many
 from tests.oracles import Floats
-
-LARGE = ("c = 1000", "999 runners-up", "99 runners-up")
-PLANNERS: dict[str, Planner] = {
-    "Cohen": Cohen(),
-    "Votes": Votes(),
-    "Duels": Duels(),
-    "Duels, soft": Duels(0.3),
-    "Fixed, softmax": Fixed("softmax", 0.5),
-    "Lipschitz, ramp": Lipschitz("ramp", map="softmax", temperature=0.3),
-}
-NEAR_A_TIE = family([(0.52, [1.0, 0.0]), (0.48, [0.0, 1.0])])
+from tests.statistical.test_anytime_certificates import LARGE, NEAR_A_TIE, PLANNERS
 
 
 def no_network(x: Tensor) -> Tensor:
