@@ -184,14 +184,15 @@ class SmoothedClassifier(Calibrating, Answering):
                 coming = (Arrival(of(x), x, index, label) for index, x, label in prepared)
                 asking = Asking(Anytime.of(method), terms, goal, seed, n0)
                 by = within_budget if goal.limited else partial(adaptively, watch=watch)
-                yield from by(coming, Batches(crew), asking, midway=midway)
+                yield from self._samplers.watching(by(coming, Batches(crew), asking, midway=midway))
                 return
             asked = (Asked.of(of(x), x, seed, index, n0, n, label) for index, x, label in prepared)
             if goal is None:
-                yield from certified(asked, crew, method, terms, watch)
+                yield from self._samplers.watching(certified(asked, crew, method, terms, watch))
             else:
                 planning = Planning(method, terms, goal, () if midway is None else midway.done)
-                yield from certified_within(list(asked), partial(sampled, crew=crew), planning)
+                made = certified_within(list(asked), partial(sampled, crew=crew), planning)
+                yield from self._samplers.watching(made)
 
     def certain(self, method: Deterministic, x: Tensor) -> Certificate:
         """The certificate of an input without noise."""
