@@ -88,6 +88,10 @@ class Agreement:
         apart = (found - found[:, self.usual, None]) - (expected - expected[:, self.usual, None])
         return ~(apart.abs() <= self.allowance(expected)).all(dim=1)
 
+    def shifted(self, found: Tensor, expected: Tensor) -> Tensor:
+        """Which rows have logits that are all shifted, which no margin shows, by more than rounding explains."""
+        return ~((found.double() - expected.double()).abs() <= self.allowance(expected)).all(dim=1)
+
     def agree(self, found: Tensor, expected: Tensor) -> bool:
         """Whether no row differs by more than rounding explains."""
         return found.shape == expected.shape and not bool(self.differing(found, expected).any())

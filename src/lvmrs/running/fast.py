@@ -155,8 +155,7 @@ def same(model: Model, fast: Model, inputs: Tensor) -> bool:
         expected = [run(batch).clone() for batch in _batches(inputs)]
         agreement = measured(run, inputs, expected[0], precision(model, expected[0].dtype, device=inputs.device))
         return all(
-            one.dtype == other.dtype and agreement.agree(one, other)
-            for one, other in zip(found, expected, strict=True)
+            one.dtype == other.dtype and agreement.agree(one, other) for one, other in zip(found, expected, strict=True)
         )
 
 
