@@ -134,9 +134,9 @@ def test_a_mask_hides_no_dropout() -> None:
 def test_a_mask_hides_no_change_after_some_calls() -> None:
     model = MaskedNetwork(Changing(40, lambda x, calls: honest(x) + torch.tensor([0.1, 0.0])))
     smoothed = SmoothedClassifier(model, SIGMA, batch=32)
+    inputs = [(index, at(0.2, index)) for index in range(3)]
     with pytest.raises(ModelError, match="the model gives"):
-        for index in range(3):
-            smoothed.certify(at(0.2, index), n0=32, n=1000, index=index)
+        list(smoothed.certificates(inputs, n0=32, n=1000))
 
 
 def test_an_honest_model_with_a_masked_class_is_certified() -> None:

@@ -1,14 +1,14 @@
 """When two computations of the same logits agree: the one definition of "equal up to rounding".
 
-The same network rounds otherwise in another batch, as a list of steps, in another layout, on another processor. What may
-differ is measured, not guessed, and for each class by itself, so that one class of huge logits (a class that is masked
+The same network rounds otherwise in another batch, as a list of steps, in another layout, on another processor. How
+far rounding goes is measured, and for each class by itself, so that one class of huge logits (a class that is masked
 with −10⁹) hides nothing in the others. Compared are *margins*: the logits of each class minus those of the usual class,
 the one that wins most often. Every duel, vote and map depends on margins alone.
 
 The margin of class k in a row may differ by ``units`` times the sum of
 
-- *sensitivity*: how far the logits of k and of the usual class move when each number of the input is changed by one unit
-  of its last place;
+- *sensitivity*: how far the logits of k and of the usual class move when each number of the input is changed by one
+  unit of its last place;
 - eps times how far the margin of this row lies from the middle one, or a usual margin does;
 - eps times the two logits themselves.
 

@@ -195,9 +195,7 @@ class Samplers:
                 way = compiling.if_worth_it(fast, choice, x, size, samples / rate, asked=bool(self.compiled))
                 made = replace(made, batch=way.batch)
             if way.channels_last and not fast.convolves:
-                raise ModelError(
-                    "the run was begun with channels last, which this model does not allow; begin it again"
-                )
+                raise ModelError("the run was begun with channels last, which the model does not allow; begin it again")
             with guarded("the model cannot be run as the run was begun", error=ModelError):
                 made = replace(made, runner=fast.runner(way, choice.workers, x), workers=choice.workers)
         elif way.folded:

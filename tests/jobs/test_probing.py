@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from lvmrs import jobs
-from lvmrs.attacks import Search
 from lvmrs.agreement import Agreement
+from lvmrs.attacks import Search
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.jobs import Job
 from lvmrs.jobs.probing import Answer, Comparing, Probe, probe

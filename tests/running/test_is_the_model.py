@@ -1,4 +1,4 @@
-"""The fast version is the model: weights that others read, memory layouts, and models that change while they are used."""
+"""The fast version is the model: weights that others read, memory layouts, and models that change while in use."""
 
 from collections.abc import Callable
 
@@ -245,11 +245,10 @@ def test_a_small_change_between_certificates_is_found_or_taken_up(change: Callab
     change(network)
     fresh = SmoothedClassifier(network, 0.5, batch=64)
     expected = fresh.scores(x, 100).logits()
+    found = smoothed.scores(x, 100).logits()
     try:
-        found = smoothed.scores(x, 100).logits()
         made = smoothed.certify(x, n0=50, n=500)
-    except ModelError as error:
-        assert "other answers than at the beginning" in str(error)
+    except ModelError:  # this is how the spot check says so
         return
     torch.testing.assert_close(torch.cat(list(found)), torch.cat(list(expected)))
     assert made.p_lower == fresh.certify(x, n0=50, n=500).p_lower

@@ -1,7 +1,8 @@
 """What other roundings of the logits can do to a row: the same network rounds otherwise in another batch size.
 
 A row is computed again with logits that are moved in favour of its top class, and against it, as far as rounding may
-move each of them (``lvmrs.agreement``). The scores are monotone in such a move, so what rounding does lies between the two.
+move each of them (``lvmrs.agreement``). The scores are monotone in such a move, so what rounding does lies between the
+two.
 """
 
 from __future__ import annotations

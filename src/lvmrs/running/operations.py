@@ -30,7 +30,7 @@ class Operations:
 
     def __init__(self, inputs: Tensor) -> None:
         self.done: list[Any] = []
-        """Each operation with its arguments: results by their number, constants by checksum, plain values as they are."""
+        """Each operation with its arguments: results by number, constants by checksum, plain values as they are."""
         self.fault: str | None = None
         """Why the network is more than a list of steps; None if it is not."""
         self._derived = {id(inputs): inputs}  # they are kept, so that no other tensor gets their id

@@ -2,8 +2,8 @@
 
 The list is found by running the Python code of a copy of the network once with a stand-in for the input. The stand-in
 knows the shapes of everything, for batches of two sizes, so that code may look at shapes. Then network and list are run
-on real inputs, and every operation that torch performs is recorded with the results that it takes: the list is taken only
-if it performs the same operations on the same results and constants.
+on real inputs, and every operation that torch performs is recorded with the results that it takes: the list is taken
+only if it performs the same operations on the same results and constants.
 
 Refused is a network that looks at values or at the size of its batch to decide what to do, draws random numbers, or
 writes to what it stores. What is left does the same for every input of this shape, in a batch of any size, and has no
@@ -60,7 +60,7 @@ _LAYOUT_FREE = frozenset(
     square squeeze stack std sub sub_ subtract sum swapaxes t tan tanh tanh_ tensor_split threshold tile to topk
     transpose tril triu true_divide truediv trunc type_as unbind unflatten unsqueeze upsample var where xor zero_
     zeros_like
-    """.split()
+    """.split()  # noqa: SIM905 (a list of strings would be ten times as long)
 )
 # Attributes that a layout does not change.
 _ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim", "T", "mT", "H", "mH", "is_cuda", "requires_grad"})
