@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lvmrs import _checks, _torch_checks
 from lvmrs.adaptive import Batches, adaptively
-from lvmrs.agreement import Agreement, measured, precision
+from lvmrs.agreement import Agreement, measured, moved, precision
 from lvmrs.answering import Answering
 from lvmrs.budget import within_budget
 from lvmrs.calibrating import Calibrating
@@ -268,12 +268,10 @@ class SmoothedClassifier(Calibrating, Answering):
         return self._with_agreement(self._samplers.plain(x), x + (self._sigma or 0.0) * noise)[1]
 
     def _with_agreement(self, sampler: Sampler, rows: Tensor) -> tuple[Tensor, Agreement]:
-        def run(rows: Tensor) -> Tensor:
-            return sampler.answers(rows.clone(), 0, finite=False)
-
-        logits = run(rows)
-        eps = precision(self.model, logits.dtype, self.autocast, device=logits.device)
-        return logits.cpu().double(), measured(lambda rows: run(rows).cpu(), rows, logits.cpu(), eps)
+        logits = sampler.answers(rows.clone(), 0, finite=False).cpu()
+        eps = precision(self.model, logits.dtype, self.autocast, device=rows.device)
+        other = replace(sampler, model=moved(self.model, eps))
+        return logits.double(), measured(lambda rows: other.answers(rows, 0, finite=False).cpu(), rows, logits, eps)
 
     def certify_batch(
         self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any

@@ -133,7 +133,7 @@ def test_it_costs_two_small_batches() -> None:
 
 
 def test_what_is_not_a_number_is_not_the_same() -> None:
-    agreement = Agreement(2.0**-23, torch.ones(3), 0, torch.zeros(3), torch.ones(3))
+    agreement = Agreement(2.0**-23, 0, torch.ones(6), torch.zeros(6), torch.ones(6))
     known = Probe(torch.ones(2, 3).double(), agreement, "the command on a")
     found = known._replace(logits=known.logits * torch.nan, where="the worker on b")
     with pytest.raises(RunError, match=r"the worker on b does not run .* differ by inf"):

@@ -133,7 +133,7 @@ class _Pushed(nn.Module):
         """The logits, each moved so many times as far as rounding may move it."""
         logits = self.inner(x)
         wide = logits if logits.dtype == torch.float64 else logits.float()
-        moves = -self.times * self.agreement.allowance(wide)
+        moves = -self.times * self.agreement.allowance(wide)[:, wide.shape[1] :]  # of margins
         if self.favoured < moves.shape[1]:  # a row that was changed may have any class
             moves[:, self.favoured] *= -1.0
         return (wide.double() + moves).to(wide.dtype)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from lvmrs.agreement import measured, precision
+from lvmrs.agreement import measured, moved, precision
 from lvmrs.errors import first_line
 from lvmrs.known_constant import runs_as_lvmrs_wrote
 from lvmrs.running.crew import torch_threads
@@ -141,19 +141,16 @@ def _made(model: nn.Module, inputs: Tensor) -> Fast:
     return Fast(steps.requires_grad_(False), folded=True, layout_free=is_layout_free(steps))
 
 
-def same(model: Model, fast: Model, inputs: Tensor) -> bool:
+def same(model: nn.Module, fast: Model, inputs: Tensor) -> bool:
     """Whether two versions of a model give the same logits in batches of several sizes, up to rounding."""
-
-    def run(rows: Tensor) -> Tensor:
-        return model(rows.clone())
-
     with torch.inference_mode():
         try:
             found = [fast(batch.clone()) for batch in _batches(inputs)]
         except Exception:  # torch raises errors of many kinds, such as for a view that a layout does not allow
             return False
-        expected = [run(batch).clone() for batch in _batches(inputs)]
-        agreement = measured(run, inputs, expected[0], precision(model, expected[0].dtype, device=inputs.device))
+        expected = [model(batch.clone()).clone() for batch in _batches(inputs)]
+        eps = precision(model, expected[0].dtype, device=inputs.device)
+        agreement = measured(moved(model, eps), inputs, expected[0], eps)
         return all(
             one.dtype == other.dtype and agreement.agree(one, other) for one, other in zip(found, expected, strict=True)
         )

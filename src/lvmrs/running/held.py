@@ -23,6 +23,8 @@ _PLAIN = frozenset(
     {str, int, bool, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size}
 )
 _TENSORS = frozenset({Tensor, nn.Parameter})
+# It runs in eval mode, whatever mode it is in between; torch.compile leaves a mark.
+_PASSING = ("training", "_is_torch_compile")
 # What code consists of, and what does not change.
 _FIXED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.CodeType)
 
@@ -82,8 +84,8 @@ def _parts(value: object) -> list[object]:
 
 def _attributes(value: object) -> list[object]:
     held = getattr(value, "__dict__", {})
-    if isinstance(value, nn.Module):  # it runs in eval mode, whatever mode it is in between
-        held = {name: each for name, each in held.items() if name != "training"}
+    if isinstance(value, nn.Module):
+        held = {name: each for name, each in held.items() if name not in _PASSING}
     return [*held.keys(), *held.values()]
 
 
