@@ -35,7 +35,10 @@ from lvmrs.noise import Stage, Stream
 from lvmrs.running.choosing import Choice
 from lvmrs.running.way import Way
 
-__all__ = ["Fuzzed", "Outcome", "examine", "fuzzed", "summary"]
+__all__ = [
+    "NOT_FUNCTIONS", "ON_ANYTHING", "ON_IMAGES", "ON_LOGITS", "ON_VECTORS", "Fuzzed", "Outcome", "examine", "fuzzed",
+    "summary", "unexplained",
+]  # fmt: skip
 
 Draw = random.Random
 Code = Callable[[Any, Tensor], Tensor]

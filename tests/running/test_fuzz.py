@@ -34,10 +34,11 @@ def test_random_networks_certify_as_they_are(first: int) -> None:
     check([examine(seed) for seed in range(first, first + BLOCK)])
 
 
+@pytest.mark.slow
 def test_all_ingredients_occur() -> None:
     names = {*fuzzing.ON_IMAGES, *fuzzing.ON_VECTORS, *fuzzing.ON_ANYTHING, *fuzzing.ON_LOGITS}
     names |= {name for table in fuzzing.NOT_FUNCTIONS.values() for name in table}
-    assert names <= {name for seed in range(1000) for name in fuzzed(seed).ingredients}
+    assert names <= {name for seed in range(NETWORKS) for name in fuzzed(seed).ingredients}
 
 
 @pytest.mark.parametrize("seed", range(3))
