@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,18 +13,22 @@ from torch import Tensor, nn
 from lvmrs import _checks
 from lvmrs._memory import keep_freed
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
-from lvmrs.model_check import check_model
+from lvmrs.model_check import CHANGED, check_model
 from lvmrs.noise import Stream
 from lvmrs.running import compiling
 from lvmrs.running.choosing import Choice, chosen_batch, chosen_way
 from lvmrs.running.crew import Crew, cores, torch_threads
-from lvmrs.running.fast import Fast, fast_version, state_of
+from lvmrs.running.fast import Fast, fast_version
+from lvmrs.running.held import held_by
 from lvmrs.running.remembered import key_of, recall, remember
 from lvmrs.running.sharing import Sharing
+from lvmrs.running.straight import NotStraightError
 from lvmrs.running.way import Way
 from lvmrs.sampling import Sampler, evaluating
 
 __all__ = ["Pace", "Samplers"]
+
+Made = TypeVar("Made")
 
 # Noisy copies of an input on which a fast version of the model is compared with the model.
 _ROWS = 16
@@ -50,6 +54,8 @@ class Pace:
     """Samples per second, as measured when nothing else runs on the machine."""
     classes: int
     """How many classes the model has."""
+    as_it_is: str | None = None
+    """Why no fast version of the model runs, but the model itself; None if a fast version does, or none was wanted."""
 
     @property
     def batch(self) -> int:
@@ -58,8 +64,9 @@ class Pace:
 
     @property
     def words(self) -> str:
-        """It in words."""
-        return f"{self.way.words}{f', {self.workers} at a time' if self.workers > 1 else ''}"
+        """One-line summary for people."""
+        together = f", {self.workers} at a time" if self.workers > 1 else ""
+        return f"{self.way.words}{together}{f'; the model runs as it is: {self.as_it_is}' if self.as_it_is else ''}"
 
 
 class Samplers:
@@ -84,8 +91,10 @@ class Samplers:
         self._samplers: dict[tuple[Any, ...], Sampler] = {}
         self._checked: dict[tuple[Any, ...], tuple[Sampler, int]] = {}
         self._paces: dict[tuple[Any, ...], Pace] = {}
-        self._state: object = None
+        self._held: object = None
+        self._watched = False
         self._changes = 0
+        self._why: str | None = None
         self._cores = cores()
 
     @property
@@ -124,26 +133,43 @@ class Samplers:
         return pace
 
     def _of(self, x: Tensor, samples: int) -> Sampler:
-        model, kind = self.pattern.model, _kind(x)
+        kind = _kind(x)
         self._plain(x)  # layers that are made when they first run are made now
-        if isinstance(model, nn.Module) and self.fast:
-            state = state_of(model)
-            if state != self._state:  # a fast version has the weights of the moment at which it was made
-                self._samplers.clear()
-                self._changes += 1
-            self._state = state
+        held = self._holds()
+        if held != self._held:  # a fast version has the weights of the moment at which it was made
+            self._samplers.clear()
+            self._changes += 1
+        self._held = held
         if kind not in self._samplers:
             with torch_threads(1):  # small batches: several threads would wait for each other
                 self._samplers[kind] = self._made(x, samples)
         return self._samplers[kind]
+
+    def watching(self, made: Iterator[Made]) -> Iterator[Made]:
+        """Give what was made from samples, while the model holds what it held when its samplers were made.
+
+        Otherwise the samples are of another model than the user's. A model that changes what it holds whenever it runs
+        is left out: of such a one answers alone are compared.
+        """
+        for each in made:
+            if self._watched and self._holds() != self._held:
+                raise ModelError(CHANGED)
+            yield each
+
+    def _holds(self) -> list[object] | None:
+        """What the model holds now; None if it is no module, or holds too much to be looked at."""
+        model = self.pattern.model
+        return held_by(model) if isinstance(model, nn.Module) else None
 
     def _plain(self, x: Tensor) -> tuple[Sampler, int]:
         """The model as it is, checked once for each kind of input, and how many classes it has."""
         kind = _kind(x)
         if kind not in self._checked:
             plain = replace(self.pattern, memory_format=_layout(x), batch=self.batch or _PLAIN_BATCH)
+            before = self._holds()
             with torch_threads(1):
                 check = check_model(plain, x, batch=self.batch)
+            self._watched = before is not None and before == self._holds()
             self._checked[kind] = replace(plain, recheck=check.recheck, classes=check.classes), check.classes
         return self._checked[kind]
 
@@ -161,15 +187,21 @@ class Samplers:
         rate = (1 if x.device.type != "cpu" else self._cores) / choice.cost
         if fast is not None and way.folded == fast.folded:
             together = choice.workers == self._cores  # a compiled program has one thread
-            if self.way is None and fast.folded and (self.compiled or (self.compiled is None and together)):
+            if self.compiled and fast.folded and not fast.layout_free:
+                raise ModelError("the model has a step that depends on the layout of memory; do not ask to compile it")
+            may = self.way is None and fast.folded and fast.layout_free
+            if may and (self.compiled or (self.compiled is None and together)):
                 size = None if self.given is None else way.batch
                 way = compiling.if_worth_it(fast, choice, x, size, samples / rate, asked=bool(self.compiled))
                 made = replace(made, batch=way.batch)
+            if way.channels_last and not fast.convolves:
+                raise ModelError("the run was begun with channels last, which the model does not allow; begin it again")
             with guarded("the model cannot be run as the run was begun", error=ModelError):
                 made = replace(made, runner=fast.runner(way, choice.workers, x), workers=choice.workers)
         elif way.folded:
             raise ModelError(
-                "the run was begun with the model as a list of steps, and this cannot be done here; begin the run again"
+                f"the run was begun with the model as a list of steps, and this cannot be done here ({self._why}); "
+                "begin the run again"
             )
         elif way.compiled or self.compiled:
             way = replace(way, compiled=True)
@@ -177,7 +209,7 @@ class Samplers:
         if made.workers == 1 and self._cores > 1 and x.device.type == "cpu":
             made = replace(made, sharing=Sharing(choice.cost))
         rate = choice.rate if way == choice.way else 0.0
-        pace = Pace(way, made.workers, rate or self._rate(made, x, choice.cost), classes)
+        pace = Pace(way, made.workers, rate or self._rate(made, x, choice.cost), classes, self._why)
         if way == choice.way:
             choice = replace(choice, rate=pace.rate)
         if key is not None and self.way is None and choice != known:
@@ -197,12 +229,22 @@ class Samplers:
         return n * (self._cores if x.device.type == "cpu" else 1) / max(clock() - start, 1e-9)
 
     def _fast_version(self, x: Tensor) -> Fast | None:
+        """The fast version of the model; if there is none, why not is remembered."""
+        self._why = None
+        if not self.fast:
+            return None
+        try:
+            return self._shown_fast(x)
+        except NotStraightError as error:
+            self._why = str(error)
+            return None
+
+    def _shown_fast(self, x: Tensor) -> Fast:
         model = self.pattern.model
-        # Threads do not share autocast. A model that changes its own buffers would be traced again for every input.
-        if not self.fast or self._changes > _CHANGES or torch.is_autocast_enabled(x.device.type):
-            return None
-        if self.pattern.autocast is not None:
-            return None
+        if self._changes > _CHANGES:
+            raise NotStraightError("what it holds changes again and again")
+        if self.pattern.autocast is not None or torch.is_autocast_enabled(x.device.type):
+            raise NotStraightError("it runs under autocast")  # which threads do not share
         noise = torch.randn(_ROWS, *x.shape, generator=torch.Generator().manual_seed(1)).to(x)
         with evaluating(model):
             return fast_version(model, x + self.pattern.sigma * noise)

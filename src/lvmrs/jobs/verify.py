@@ -16,7 +16,7 @@ from lvmrs.jobs.beside_kept import BesideKept
 from lvmrs.jobs.consistency import inconsistent_rows
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.keeping import opened_scores
-from lvmrs.jobs.rounding import CHOICES, share_of_rounding, why_not_rounding
+from lvmrs.jobs.rounding import CHOICES, why_not_rounding
 from lvmrs.jobs.spreading import asking
 from lvmrs.known_constant import known_lipschitz
 from lvmrs.origin import torch_version
@@ -210,7 +210,7 @@ def _verdicts(
 
 
 def _verdict(run: Run, row: Row, kept: KeptScores | None, wrong: str | None, job: Job) -> RowVerdict:
-    beside = None if kept is None else BesideKept(kept, row, share_of_rounding(job.smoothed))
+    beside = None if kept is None else BesideKept(kept, row, job.smoothed.agreement(job.input(row.idx)[0]))
     now = job.row(row.idx, None if beside is None else beside.add)
     differing = [name for name in run.columns if name not in _NOT_COMPARED and getattr(now, name) != getattr(row, name)]
     claimed = [name for name in differing if name not in _ROUNDED]
