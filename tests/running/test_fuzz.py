@@ -9,9 +9,9 @@ from tests.running.fuzzing import Outcome, examine, fuzzed, summary, unexplained
 
 NETWORKS, BLOCK = 2000, 100
 FEW = 40
-# The share of functions that must run fast, since otherwise little is tested, and the share that may be refused though
-# the model as it is can be certified, by a spot check where rounding matters.
-FAST, REFUSED = 0.4, 0.02
+# The share of functions that must run fast, since otherwise little is tested, and the share that may be refused: checks
+# allow for rounding, and some networks round more than others.
+FAST, REFUSED = 0.4, 0.03
 
 
 def check(outcomes: list[Outcome]) -> None:
@@ -21,7 +21,7 @@ def check(outcomes: list[Outcome]) -> None:
     functions = [each for each in outcomes if not each.one.fault]
     assert sum(each.run == "fast" for each in functions) >= FAST * len(functions), summary(outcomes)
     refused = [f"{each.one}\n  {each.reason}" for each in functions if each.reason]
-    assert len(refused) <= REFUSED * len(functions), "\n".join(["refused only when they may run fast:", *refused])
+    assert len(refused) <= max(1, REFUSED * len(functions)), "\n".join(["functions that are refused:", *refused])
 
 
 def test_few_random_networks_certify_as_they_are() -> None:
@@ -34,10 +34,11 @@ def test_random_networks_certify_as_they_are(first: int) -> None:
     check([examine(seed) for seed in range(first, first + BLOCK)])
 
 
+@pytest.mark.slow
 def test_all_ingredients_occur() -> None:
     names = {*fuzzing.ON_IMAGES, *fuzzing.ON_VECTORS, *fuzzing.ON_ANYTHING, *fuzzing.ON_LOGITS}
     names |= {name for table in fuzzing.NOT_FUNCTIONS.values() for name in table}
-    assert names <= {name for seed in range(1000) for name in fuzzed(seed).ingredients}
+    assert names <= {name for seed in range(NETWORKS) for name in fuzzed(seed).ingredients}
 
 
 @pytest.mark.parametrize("seed", range(3))
