@@ -315,8 +315,8 @@ def test_what_has_no_known_bound_is_refused_by_name(model: nn.Module, sentence: 
         (nn.AdaptiveAvgPool2d(3), "windows overlap"),
         (nn.MaxPool2d(2, dilation=2), "MaxPool2d with dilation"),
         (nn.Conv2d(1, 2, 9, padding=4, padding_mode="circular"), "does not wrap evenly"),
-        (nn.Softplus(1, 0.5), "Softplus with a low threshold"),
-        (nn.CELU(-1.0), "CELU with a negative alpha"),
+        (nn.Softplus(1, 0.5), "Softplus with the threshold 0.5, which must be 20 to 80"),
+        (nn.CELU(-1.0), "CELU with the alpha -1"),
     ],
 )
 def test_layers_on_images_that_are_refused(model: nn.Module, sentence: str) -> None:

@@ -51,7 +51,11 @@ def unknown_call(node: fx.Node) -> ModelError:
 
 def shape_of(node: Any) -> tuple[int, ...]:
     """The shape of a value in the network, for the example inputs."""
-    return tuple(node.meta["value"].shape)
+    return tuple(_value(node).shape)
+
+
+def _value(node: Any) -> Any:
+    return node.meta["value"]
 
 
 def _settings(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
@@ -109,7 +113,15 @@ def _times(of: _ConstantOf, node: fx.Node) -> float:
         second = second.meta["value"]
     if not isinstance(first, fx.Node) or not isinstance(second, (int, float)) or not _is_plain(second) or node.kwargs:
         raise TypeError("a product of values")
+    if (second or divides) and not _has_normal_inverse(second, _value(first).dtype):
+        raise ValueError("a factor that is 0 or infinite, or has fewer digits, in this precision")
     return product(of(first), 1 / abs(second) if divides else abs(second))
+
+
+def _has_normal_inverse(number: float, dtype: torch.dtype) -> bool:
+    """Whether a number and its inverse are neither 0 nor infinite in a precision, nor have fewer digits there."""
+    least = torch.finfo(dtype).tiny
+    return least <= abs(number) <= 1 / least
 
 
 def _side_by_side(of: _ConstantOf, node: fx.Node) -> float:
@@ -156,7 +168,7 @@ def _as_layer(layer: type[nn.Module]) -> _Rule:
 
     def rule(of: _ConstantOf, node: fx.Node) -> float:
         settings, named = _settings(node)
-        return product(of(node.args[0]), of_layer(layer(*settings, **named), shape_of(node.args[0]), node.name))
+        return product(of(node.args[0]), of_layer(layer(*settings, **named), _value(node.args[0]), node.name))
 
     return rule
 

@@ -165,7 +165,7 @@ class _Bounds:
             return product(self.of(before), self.stated[id(module)])
         if kind_of(module) in NORMALISATIONS:
             return self._of_normalisation(before, normalisation_scale(module, name))
-        return product(self.of(before), of_layer(module, shape_of(before), name))
+        return product(self.of(before), of_layer(module, before.meta["value"], name))
 
     def _of_normalisation(self, before: fx.Node, scale: Tensor) -> float:
         """Bound the scale together with the layer before it, which is tighter, if no other step takes that layer."""
@@ -174,5 +174,5 @@ class _Bounds:
         kind = None if inner is None or id(inner) in self.stated else kind_of(inner)
         if inner is not None and (kind is nn.Conv2d or (kind is nn.Linear and len(shape_of(before)) == 2)):
             taken = before.args[0]
-            return product(self.of(taken), of_layer(inner, shape_of(taken), str(before.target), scale))
+            return product(self.of(taken), of_layer(inner, taken.meta["value"], str(before.target), scale))
         return product(self.of(before), of_matrix(torch.diag(scale)))
