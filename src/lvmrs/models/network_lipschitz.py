@@ -19,11 +19,11 @@ from torch.nn import functional
 from lvmrs import _checks
 from lvmrs.errors import ModelError
 from lvmrs.known_constant import check_itself, known_lipschitz, stated_inside
-from lvmrs.models.function_rules import FUNCTIONS, METHODS, of_call, shape_of
-from lvmrs.models.layer_rules import KINDS, NORMALISATIONS, normalisation_scale, of_layer
+from lvmrs.models.function_rules import of_call, shape_of
+from lvmrs.models.layer_rules import NORMALISATIONS, normalisation_scale, of_layer
 from lvmrs.models.norms import of_matrix, product
 from lvmrs.models.preprocessing import Preprocessed
-from lvmrs.models.stock import check_functions, check_network, check_stated, kind_of, unknown_layer
+from lvmrs.models.stock import check_network, check_stated, kind_of, unknown_layer
 from lvmrs.models.stored import memory_of
 from lvmrs.models.tracing import Trace
 from lvmrs.sampling import evaluating
@@ -78,7 +78,6 @@ def _bound(model: nn.Module, shape: Sequence[int]) -> float:
     stated, seen = stated_inside(model)
     check_network(seen)
     check_stated(model, stated)
-    check_functions(KINDS, METHODS, FUNCTIONS)
     trace = Trace(model, shape, stated, seen)
     bound = _Bounds(trace, stated).of_output()
     _check_slopes(trace.inputs, trace.check(), bound)

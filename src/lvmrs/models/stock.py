@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any
+from collections.abc import Collection, Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.utils import parametrizations, parametrize
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from lvmrs._as_written import changed_class, changed_module, changed_process, changed_tensor, hooks_on, own_code
+from lvmrs._as_written import changed_module, changed_process, changed_tensor, hooks_on
 from lvmrs.errors import ModelError
 
-__all__ = [
-    "check_functions", "check_layer", "check_network", "check_stated", "is_of_torch", "kind_of", "unknown_layer",
-]  # fmt: skip
+__all__ = ["check_layer", "check_network", "check_stated", "is_of_torch", "kind_of", "unknown_layer"]
 
 # Torch's own parametrizations compute a weight from stored tensors only, in eval mode.
 _PARAMETRIZATIONS = tuple(
@@ -33,14 +29,7 @@ _PARAMETRIZATIONS = tuple(
 # The older form of two of them: hooks that set the weight before each forward pass.
 _WEIGHT_HOOKS = (WeightNorm, SpectralNorm)
 _WEIGHTS = ("weight", "bias", "running_mean", "running_var")
-# What the signs between tensors call.
-_OPERATORS = (
-    "__add__", "__radd__", "__iadd__", "__sub__", "__rsub__", "__isub__", "__mul__", "__rmul__", "__imul__",
-    "__truediv__", "__neg__", "__getitem__",
-)  # fmt: skip
 _PLAIN = (int, float, bool, str, types.NoneType)
-# Where torch's layers and functions look for the functions that they call.
-_NAMESPACES: tuple[Any, ...] = (torch, functional, torch._C._nn)
 
 
 def unknown_layer(name: str, kind: str) -> ModelError:
@@ -90,57 +79,19 @@ def check_layer(layer: nn.Module, name: str) -> None:
         name: its name in the network, for errors.
     """
     kind = kind_of(layer)
-    fault = changed_class(type(layer)) or _parametrization_fault(layer) or _settings_fault(layer) or _hook_fault(layer)
+    fault = _parametrization_fault(layer) or _settings_fault(layer) or _hook_fault(layer)
     if fault is not None:
         raise unknown_layer(name, f"{kind.__name__}: {fault}")
-
-
-def check_functions(
-    kinds: Iterable[type[nn.Module]], methods: Iterable[str], functions: Iterable[Callable[..., Any]]
-) -> None:
-    """Refuse every network if a function that torch's layers call, or one for which there is a rule, was replaced.
-
-    Args:
-        kinds: the layers.
-        methods: names of methods of tensors.
-        functions: functions of torch, and of Python's ``operator``.
-    """
-    names = {*methods}
-    for kind in kinds:
-        for each in kind.__mro__[: kind.__mro__.index(nn.Module)]:
-            names |= set(_names_in(vars(each).values()))
-    names |= set(_names_in(vars(functional).get(name) for name in tuple(names)))
-    found = [(place, name, vars(place).get(name)) for place in _NAMESPACES for name in names]  # nothing is imported
-    found += [(Tensor, name, getattr(Tensor, name, None)) for name in (*names, *_OPERATORS)]
-    found += [(torch, getattr(one, "__name__", str(one)), one) for one in functions]
-    for place, name, thing in found:
-        if _is_of_another_name(thing, name) or (
-            callable(thing) and not isinstance(thing, type) and not own_code(thing)
-        ):
-            raise ModelError(f"no Lipschitz bound is known now: {name} of {place.__name__} was replaced")
-
-
-def _is_of_another_name(thing: object, name: str) -> bool:
-    """Whether a compiled function stands under a name that is not its own; torch adds underscores to some."""
-    compiled = isinstance(thing, types.BuiltinFunctionType)
-    return compiled and thing.__name__.replace("_", "") != name.replace("_", "")  # type: ignore[attr-defined]
-
-
-def _names_in(functions: Iterable[object]) -> Iterator[str]:
-    """The names that appear in the code of some functions."""
-    for one in functions:
-        if isinstance(one, types.FunctionType):
-            yield from (name for name in one.__code__.co_names if not name.startswith("__"))
 
 
 def _parametrization_fault(layer: nn.Module) -> str | None:
     if kind_of(layer) is type(layer):
         return None
     for name, steps in layer.parametrizations.items():  # type: ignore[operator,union-attr]
-        if type(steps) is not parametrize.ParametrizationList or changed_class(type(steps)) is not None:
+        if type(steps) is not parametrize.ParametrizationList:
             return f"its {name} is parametrized by {type(steps).__name__}"
         for step in steps:
-            if type(step) not in _PARAMETRIZATIONS or changed_class(type(step)) is not None:
+            if type(step) not in _PARAMETRIZATIONS:
                 return f"its {name} is parametrized by {type(step).__name__}, which is not torch's own"
     return None
 
@@ -167,8 +118,7 @@ def _settings_fault(layer: nn.Module) -> str | None:
 
 def _hook_fault(layer: nn.Module) -> str | None:
     for hook in layer._forward_pre_hooks.values():
-        methods = (vars(type(hook))[name] for name in ("__call__", "compute_weight"))
-        if "compute_weight" in vars(hook) or not all(map(own_code, methods)):
+        if "compute_weight" in vars(hook):
             return f"its hook {type(hook).__name__} was changed"
         if getattr(hook, "name", None) not in _WEIGHTS:
             return f"its hook {type(hook).__name__} changes {getattr(hook, 'name', 'something')}"
