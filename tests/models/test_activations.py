@@ -21,8 +21,8 @@ from torch.nn import functional
 
 from lvmrs.errors import ModelError
 from lvmrs.models import lipschitz_bound
-from lvmrs.models.function_rules import FUNCTIONS, METHODS
-from lvmrs.models.layer_rules import KINDS
+from lvmrs.models.lipschitz.functions import FUNCTIONS, METHODS
+from lvmrs.models.lipschitz.layers import LAYERS
 
 ALLOWED = 8.0
 """How many units a function of torch may be off, or jump between neighbouring numbers."""
@@ -122,7 +122,7 @@ def numbers(dtype: torch.dtype, dense: bool) -> Tensor:
         found = torch.cat([sign * each for each in (scales, places, corners) for sign in (1, -1)]).to(dtype)
     found = found[found.abs() < torch.finfo(dtype).max / 16]
     around = [torch.nextafter(found, torch.full_like(found, end)) for end in (math.inf, -math.inf)]
-    return torch.cat([found, *around]).unique()
+    return torch.cat([found, *around]).sort().values
 
 
 def units(x: Tensor, bound: float) -> Tensor:
@@ -236,7 +236,7 @@ def test_a_slope_that_is_no_number_is_refused(slope: float) -> None:
 
 
 LINEAR = {
-    nn.Linear, nn.Conv2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d,
+    nn.Linear, nn.Conv2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d,
     nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.ZeroPad2d, nn.PixelShuffle, nn.PixelUnshuffle,
 }  # fmt: skip
 """Layers that sum and move numbers. Their rounding is in proportion to what they add up, at every point alike."""
@@ -255,6 +255,6 @@ MEASURED = {
 
 def test_every_rule_is_measured_or_linear() -> None:
     kinds = {type(entry[0]) for entry in ONE.values() if isinstance(entry[0], nn.Module)}
-    assert set(KINDS) == kinds | LINEAR | EXACT | {nn.Softplus}
+    assert set(LAYERS) == kinds | LINEAR | EXACT | {nn.Softplus}
     names = {*METHODS, *(getattr(one, "__name__", str(one)) for one in FUNCTIONS)}
     assert names - MEASURED - LINEAR_FUNCTIONS == names & FUNCTIONS_OF_LAYERS

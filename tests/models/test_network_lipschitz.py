@@ -14,8 +14,9 @@ from torch.nn import functional
 
 from lvmrs import SmoothedClassifier
 from lvmrs.errors import LvmrsError, ModelError
-from lvmrs.models import Preprocessed, layer_rules, lipschitz_bound, ready, sandwich
-from lvmrs.models.norms import gram, of_convolution, of_matrix
+from lvmrs.models import Preprocessed, lipschitz_bound, ready, sandwich
+from lvmrs.models.lipschitz import layers
+from lvmrs.models.lipschitz.norms import gram, of_convolution, of_matrix
 from tests.oracles import steepest
 
 
@@ -105,7 +106,7 @@ def test_convolutions_against_the_unrolled_operator(
     layer = nn.Conv2d(4, 8, **{"kernel_size": 3, **options}).double()
     true, bound = unrolled_norm(layer, shape), lipschitz_bound(nn.Sequential(layer), shape)
     assert true <= bound == pytest.approx(true, rel=1e-6)  # exact where small
-    monkeypatch.setattr(layer_rules, "of_convolution", partial(of_convolution, unrolled=0))
+    monkeypatch.setattr(layers, "of_convolution", partial(of_convolution, unrolled=0))
     if options.get("padding_mode") != "circular":
         frequencies = lipschitz_bound(nn.Sequential(layer), shape)
         assert true <= frequencies <= (2 if options.get("kernel_size") == 6 else 1.35) * true

@@ -1,28 +1,130 @@
-"""Rules that bound the Lipschitz constant of each kind of layer, in the Euclidean norm and in eval mode.
+"""The Lipschitz constant of each kind of layer of torch, in the Euclidean norm and in eval mode.
 
 A rule takes the layer, an example of its inputs and its name. It refuses a layer that is set up in a way for which no
 bound is known, or for which torch's function is further from the bounded one than a few roundings of its input
 (``tests/models/test_activations.py`` measures this).
+
+The rules hold for layers whose class is exactly one of torch's, or the class that torch's own parametrizations make of
+one; for which calling the layer runs ``forward`` of its class and nothing else; and whose settings and weights are
+plain numbers and tensors. All other layers are refused by name.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from types import EllipsisType, NoneType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations, parametrize
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
-from lvmrs.models.norms import finite, of_convolution, of_matrix
-from lvmrs.models.stock import check_layer, kind_of, unknown_layer
+from lvmrs._as_written import changed_module, changed_process, hooks_on
+from lvmrs.errors import ModelError
+from lvmrs.models.lipschitz.norms import finite, of_convolution, of_matrix
 
-__all__ = ["KINDS", "NORMALISATIONS", "SCALED", "normalisation_scale", "of_layer"]
+__all__ = [
+    "LAYERS", "NORMALISATIONS", "check_network", "is_of_torch", "is_plain", "kind_of",
+    "normalisation_scale", "of_layer", "unknown_layer",
+]  # fmt: skip
 
-SCALED = (nn.Linear, nn.Conv2d)
-"""The layers whose outputs a normalisation may scale, with one bound for both."""
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _Layer = Callable[[Any, Tensor, str], float]
+# Torch's own parametrizations compute a weight from stored tensors only, in eval mode.
+_PARAMETRIZATIONS = tuple(getattr(parametrizations, name) for name in ("_SpectralNorm", "_WeightNorm", "_Orthogonal"))
+# The older form of two of them: hooks that set the weight before each forward pass.
+_WEIGHT_HOOKS = (WeightNorm, SpectralNorm)
+_WEIGHTS = ("weight", "bias", "running_mean", "running_var")
+
+
+def unknown_layer(name: str, kind: str) -> ModelError:
+    """The error that says that no bound is known for this layer."""
+    return ModelError(f"no Lipschitz bound is known for the layer {name} ({kind}); give the constant yourself")
+
+
+def kind_of(layer: nn.Module) -> type[nn.Module]:
+    """The class of a layer; of a layer with parametrizations, the class that it had before."""
+    kind = type(layer)
+    made = kind.__module__ == parametrize.__name__ and len(kind.__bases__) == 1 and parametrize.is_parametrized(layer)
+    return kind.__bases__[0] if made else kind
+
+
+def is_of_torch(module: nn.Module) -> bool:
+    """Whether the class of a module says that it is one of torch's. It is then never traced, but known or refused."""
+    return type(module).__module__.partition(".")[0] == torch.__name__
+
+
+def check_network(model: nn.Module, stated: Collection[int], others: Iterable[tuple[str, nn.Module]]) -> None:
+    """Refuse a network with a module that does not run ``forward`` of its class, and only that.
+
+    Args:
+        model: the network.
+        stated: the ids of the modules that state a constant. They may do as they like, but have no hooks, since the
+            constant is not about those.
+        others: the modules that are not inside one of these, with their names.
+    """
+    fault = changed_process()
+    if fault is not None:
+        raise ModelError(f"no Lipschitz bound is known for any network now: {fault}")
+    for name, module in others:
+        fault = changed_module(module, _WEIGHT_HOOKS if is_of_torch(module) else ())
+        if fault is not None:
+            raise ModelError(
+                f"no Lipschitz bound is known for the layer {name or 'itself'}: {fault} "
+                f"({type(module).__name__}); undo this, or give the constant yourself"
+            )
+    for name, module in model.named_modules():
+        fault = hooks_on(module) if id(module) in stated else None
+        if fault is not None:
+            raise unknown_layer(name, f"{type(module).__name__}: {fault}")
+
+
+def _check_layer(layer: nn.Module, name: str) -> None:
+    """Refuse a layer whose kind is known but which may compute something else.
+
+    Args:
+        layer: the layer; that it runs ``forward`` of its class was checked for the whole network.
+        name: its name in the network, for errors.
+    """
+    fault = next(_faults(layer), None)
+    if fault is not None:
+        raise unknown_layer(name, f"{kind_of(layer).__name__}: {fault}")
+
+
+def _faults(layer: Any) -> Iterator[str]:
+    """Parametrizations, settings, weights and hooks of a layer for which the rules were not written."""
+    parametrized = {} if kind_of(layer) is type(layer) else layer.parametrizations
+    for name, steps in parametrized.items():
+        for step in [steps] if type(steps) is not parametrize.ParametrizationList else steps:
+            if type(step) not in _PARAMETRIZATIONS:
+                yield f"its {name} is parametrized by {type(step).__name__}, which is not torch's own"
+    for name, value in vars(layer).items():
+        own = not name.startswith("_") or name == "_reversed_padding_repeated_twice"
+        if own and name not in _WEIGHTS and not is_plain(value):
+            yield f"its {name} is not a plain number"
+    for name in _WEIGHTS:
+        weight = getattr(layer, name, None)
+        if weight is None or (name == "bias" and isinstance(weight, bool)):
+            continue
+        if not isinstance(weight, Tensor) or not weight.is_floating_point():
+            yield f"its {name} is not a tensor of floating-point numbers"
+    for hook in layer._forward_pre_hooks.values():
+        if "compute_weight" in vars(hook):
+            yield f"its hook {type(hook).__name__} was changed"
+        if hook.name not in _WEIGHTS:
+            yield f"its hook {type(hook).__name__} changes {hook.name}"
+
+
+def is_plain(value: object) -> bool:
+    """Whether a setting is of a kind that the rules are written for: a number, a text, a place, or several of them."""
+    if type(value) in (tuple, list, torch.Size):
+        return all(map(is_plain, value))  # type: ignore[call-overload]
+    if type(value) is slice:
+        return all(map(is_plain, (value.start, value.stop, value.step)))
+    return type(value) in (int, float, bool, str, NoneType, EllipsisType, torch.memory_format) and value == value
 
 
 def of_layer(layer: nn.Module, inputs: Tensor, name: str, scale: Tensor | None = None) -> float:
@@ -35,10 +137,10 @@ def of_layer(layer: nn.Module, inputs: Tensor, name: str, scale: Tensor | None =
         scale: what each output of a linear or convolutional layer is multiplied by.
     """
     kind = kind_of(layer)
-    rule = _LAYERS.get(kind) if scale is None or kind in SCALED else None
+    rule = LAYERS.get(kind) if scale is None or kind in (nn.Linear, nn.Conv2d) else None
     if rule is None:
         raise unknown_layer(name, kind.__name__)
-    check_layer(layer, name)
+    _check_layer(layer, name)
     try:
         return rule(layer, inputs, name) if scale is None else _linear(layer, inputs, name, scale)
     except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
@@ -47,7 +149,7 @@ def of_layer(layer: nn.Module, inputs: Tensor, name: str, scale: Tensor | None =
 
 def normalisation_scale(layer: Any, name: str) -> Tensor:
     """The number by which a normalisation multiplies each channel."""
-    check_layer(layer, name)
+    _check_layer(layer, name)
     if layer.running_var is None:
         raise unknown_layer(name, f"{type(layer).__name__} without running statistics")
     variance = layer.running_var.detach()
@@ -159,8 +261,8 @@ _ONE = (
     nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.ZeroPad2d, nn.PixelShuffle, nn.PixelUnshuffle,
     nn.ReLU, nn.ReLU6, nn.Hardtanh, nn.Tanh, nn.Softsign, nn.LogSigmoid, nn.Softshrink,
 )  # fmt: skip
-_LAYERS: dict[type[nn.Module], _Layer] = {
-    **dict.fromkeys(SCALED, _linear),
+LAYERS: dict[type[nn.Module], _Layer] = {
+    **dict.fromkeys((nn.Linear, nn.Conv2d), _linear),
     nn.AvgPool2d: _average,
     nn.AdaptiveAvgPool2d: _adaptive_average,
     nn.MaxPool2d: _largest,
@@ -177,5 +279,3 @@ _LAYERS: dict[type[nn.Module], _Layer] = {
     nn.Softplus: _softplus,
     nn.CELU: _celu,
 }
-KINDS: tuple[type[nn.Module], ...] = (*_LAYERS, *NORMALISATIONS)
-"""The layers for which there is a rule."""

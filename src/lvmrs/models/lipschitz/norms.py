@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lvmrs.errors import ModelError
-from lvmrs.models.fourier import spectrum_of, whole_spectrum
+from lvmrs.models.lipschitz.fourier import spectrum_of, whole_spectrum
 
 __all__ = ["finite", "gram", "of_convolution", "of_matrix", "product"]
 
