@@ -808,6 +808,13 @@ def weights_that_grow_for_a_moment(net: Any, x: Tensor) -> Tensor:
     return answer
 
 
+@line("its list changes while the network runs|may change what the network stores")
+def kept_in_a_list(net: Any, x: Tensor) -> Tensor:
+    net.list = getattr(net, "list", [torch.zeros(3, dtype=torch.float64)])
+    net.list[0].add_(1.0)
+    return net.net(x) + net.list[0]
+
+
 @line("its calls changes while the network runs")
 def calls_that_are_counted(net: Any, x: Tensor) -> Tensor:
     net.calls = getattr(net, "calls", 0) + 1

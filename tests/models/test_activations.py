@@ -235,6 +235,25 @@ def test_a_slope_that_is_no_number_is_refused(slope: float) -> None:
         lipschitz_bound(nn.Sequential(layer), (5,))
 
 
+AVERAGES: dict[str, Callable[[Tensor], Tensor]] = {
+    "AvgPool2d": nn.AvgPool2d(8),
+    "AvgPool2d, overlapping": nn.AvgPool2d(3, 1, 1),
+    "AvgPool2d, divided by little": nn.AvgPool2d(16, divisor_override=1),
+    "AvgPool2d, divided by much": nn.AvgPool2d(16, divisor_override=10**15),
+    "AdaptiveAvgPool2d": nn.AdaptiveAvgPool2d(1),
+    "mean": lambda x: x.mean((2, 3)),
+}
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("name", AVERAGES)
+def test_torch_computes_averages_in_proportion_to_their_numbers(name: str, scale: float) -> None:
+    x = scale * torch.randn(8, 2, 16, 16, generator=torch.Generator().manual_seed(0))
+    bound = lipschitz_bound(Applied(AVERAGES[name]), (2, 16, 16))
+    apart = (AVERAGES[name](x).double() - AVERAGES[name](x.double())).flatten(1).norm(dim=1)
+    assert float((apart / units(x.flatten(1).norm(dim=1), bound)).max()) <= ALLOWED
+
+
 LINEAR = {
     nn.Linear, nn.Conv2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d,
     nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.ZeroPad2d, nn.PixelShuffle, nn.PixelUnshuffle,
