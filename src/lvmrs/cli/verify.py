@@ -70,6 +70,11 @@ def verify(
     from lvmrs.jobs.verify import check_verifiable, other_batch
 
     check_verifiable(opened)
+    if seed is not None and number is None:
+        raise InvalidArgumentError("seed has no effect: all rows are computed again, and none is drawn; leave it out")
+    if batch is not None and not opened.manifest.terms.samples:
+        raise InvalidArgumentError(f"batch has no effect: {opened.directory} took no samples; leave it out")
+    spread.check_gpus(gpus_per_worker, device)
     kind = again.kind_of_device(opened, device)
     several = device in (None, "auto") and kind != "cpu"
     who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=kind, several=several)
