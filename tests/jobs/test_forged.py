@@ -250,7 +250,10 @@ def test_a_radius_is_found_whatever_hides_it(tmp_path: Path, runs: dict[str, Run
     """A part that is not known has no formula for the radius; the radius is compared all the same."""
     run = Run(copied(runs[kind], tmp_path))
     rows, known = run.rows(), found(run.directory)
-    for hidden in ({}, {"map": "-"}, {"form": "-"}, {"map": "mine", "form": "mine"}, {"scope": "-", "bound": "-"}):
+    parts: list[dict[str, Any]] = [
+        {}, {"map": "-"}, {"form": "-"}, {"map": "mine", "form": "mine"}, {"scope": "-", "bound": "-"},
+    ]  # fmt: skip
+    for hidden in parts:
         write(run, [replace(row, **hidden, radius=2 * row.radius) for row in rows])
         assert found(run.directory) - known, hidden
 

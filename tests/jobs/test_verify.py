@@ -268,9 +268,7 @@ def test_rows_that_were_exchanged_or_have_another_seed_do_not_stand(tmp_path: Pa
     wider = fill(tmp_path / "c", planner=Duels(0.5), selection=FOUR)
     file = wider.directory / "manifest.json"
     file.write_text(file.read_text().replace('"sigma": 0.5', '"sigma": 0.6'))
-    with pytest.raises(
-        ChangedError, match=r'noise words: "Gaussian noise of σ = 0\.5", now "Gaussian noise '
-    ):
+    with pytest.raises(ChangedError, match=r'noise words: "Gaussian noise of σ = 0\.5", now "Gaussian noise '):
         verified(Run(wider.directory))
     file.write_text(file.read_text().replace("σ = 0.5", "σ = 0.6"))
     wider = Run(wider.directory)
