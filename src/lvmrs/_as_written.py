@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-__all__ = ["changed_class", "changed_module", "changed_process", "changed_tensor", "hooks_on", "own_code"]
+__all__ = ["changed_module", "changed_process", "changed_tensor", "hooks_on", "own_code"]
 
 # What torch runs when a module is called.
 _CALLED = ("__call__", "_call_impl", "_wrapped_call_impl", "_slow_forward", "__getattribute__")
@@ -29,11 +29,6 @@ def own_code(function: object) -> bool:
     if isinstance(function, types.FunctionType):
         return function.__code__.co_filename.startswith(f"{Path(torch.__file__).parent}{os.sep}")
     return isinstance(function, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType))
-
-
-def changed_class(kind: type[nn.Module]) -> str | None:
-    """None: classes whose methods were replaced are not looked for. ``lvmrs.running`` still asks."""
-    return None
 
 
 def changed_process() -> str | None:

@@ -107,7 +107,7 @@ def measured(run: Callable[[Tensor], Tensor], rows: Tensor, logits: Tensor, eps:
     """Measure what rounding does to the logits of noisy copies of an input.
 
     Args:
-        run: gives the logits of a batch by the model whose weights are changed (``moved``); it must not change the batch.
+        run: gives the logits of a batch by the model with other last digits (``moved``), and leaves the batch as it is.
         rows: noisy copies of an input.
         logits: their logits.
         eps: the relative precision that the model computes in, see ``precision``.

@@ -257,7 +257,7 @@ def test_a_change_while_inputs_are_certified_is_refused(change: Callable[[Networ
     made = smoothed.certificates(enumerate(torch.rand(4, *SHAPE)), Duels(), n0=50, n=500, goal=goal)  # type: ignore[arg-type]
     next(made)
     change(network)
-    with pytest.raises(ModelError, match="attributes of the model have changed|other answers than at the beginning"):
+    with pytest.raises(ModelError, match=r"attributes of the model have changed|other answers than at the beginning"):
         list(made)
 
 

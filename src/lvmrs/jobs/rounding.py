@@ -32,7 +32,7 @@ __all__ = ["CHOICES", "why_not_rounding"]
 
 CHOICES = ("top", "map", "temperature", "mass", "bound", "form", "risk_top", "groups", "risk_groups", "scope")
 """The columns that a method chooses on the selection sample."""
-_BOUNDS = ("p_lower", "p_upper")
+_PROVED = ("p_lower", "p_upper", "radius")
 
 
 def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batch: int | None) -> str | None:
@@ -48,7 +48,7 @@ def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batch
     x, _ = job.input(row.idx)
     differing = set(columns)
     pushed = partial(_pushed, job, job.smoothed.agreement(x))
-    if "clean" in differing and row.clean is not None and pushed(row.clean, 1.0).answer(x) != row.clean:
+    if "clean" in differing and (row.clean is None or pushed(row.clean, 1.0).answer(x) != row.clean):
         return _change("clean", row, now)
     if differing == {"clean"}:
         return None
@@ -73,7 +73,7 @@ def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batch
 
 def _outside(row: Row, found: list[Certificate]) -> str | None:
     """The first column of a row that is not between those of certificates; None if there is none."""
-    for name in _BOUNDS:
+    for name in _PROVED:
         if not _is_between(getattr(row, name), [getattr(certificate, name) for certificate in found]):
             return name
     limit = math.inf if row.limit is None else row.limit
@@ -105,9 +105,7 @@ def _with_small_changes(
 def _has_choices_of(certificate: Certificate, row: Row) -> bool:
     """Whether choices are those of a row, and sampling stopped where it did."""
     made = {"top": certificate.top, **certificate.record()}
-    return row.samples in (None, certificate.n) and all(
-        made[name] == getattr(row, name) for name in CHOICES if getattr(row, name) != "-" or name == "groups"
-    )
+    return row.samples in (None, certificate.n) and all(made[name] == getattr(row, name) for name in CHOICES)
 
 
 def _certificate(job: Job, smoothed: SmoothedClassifier, index: int, method: Method) -> Certificate:

@@ -74,7 +74,7 @@ class Run:
 
         Files of earlier versions have fewer columns, and keep these when the run is resumed.
         """
-        found = result_file.header(self.file, ours=True) or self._usual_columns
+        found = result_file.header(self.file, ours=True) or self.usual_columns
         if unknown := [name for name in found if name not in COLUMNS]:
             raise RunError(
                 f"{self.file}: column {unknown[0]} is not known to this version of lvmrs; use the version that wrote it"
@@ -82,7 +82,7 @@ class Run:
         return found
 
     @property
-    def _usual_columns(self) -> tuple[str, ...]:
+    def usual_columns(self) -> tuple[str, ...]:
         """The columns of a new run: those of a goal only if it has one."""
         return COLUMNS if self.manifest.terms.goal is not None else tuple(c for c in COLUMNS if c not in OF_A_GOAL)
 
