@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from lvmrs import _checks
-from lvmrs._memory import keep_freed
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
 from lvmrs.model_check import ModelCheck, check_model
 from lvmrs.noise import Stream
@@ -21,7 +20,6 @@ from lvmrs.running.choosing import Choice, chosen_batch, chosen_way
 from lvmrs.running.crew import Crew, cores, torch_threads
 from lvmrs.running.fast import Fast, fast_version
 from lvmrs.running.held import held_by
-from lvmrs.running.remembered import key_of, recall, remember
 from lvmrs.running.sharing import Sharing
 from lvmrs.running.straight import NotStraightError
 from lvmrs.running.way import Way
@@ -181,12 +179,8 @@ class Samplers:
 
     def _made(self, x: Tensor, samples: int) -> Sampler:
         plain, check = self._plain(x)
-        if x.device.type == "cpu":
-            keep_freed()
         fast = self._fast_version(x)
-        key = key_of(plain.model, x, self.batch, self._cores, fast is not None, plain.autocast)
-        known = None if key is None else recall(key)
-        choice = self._chosen(plain, fast, x, known)
+        choice = self._chosen(plain, fast, x)
         way = choice.way
         piece = max(1, min(_LARGEST_PIECE, round(_PIECE_SECONDS / choice.cost)))
         made = replace(plain, batch=way.batch, piece=piece)
@@ -215,13 +209,7 @@ class Samplers:
             made = replace(made, runner=_in_eval_mode(self.pattern.model))
         if made.workers == 1 and self._cores > 1 and x.device.type == "cpu":
             made = replace(made, sharing=Sharing(choice.cost))
-        rate = choice.rate if way == choice.way else 0.0
-        pace = Pace(way, made.workers, rate or self._rate(made, x, choice.cost), check.classes, self._why)
-        if way == choice.way:
-            choice = replace(choice, rate=pace.rate)
-        if key is not None and self.way is None and choice != known:
-            remember(key, choice)
-        self._paces[_kind(x)] = pace
+        self._paces[_kind(x)] = Pace(way, made.workers, self._rate(made, x, choice.cost), check.classes, self._why)
         return made
 
     def _rate(self, sampler: Sampler, x: Tensor, cost: float) -> float:
@@ -254,26 +242,17 @@ class Samplers:
         with evaluating(model):
             return fast_version(model, x + self.pattern.sigma * noise)
 
-    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor, known: Choice | None) -> Choice:
-        """How to run the model, and what a sample costs: as given, as remembered, or by trials."""
+    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor) -> Choice:
+        """How to run the model, and what a sample costs: as given, or by trials."""
         given = self.way
         if given is not None and fast is not None and given.folded != fast.folded:
             fast = None
-        if known is not None and _fits(known.way, given, self.batch, fast):
-            return known
         if fast is not None:
             choice = chosen_way(fast, x, self.batch, self._cores)
         else:
             choice = chosen_batch(plain.forward, x, self._cores)
             choice = choice if self.batch is None else replace(choice, way=Way(self.batch))
         return choice if given is None else replace(choice, way=given)
-
-
-def _fits(way: Way, given: Way | None, batch: int | None, fast: Fast | None) -> bool:
-    """Whether a remembered way is possible, and is what was given."""
-    folded, images = (False, False) if fast is None else (fast.folded, fast.convolves)
-    possible = way.folded == folded and images >= way.channels_last
-    return possible and way.batch == (batch or way.batch) and way == (given or way)
 
 
 def _in_eval_mode(model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

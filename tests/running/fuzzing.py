@@ -774,16 +774,15 @@ def _without_trials(channels_last: bool) -> Iterator[None]:
     """Choose how models are run without measuring: one thread, the batch that is given, and this layout."""
 
     def way(fast: Any, x: Tensor, batch: int | None, threads: int) -> Choice:
-        return Choice(fast.way(batch or BATCH, channels_last=channels_last), 1e-4, 1, 1e4)
+        return Choice(fast.way(batch or BATCH, channels_last=channels_last), 1e-4)
 
     def batch(run: Any, x: Tensor, threads: int) -> Choice:
-        return Choice(Way(BATCH), 1e-4, 1, 1e4)
+        return Choice(Way(BATCH), 1e-4)
 
     with (
         mock.patch.object(samplers, "chosen_way", way),
         mock.patch.object(samplers, "chosen_batch", batch),
         mock.patch.object(samplers, "cores", return_value=1),
-        mock.patch.object(samplers, "key_of", return_value=None),
     ):
         yield
 

@@ -32,7 +32,6 @@ TERMS: dict[str, Any] = {"n0": 100, "n": 1000, "alpha": 0.01}
 def crew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crew of three threads, whatever machine this is."""
     monkeypatch.setattr(samplers, "cores", lambda: 3)
-    monkeypatch.setattr("lvmrs.running.choosing.crew_pays", lambda *given: True)
 
 
 class Network(nn.Module):
