@@ -126,8 +126,9 @@ class _Actor:
         self._row, self._seconds = row, seconds
         self._scores: dict[Any, Any] = {"certification": np.zeros((samples, CLASSES), np.float32)} if samples else {}
 
-    async def load(self) -> None:
+    async def load(self) -> tuple[None, None]:
         """It has nothing to load."""
+        return None, None
 
     async def run(self, question: Any) -> tuple[Any, None]:
         """A row for the input that the question is about."""

@@ -24,8 +24,8 @@ from tests.workers.fake_ray import FakeRay, RayError
 class Doubling:
     """A worker that doubles numbers; it cannot do the number 13."""
 
-    def load(self) -> Exception | None:
-        return None
+    def load(self) -> tuple[None, Exception | None]:
+        return None, None
 
     def run(self, item: int) -> tuple[Any, Exception | None]:
         return (None, ModelError("13 is too much")) if item == 13 else (2 * item, None)
@@ -43,22 +43,22 @@ class Deadly(Doubling):
 class Stillborn(Doubling):
     """A worker that dies before it has begun."""
 
-    def load(self) -> Exception | None:
+    def load(self) -> tuple[None, Exception | None]:
         raise RayError("killed")
 
 
 class Homeless(Doubling):
     """A worker on a machine without lvmrs."""
 
-    def load(self) -> Exception | None:
+    def load(self) -> tuple[None, Exception | None]:
         raise RayError("the actor died\nModuleNotFoundError: No module named 'lvmrs'\n")
 
 
 class Unable(Doubling):
     """A worker that cannot load the job."""
 
-    def load(self) -> Exception | None:
-        return RunError("the worker on a machine cannot load the job")
+    def load(self) -> tuple[None, Exception | None]:
+        return None, RunError("the worker on a machine cannot load the job")
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -202,27 +202,27 @@ def failing(error: type[Exception], missing: str | None, item: object) -> None:
 def test_errors_of_a_worker_name_its_machine() -> None:
     for error in (ModelError, DataError, RunError):
         worker = RayWorker(pickled(functools.partial(failing, error, None)), versions(), 1)
-        assert worker.load() is None
+        assert worker.load() == (None, None)
         _, failure = worker.run(3)
         assert type(failure) is error
         assert str(failure).startswith("it failed (on ")
     worker = RayWorker(pickled(functools.partial(failing, DataError, "/no/such/file")), versions(), 1)
-    assert worker.load() is None
+    assert worker.load() == (None, None)
     _, failure = worker.run(3)
     assert isinstance(failure, RunError)
     assert str(failure).endswith("; put it where all nodes see it")
 
 
 def test_another_version_is_refused() -> None:
-    failure = RayWorker(pickled(abs), {**versions(), "torch": "1.0"}, 1).load()
+    _, failure = RayWorker(pickled(abs), {**versions(), "torch": "1.0"}, 1).load()
     assert isinstance(failure, RunError)
     assert "and not 1.0; rows could differ: install the same on all nodes" in str(failure)
 
 
 def test_a_task_that_cannot_be_loaded_and_one_that_can() -> None:
-    assert RayWorker(pickled(abs)._replace(content=b"", modules=()), versions(), 1).load() is not None
+    assert RayWorker(pickled(abs)._replace(content=b"", modules=()), versions(), 1).load()[1] is not None
     worker = RayWorker(pickled(abs), versions(), 1)
-    assert worker.load() is None
+    assert worker.load() == (None, None)
     assert worker._content is None, "the pickle is not kept beside the task"
     assert worker.run(-3) == (3, None)
 

@@ -52,12 +52,13 @@ class Processes(Workers):
     def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
         """Start processes as items come, and end all of them after the block."""
         asked = self._size
-        self._size = asked if most is None else max(1, min(asked, most))
+        size = asked if most is None else max(1, min(asked, most))
         context = _Context()
         with _signals_blocked():
-            pool = ProcessPoolExecutor(self._size, context, _initialize, (pickled(task),))
+            pool = ProcessPoolExecutor(size, context, _initialize, (pickled(task),))
         try:
-            yield partial(_in_order, pool, self._size)
+            self._size = size
+            yield partial(_in_order, pool, size)
         except BaseException:
             context.kill()
             raise
@@ -117,19 +118,21 @@ def _in_order(pool: ProcessPoolExecutor, size: int, items: Iterable[Any]) -> Ite
     """
     following = iter(items)
     submitted = deque[Future[bytes]]()
-    largest = 0
+
+    def submit(window: int) -> None:
+        for item in islice(following, max(0, window - len(submitted))):
+            submitted.append(pool.submit(_run, pickle.dumps(item)))
+
+    largest = 1
     try:
-        while True:
-            window = max(size, min(_AHEAD * size, _BYTES // largest)) if largest else size
-            for item in islice(following, max(0, window - len(submitted))):
-                submitted.append(pool.submit(_run, pickle.dumps(item)))
-            if not submitted:
-                return
+        submit(size)
+        while submitted:
             content = submitted.popleft().result()
-            largest = max(largest, len(content))
             result, failure = pickle.loads(content)  # noqa: S301 (from a process of this command)
             if failure is not None:
                 raise failure
+            largest = max(largest, len(content))
+            submit(max(size, min(_AHEAD * size, _BYTES // largest)))
             yield [result]
     except BrokenProcessPool as error:
         raise RunError(

@@ -22,7 +22,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lvmrs import _checks, errors
 from lvmrs._extras import optional
@@ -219,10 +219,10 @@ class RayWorker:
         self._wanted, self._threads = wanted, threads
         self._task: Task | None = None
 
-    def load(self) -> Exception | None:
+    def load(self) -> tuple[None, Exception | None]:
         """Load the task; the error, if that fails."""
         self._task, failure = attempt(lambda _: self._loaded(), None)
-        return failure
+        return None, failure
 
     def _loaded(self) -> Task:
         import torch
@@ -275,6 +275,15 @@ def _is_missing(error: BaseException | None) -> bool:
     return False
 
 
+class _Call(NamedTuple):
+    """A call of a worker that has not finished."""
+
+    worker: Any
+    number: int | None
+    """Number of the item that it computes; None while it loads the task."""
+    item: Any = None
+
+
 class ActorPool:
     """Workers that load the task, that are free, or that compute an item.
 
@@ -285,21 +294,24 @@ class ActorPool:
 
     def __init__(self, ray: Any, new: Callable[[], Any]) -> None:
         self._ray, self._new = ray, new
-        self._loading: dict[Any, Any] = {}
-        self._busy: dict[Any, tuple[Any, int, Any]] = {}
+        self._calls: dict[Any, _Call] = {}
         self._free: list[Any] = []
         self._failed_starts = 0
 
     @property
     def ready(self) -> int:
         """Number of workers that have loaded the task."""
-        return len(self._free) + len(self._busy)
+        return len(self._free) + self._busy
+
+    @property
+    def _busy(self) -> int:
+        return sum(call.number is not None for call in self._calls.values())
 
     def start(self, number: int) -> None:
         """Ask for workers."""
         for _ in range(number):
             worker = self._new()
-            self._loading[worker.load.remote()] = worker
+            self._calls[worker.load.remote()] = _Call(worker, None)
 
     def each(self, items: Iterable[Any]) -> Iterator[list[Any]]:
         """Compute items. Results come in lists, as they are finished; a failure is raised after the results."""
@@ -309,45 +321,48 @@ class ActorPool:
         def assign() -> None:
             waiting.extend(islice(following, max(0, len(self._free) + 1 - len(waiting))))  # one, to know if any is left
             while self._free and waiting:
-                number, item = waiting.popleft()
-                worker = self._free.pop()
-                self._busy[worker.run.remote(item)] = worker, number, item
+                worker, (number, item) = self._free.pop(), waiting.popleft()
+                self._calls[worker.run.remote(item)] = _Call(worker, number, item)
 
         assign()
-        while self._busy or waiting:
+        while waiting or self._busy:
             done: list[Any] = []
-            failures: list[Exception] = []
+            failures: list[Exception | None] = []
             for reference in self._finished():
-                if reference in self._loading:
-                    failures += self._loaded(reference)
-                    continue
-                worker, number, item = self._busy.pop(reference)
+                worker, number, item = self._calls.pop(reference)
                 try:
                     result, failure = self._ray.get(reference)
                 except self._ray.exceptions.RayError as error:  # the worker, its machine, or its result is lost
-                    self._replace(worker)
-                    waiting.appendleft((number, item))
-                    deaths[number] += 1
-                    failures += _too_many_deaths(deaths[number], error)
+                    self._kill(worker)
+                    self.start(1)
+                    if number is None:
+                        failures.append(self._failed_start(error))
+                    else:
+                        waiting.appendleft((number, item))
+                        deaths[number] += 1
+                        failures.append(_too_many_deaths(deaths[number], error))
                     continue
                 self._free.append(worker)
-                if failure is not None:
-                    failures.append(failure)
-                    continue
-                done.append(result)
-                if sum(getattr(result, "nbytes", 0) for result in done) >= _BYTES_AT_A_TIME:
-                    break  # the others are taken next time
-            if not failures:
+                failures.append(failure)
+                if number is None:
+                    self._failed_starts = 0
+                elif failure is None:
+                    done.append(result)
+                    if sum(getattr(result, "nbytes", 0) for result in done) >= _BYTES_AT_A_TIME:
+                        break  # the others are taken next time
+            failure = next(filter(None, failures), None)
+            if failure is None:
                 assign()  # workers need not wait until the results are written
             if done:
                 yield done
-            if failures:
-                raise failures[0]
+            if failure is not None:
+                raise failure
 
     def _finished(self) -> list[Any]:
         """Wait for a call to finish, and return those that have."""
-        calls = [*self._busy, *self._loading]
-        found, _ = self._ray.wait(calls, num_returns=1, timeout=None if self._busy else _PATIENCE, fetch_local=False)
+        calls = list(self._calls)
+        patience = None if self._busy else _PATIENCE
+        found, _ = self._ray.wait(calls, num_returns=1, timeout=patience, fetch_local=False)
         if not found:
             raise RunError(
                 f"the Ray cluster has had no room for a worker for {_PATIENCE / 60:.0f} minutes; what was written is "
@@ -356,22 +371,21 @@ class ActorPool:
         found, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0, fetch_local=False)
         return list(found[:_AT_A_TIME])
 
-    def _loaded(self, reference: Any) -> list[Exception]:
-        """A worker has loaded the task, or has failed to; the error, if the command should end."""
-        worker = self._loading.pop(reference)
-        try:
-            failure: Exception | None = self._ray.get(reference)
-        except self._ray.exceptions.RayError as error:
-            self._replace(worker)
-            self._failed_starts += 1
-            return _cannot_start(self._failed_starts, self.ready + len(self._loading), error)
-        self._free.append(worker)
-        self._failed_starts = 0
-        return [] if failure is None else [failure]
-
-    def _replace(self, worker: Any) -> None:
-        self._kill(worker)
-        self.start(1)
+    def _failed_start(self, error: Exception) -> Exception | None:
+        """A worker died before it had loaded the task; None if another can be tried."""
+        self._failed_starts += 1
+        if missing := [line.strip() for line in str(error).splitlines() if "No module named" in line]:
+            return RunError(
+                f"a worker of the Ray cluster cannot be started ({missing[-1]}); install the same version of lvmrs, "
+                "and what the job needs, on all nodes"
+            )
+        workers = len(self._free) + len(self._calls)
+        if self._failed_starts <= _DEATHS + 2 * workers:  # a machine that dies takes many with it
+            return None
+        return RunError(
+            f"{self._failed_starts} workers of the Ray cluster died before they had loaded the job, perhaps for lack "
+            f"of memory ({first_line(error)}); what was written is safe: resume, with fewer workers"
+        )
 
     def _kill(self, worker: Any) -> None:
         with suppress(self._ray.exceptions.RayError, ValueError):  # it may be dead, or only out of reach
@@ -379,37 +393,15 @@ class ActorPool:
 
     def end(self) -> None:
         """Give all workers back, also those that compute."""
-        for worker in (*self._free, *(worker for worker, *_ in self._busy.values()), *self._loading.values()):
+        for worker in (*self._free, *(call.worker for call in self._calls.values())):
             self._kill(worker)
-        self._loading, self._busy, self._free = {}, {}, []
+        self._calls, self._free = {}, []
 
 
-def _too_many_deaths(deaths: int, error: Exception) -> list[Exception]:
+def _too_many_deaths(deaths: int, error: Exception) -> Exception | None:
     if deaths < _DEATHS:
-        return []
-    return [
-        RunError(
-            f"{deaths} workers died over the same input, perhaps for lack of memory ({first_line(error)}); what was "
-            "written is safe: resume, with fewer workers on each machine"
-        )
-    ]
-
-
-def _cannot_start(deaths: int, workers: int, error: Exception) -> list[Exception]:
-    """Why workers die before they have loaded the task; none if only a few did."""
-    missing = [line.strip() for line in str(error).splitlines() if "No module named" in line]
-    if missing:
-        return [
-            RunError(
-                f"a worker of the Ray cluster cannot be started ({missing[-1]}); install the same version of lvmrs, "
-                "and what the job needs, on all nodes"
-            )
-        ]
-    if deaths <= _DEATHS + 2 * workers:  # a machine that dies takes many with it
-        return []
-    return [
-        RunError(
-            f"{deaths} workers of the Ray cluster died before they had loaded the job, perhaps for lack of memory "
-            f"({first_line(error)}); what was written is safe: resume, with fewer workers"
-        )
-    ]
+        return None
+    return RunError(
+        f"{deaths} workers died over the same input, perhaps for lack of memory ({first_line(error)}); what was "
+        "written is safe: resume, with fewer workers on each machine"
+    )
