@@ -30,7 +30,7 @@ __all__ = ["Processes"]
 # had more than this many bytes together.
 _AHEAD, _BYTES = 16, 1 << 28
 # Seconds that idle processes have to end by themselves, so that libraries in them can clean up.
-_PATIENCE = 1.0
+_PATIENCE = 5.0
 
 
 class Processes(Workers):
