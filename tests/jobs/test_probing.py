@@ -13,7 +13,7 @@ from lvmrs.agreement import Agreement
 from lvmrs.attacks import Search
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.jobs import Job
-from lvmrs.jobs.probing import Answer, Comparing, Probe, probe
+from lvmrs.jobs.probing import Probe, Reply, probe, rejecting_others
 from lvmrs.planners import Cohen
 from lvmrs.runs import Run, Selection
 from lvmrs.workers import Workers
@@ -137,4 +137,4 @@ def test_what_is_not_a_number_is_not_the_same() -> None:
     known = Probe(torch.ones(2, 3).double(), agreement, "the command on a")
     found = known._replace(logits=known.logits * torch.nan, where="the worker on b")
     with pytest.raises(RunError, match=r"the worker on b does not run .* differ by inf"):
-        list(Comparing(lambda _: iter([[Answer(0, found)]]), known)([0]))
+        list(rejecting_others(lambda _: iter([[Reply(0, found)]]), known)([0]))

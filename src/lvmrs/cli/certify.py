@@ -14,7 +14,7 @@ from lvmrs.cli.progress import Watcher, duration
 from lvmrs.cli.setup import Setup, with_setup
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import RunWriter
-from lvmrs.slurm.array import shard_directory, shard_of_task
+from lvmrs.workers.slurm import shard_directory, shard_of_task
 
 if TYPE_CHECKING:
     from lvmrs.jobs import Outlook
@@ -119,9 +119,9 @@ def certify(
         keep_scores,
     )
     if shard_ == "auto" and who.device is None:
-        from lvmrs.slurm.agreeing import agreed_way
+        from lvmrs.jobs.shard_way import way_of_shards
 
-        job.smoothed.fix_way(agreed_way(job, whole))
+        job.smoothed.fix_way(way_of_shards(job, whole))
     tell(f"method {job.method}")
     if goal is not None:
         tell(f"goal   sampling for an input stops {goal.words}, or after {n} samples; n0 = {n0}")

@@ -36,7 +36,7 @@ from lvmrs.runs import Row, Selection
 from lvmrs.runs.manifest import ROWS_OF, Manifest, TermsRecord
 from lvmrs.sampling import Model, Watch
 from lvmrs.smooth import SmoothedClassifier
-from lvmrs.workers.packing import Packed, packed, unpacked
+from lvmrs.workers.base import Pickled, pickled, unpickled
 
 __all__ = ["Job", "Sampling"]
 
@@ -86,7 +86,7 @@ class Job:
         """Pickle the job with the names of the user's modules; the other process makes the smoothed classifier."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["smoothed"], fields["settled"] = self.smoothed.settings, self.smoothed.rounding.settled
-        return _made_again, (packed(fields),)
+        return _made_again, (pickled(fields),)
 
     @property
     def shares_budget(self) -> bool:
@@ -275,9 +275,9 @@ class Job:
         )
 
 
-def _made_again(given: Packed) -> Job:
+def _made_again(given: Pickled) -> Job:
     """Make the job that was pickled."""
-    fields = unpacked(given)
+    fields = unpickled(given)
     model: Loaded = fields["model"]
     settings, settled = fields.pop("smoothed"), fields.pop("settled")
     if isinstance(model.model, nn.Module) and settings["device"] != "auto":

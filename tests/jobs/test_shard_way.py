@@ -7,13 +7,13 @@ import pytest
 from torch import nn
 
 from lvmrs.errors import RunError
+from lvmrs.jobs.shard_way import way_of_shards
 from lvmrs.running import Way
-from lvmrs.slurm.agreeing import agreed_way
 from tests.jobs.helpers import job_of
 
 
 def test_the_first_decides(tmp_path: Path, no_measuring: None) -> None:
-    chosen = agreed_way(job_of(batch=32, model=nn.Linear(12, 3)), tmp_path / "runs" / "a")
+    chosen = way_of_shards(job_of(batch=32, model=nn.Linear(12, 3)), tmp_path / "runs" / "a")
     assert chosen.batch == 32
     file = tmp_path / "runs" / "a-way.json"
     stored = json.loads(file.read_text())
@@ -26,10 +26,10 @@ def test_the_others_follow(tmp_path: Path, no_measuring: None) -> None:
     job = job_of(batch=None, model=model)
     file = tmp_path / "a-way.json"
     file.write_text(json.dumps({"weights": job.model.fingerprint, "way": {"batch": 7, "channels_last": True}}))
-    assert agreed_way(job, tmp_path / "a") == Way(7, channels_last=True)
+    assert way_of_shards(job, tmp_path / "a") == Way(7, channels_last=True)
     assert job.smoothed.batch is None, "the job stays as it is"
     with pytest.raises(RunError, match="about a model with other weights; choose another directory, or delete it"):
-        agreed_way(job_of(batch=None, model=nn.Linear(12, 3)), tmp_path / "a")
+        way_of_shards(job_of(batch=None, model=nn.Linear(12, 3)), tmp_path / "a")
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_the_others_follow(tmp_path: Path, no_measuring: None) -> None:
 def test_a_damaged_file_is_refused(text: str, tmp_path: Path, no_measuring: None) -> None:
     (tmp_path / "a-way.json").write_text(text)
     with pytest.raises(RunError, match="does not say how a model is run; delete it"):
-        agreed_way(job_of(), tmp_path / "a")
+        way_of_shards(job_of(), tmp_path / "a")

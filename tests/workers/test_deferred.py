@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lvmrs.workers import Here, WhenLong
+from lvmrs.workers import Deferred, Here
 from lvmrs.workers.base import Each, Task
 
 
@@ -34,7 +34,7 @@ def test_others_take_over_what_takes_long(first: float, seconds: float, items: i
         now[0] += first if item == 0 else seconds
         return -item
 
-    with WhenLong(others, clock=lambda: now[0]).doing(task) as each:
+    with Deferred(others, clock=lambda: now[0]).doing(task) as each:
         found = [result for results in each(range(items)) for result in results]
     assert found == [-item for item in range(items)]
     assert others.started == started
@@ -47,7 +47,7 @@ def test_results_are_handed_on_together_but_soon() -> None:
         now[0] += 0.03
         return item
 
-    with WhenLong(Noted(), clock=lambda: now[0]).doing(task) as each:
+    with Deferred(Noted(), clock=lambda: now[0]).doing(task) as each:
         handed = list(each(range(12)))
     assert handed == [[0], [1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11]]
 
@@ -64,7 +64,7 @@ def test_an_error_does_not_lose_the_results_before_it() -> None:
     found: list[int] = []
 
     def take_all() -> None:
-        with WhenLong(Noted(), clock=lambda: now[0]).doing(task) as each:
+        with Deferred(Noted(), clock=lambda: now[0]).doing(task) as each:
             for results in each(range(12)):
                 found.extend(results)
 

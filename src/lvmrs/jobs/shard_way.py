@@ -1,7 +1,4 @@
-"""Shards of one run agree on how the model is run, on which the last digits of logits may depend.
-
-The first task that asks chooses, and writes it to a file beside the shards; the others wait for that and read it.
-"""
+"""One way to run the model for all shards of a run, since the last digits of logits may depend on it."""
 
 from __future__ import annotations
 
@@ -14,18 +11,19 @@ from lvmrs import _disk
 from lvmrs._locking import Lock
 from lvmrs._replacing import replacing
 from lvmrs.errors import LvmrsError, RunError
-from lvmrs.jobs import Job
+from lvmrs.jobs.job import Job
 from lvmrs.running import Way
 
-__all__ = ["agreed_way"]
+__all__ = ["way_of_shards"]
 
+# The longest file that is read, in characters.
 _LONGEST = 10_000
-# Seconds between two looks for the choice of another task.
+# Seconds until a task looks again whether another task has chosen.
 _LOOK = 0.2
 
 
-def agreed_way(job: Job, out: str | Path) -> Way:
-    """How all shards of a run are to be run.
+def way_of_shards(job: Job, out: str | Path) -> Way:
+    """How all shards of a run run the model. The first task that asks chooses; the others wait, and read its choice.
 
     Args:
         job: the job of one shard, which stays as it is.
