@@ -330,12 +330,12 @@ def test_a_rounding_that_was_made_smaller_by_hand_is_different(tmp_path: Path) -
 
 def test_scores_of_an_earlier_version_are_not_compared_with_noise_of_this_one(tmp_path: Path) -> None:
     """The streams of noise were others, so that every row would seem to be different."""
-    golden = Run(Path(__file__).parent.parent / "golden" / "cohen-format-1")
-    made = jobs.recertify(golden, tmp_path / "a", Cohen())
+    kept = fill(tmp_path / "kept", planner=Cohen(), keep=True, selection=FOUR)
+    assert verified(jobs.recertify(kept, tmp_path / "b", Votes())).stands
+    altered_manifest(kept, lambda stored: stored.update(rows_of="0.1.0"))
+    made = jobs.recertify(Run(kept.directory), tmp_path / "a", Cohen())
     assert made.manifest.rows_of == "0.4.0 with scores of 0.1.0"
     with pytest.raises(
         RunError, match=r"version 0\.4\.0 with scores of 0\.1\.0 .*: verify the run that its scores are"
     ):
         verified(made)
-    kept = fill(tmp_path / "kept", planner=Cohen(), keep=True, selection=FOUR)
-    assert verified(jobs.recertify(kept, tmp_path / "b", Votes())).stands

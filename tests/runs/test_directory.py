@@ -119,7 +119,7 @@ def damaged(run: Run, kind: str) -> str:
     rows = text.split("\n")
     if kind == "another format":
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
-        return "has format 99, and this version of lvmrs reads formats 1 to 4"
+        return "has format 99, and this version of lvmrs reads format 4"
     if kind == "no manifest":
         manifest.unlink()
         return "it has no manifest.json"
@@ -127,7 +127,7 @@ def damaged(run: Run, kind: str) -> str:
         manifest.write_text("{")
         return "manifest.json is damaged"
     if kind == "manifest of something else":
-        manifest.write_text('{"format": 1, "name": 3}')
+        manifest.write_text('{"format": 4, "name": 3}')
         return "manifest.json is damaged"
     if kind == "missing column":
         run.file.write_text("\n".join("\t".join(row.split("\t")[:3] + row.split("\t")[4:]) for row in rows))

@@ -205,4 +205,4 @@ def _record(file: Path) -> AttackRecord:
     found = stored.pop("format", None) if isinstance(stored, dict) else None
     if type(found) is not int or found != _FORMAT:
         raise RunError(f"{file} has format {found!r:.20}, and this version of lvmrs reads format {_FORMAT}")
-    return read_record(AttackRecord, stored, str(file), whole=True)
+    return read_record(AttackRecord, stored, str(file))

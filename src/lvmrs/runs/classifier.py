@@ -98,7 +98,7 @@ class ClassifierRecord:
                 f"{where} has format {found!r:.20}, and this version of lvmrs reads settings of format {FORMAT}; "
                 "write it with lvmrs calibrate"
             )
-        record = read_record(cls, stored, where, whole=True)
+        record = read_record(cls, stored, where)
         if record.calibration is None:
             raise RunError(f"{where} is damaged: calibration is missing")
         return record

@@ -17,7 +17,6 @@ from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.goals import Goal
 from lvmrs.running import Way
-from lvmrs.runs import format_1, format_2, format_3
 from lvmrs.runs.comparing import differences
 from lvmrs.runs.records import parsed, plain, read_record
 from lvmrs.runs.selection import Selection
@@ -246,18 +245,12 @@ class Manifest:
         except (ValueError, RecursionError) as error:
             raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
         found = stored.pop("format", None) if isinstance(stored, dict) else None
-        if type(found) is int and found == format_1.FORMAT:
-            return read_record(cls, format_3.migrated(format_1.migrated(stored, where)), where)
-        if type(found) is int and found == format_2.FORMAT:
-            return read_record(cls, format_3.migrated(format_2.migrated(stored, where)), where, whole=True)
-        if type(found) is int and found == format_3.FORMAT:
-            return read_record(cls, format_3.migrated(stored), where, whole=True)
         if type(found) is not int or found != FORMAT:
             raise RunError(
-                f"{where} has format {found!r:.20}, and this version of lvmrs reads formats {format_1.FORMAT} to "
-                f"{FORMAT}; read it with the version that wrote it"
+                f"{where} has format {found!r:.20}, and this version of lvmrs reads format {FORMAT}; read it with the "
+                "version that wrote it"
             )
-        return read_record(cls, stored, where, whole=True)
+        return read_record(cls, stored, where)
 
     def difference(self, other: Manifest) -> list[str]:
         """The fields that decide rows and that differ, in words: first the value here, then that of ``other``."""

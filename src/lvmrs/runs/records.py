@@ -36,32 +36,30 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def read_record(kind: type[Record], stored: object, where: str, *, whole: bool = False) -> Record:
+def read_record(kind: type[Record], stored: object, where: str) -> Record:
     """Make a record from a JSON object.
 
     Args:
         kind: a dataclass whose fields are plain values, lists, dicts with texts as keys, or dataclasses of this kind.
         stored: the JSON object.
         where: what is being read, for errors.
-        whole: whether every field must be there; else a field that has a default may be missing.
 
     Returns:
-        An object of that class. A field without a default must be there, and an unknown field is refused.
+        An object of that class. Every field must be there, and an unknown field is refused.
 
-    >>> from lvmrs.runs import Selection
-    >>> read_record(Selection, {"size": 10, "skip": 2}, "selection").skip
-    2
+    >>> from lvmrs.runs.manifest import DenoiserRecord
+    >>> read_record(DenoiserRecord, {"name": "trained:d", "weights_hash": None}, "denoiser").name
+    'trained:d'
     """
     if not isinstance(stored, dict):
         raise RunError(f"{where} is damaged: expected an object, got {stored!r:.40}")
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    fields = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     if odd := sorted(map(str, set(stored) - set(fields))):
         raise RunError(f"{where} is damaged: {odd[0]} is not known to this version of lvmrs")
-    for name, field in fields.items():
-        if name not in stored and (whole or field.default is field.default_factory is dataclasses.MISSING):
-            raise RunError(f"{where} is damaged: {name} is missing")
+    if missing := [name for name in fields if name not in stored]:
+        raise RunError(f"{where} is damaged: {missing[0]} is missing")
     hints = _types_of(kind)  # type: ignore[arg-type]
-    values = {name: _value(hints[name], value, f"{where}, {name},", whole=whole) for name, value in stored.items()}
+    values = {name: _value(hints[name], value, f"{where}, {name},") for name, value in stored.items()}
     try:
         return kind(**values)
     except LvmrsError as error:
@@ -73,11 +71,11 @@ def plain(record: object) -> dict[str, Any]:
     return dataclasses.asdict(record)  # type: ignore[call-overload, no-any-return]
 
 
-def _value(hint: Any, value: object, where: str, *, whole: bool) -> Any:
+def _value(hint: Any, value: object, where: str) -> Any:
     """Convert a value to its type: objects become records, and whole numbers become floats if the type is float."""
     for choice in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
         if dataclasses.is_dataclass(choice) and isinstance(value, dict):
-            return read_record(choice, value, where.rstrip(","), whole=whole)  # type: ignore[arg-type]
+            return read_record(choice, value, where.rstrip(","))  # type: ignore[arg-type]
         if _fits(choice, value):
             return _converted(choice, value)
     raise RunError(f"{where} is damaged: expected {_words(hint)}, got {value!r:.40}")
