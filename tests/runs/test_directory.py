@@ -131,7 +131,7 @@ def damaged(run: Run, kind: str) -> str:
         return "manifest.json is damaged"
     if kind == "missing column":
         run.file.write_text("\n".join("\t".join(row.split("\t")[:3] + row.split("\t")[4:]) for row in rows))
-        return "column radius is missing"
+        return "certificates.tsv is damaged: its column 4 is 'correct', and must be 'radius'"
     if kind == "short line":
         run.file.write_text("\n".join([*rows[:2], "3\t1", *rows[2:]]))
         return "certificates.tsv, line 3 has 2 columns instead of 22; it is damaged"
@@ -146,7 +146,7 @@ def damaged(run: Run, kind: str) -> str:
         return "input 1000 does not belong to this run"
     if kind == "unknown column":
         run.file.write_text(text.replace("\tclean\t", "\tprice\t", 1))
-        return "column price is not known to this version of lvmrs; use the version that wrote it"
+        return "its column 19 is 'price', and must be 'clean'"
     if kind == "infinite radius":
         run.file.write_text(
             "\n".join([*rows[:2], "\t".join([*rows[2].split("\t")[:3], "inf", *rows[2].split("\t")[4:]]), *rows[3:]])

@@ -137,7 +137,7 @@ class Attack:
 
     def read(self) -> Columns:
         """Read all complete rows as arrays; what was not found is NaN. They must be about the run as it is now."""
-        columns = result_file.read(self.file, COLUMNS, {}, inputs=self.run.manifest.selection)
+        columns = result_file.read(self.file, COLUMNS, ours=(tuple(COLUMNS), self.run.manifest.selection))
         _check(self.file, columns)
         known = self.run.read("idx", "radius", "label", "predict")
         order = np.argsort(known["idx"])

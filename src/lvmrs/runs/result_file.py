@@ -12,7 +12,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
+from itertools import zip_longest
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 import numpy as np
@@ -51,6 +53,8 @@ class Kind(Enum):
 Columns = dict[str, NDArray[Any]]
 Wanted = Callable[[str], bool]
 """Whether a line is read, by its text."""
+Ours = tuple[tuple[str, ...], Selection]
+"""The columns of the file of a run, in order, and the inputs that it may have rows for."""
 
 
 def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
@@ -87,9 +91,9 @@ def has_lines(path: Path) -> bool:
 def read(
     path: Path,
     needed: Mapping[str, Kind],
-    optional: Mapping[str, Kind],
+    optional: Mapping[str, Kind] = MappingProxyType({}),
     *,
-    inputs: Selection | None = None,
+    ours: Ours | None = None,
     wanted: Wanted | None = None,
 ) -> Columns:
     """Read and check columns.
@@ -98,16 +102,18 @@ def read(
         path: the file.
         needed: the columns that it must have; ``idx`` and ``radius`` are among them.
         optional: the columns that are read if it has them.
-        inputs: for the file of a run, the inputs that it may have rows for. Its last line is then left out if it is not
-            complete: a process is writing it, or ended while it did.
+        ours: for the file of a run, all its columns in order, and the inputs that it may have rows for. Its last line
+            is then left out if it is not complete: a process is writing it, or ended while it did.
         wanted: if given, only these lines are read and checked; the others cost no memory.
 
     Returns:
         For each column, an array with one value for each line.
     """
-    names = header(path, ours=inputs is not None)
+    names = header(path, ours=ours is not None)
     if not names:
         return _empty(needed)
+    if ours is not None:
+        _check_columns(path, names, ours[0])
     if missing := [name for name in needed if name not in names]:
         raise RunError(
             f"{path}: column {missing[0]} is missing; the first line must name the columns, with tabs between them: "
@@ -116,11 +122,11 @@ def read(
     if twice := [name for name in (*needed, *optional) if names.count(name) > 1]:
         raise RunError(f"{path}: two columns are named {twice[0]}; the first line must name each column once")
     kinds = {name: kind for name, kind in (*needed.items(), *optional.items()) if name in names}
-    lines = _lines(path, len(names), ours=inputs is not None)
+    lines = _lines(path, len(names), ours=ours is not None)
     if wanted is not None:
         lines = filter(wanted, lines)
     columns = _parsed(path, names, kinds, lines)
-    _check(path, columns, inputs)
+    _check(path, columns, None if ours is None else ours[1])
     return columns
 
 
@@ -137,6 +143,12 @@ _RANGES = {
     "samples": (0, _LARGEST), "limit": (0.0, _LARGEST), "seconds": (0.0, _LARGEST),
 }  # fmt: skip
 _CHECKSUM = re.compile("[0-9a-f]{32}")
+
+
+def _check_columns(path: Path, found: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    for number, (name, due) in enumerate(zip_longest(found, expected, fillvalue="no column"), start=1):
+        if name != due:
+            raise RunError(f"{path} is damaged: its column {number} is {name!r:.40}, and must be {due!r}")
 
 
 def _empty(kinds: Mapping[str, Kind]) -> Columns:

@@ -20,7 +20,7 @@ from lvmrs.runs.result_file import NOT_NAMED, UNKNOWN, Columns, Kind
 if TYPE_CHECKING:
     from lvmrs.certificate import Certificate
 
-__all__ = ["ADDED", "COLUMNS", "KINDS", "NOT_NAMED", "OF_A_GOAL", "Row", "rows_of"]
+__all__ = ["COLUMNS", "KINDS", "NOT_NAMED", "OF_A_GOAL", "Row", "rows_of"]
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,6 @@ KINDS = {column.name: _KINDS[str(column.type)] for column in dataclasses.fields(
 COLUMNS = tuple(KINDS)
 OF_A_GOAL = frozenset({"samples", "limit"})
 """Columns that only runs have whose sampling stops at a goal."""
-ADDED = frozenset(column.name for column in dataclasses.fields(Row) if column.default is not dataclasses.MISSING)
-"""Columns that files of earlier versions do not have."""
 
 
 def rows_of(columns: Columns) -> list[Row]:

@@ -38,7 +38,7 @@ class RunWriter:
 
     def __init__(self, run: Run, lock: Lock, *, new: bool) -> None:
         self.run, self._lock, self._new = run, lock, new
-        self._columns = run.columns  # a run of an earlier version keeps the columns that it has
+        self._columns = run.columns
         with disk_errors(run.directory):
             for name in (MANIFEST, ROWS, MIDWAY):  # of a process that was killed
                 _disk.remove(aside(run.directory / name))
