@@ -161,7 +161,7 @@ def verify(
         raise ChangedError(run, changed)
     workers = checked_workers(workers)
     notes = [*_notes(run, job, workers.device or job.smoothed.kind_of_device)]
-    kept = opened_scores(run, notes.append) if run.manifest.keeps_scores else None
+    kept = opened_scores(run) if run.manifest.keeps_scores else None
     wrong = inconsistent_rows(run, job.data)
     there = run.read("idx", "radius")["idx"]
     drawn = there if rows is None or rows >= len(there) else draw.choice(there, rows, replace=False)

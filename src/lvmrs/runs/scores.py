@@ -152,12 +152,9 @@ def _begun(path: Path, file: int, array: NDArray[Any], shape: tuple[int, int, in
 class KeptScores:
     """The kept scores of a run, to be read. ``of`` makes one; it can be pickled."""
 
-    directory: Path
     files: dict[Stage, ScoresFile]
     selection: Selection
     """The selection of the run."""
-    have_checksums: bool
-    """Whether rows hold checksums; those of earlier versions do not."""
     unequal: bool = False
     """Whether inputs have different numbers of certification scores, which their rows say."""
 
@@ -183,24 +180,12 @@ class KeptScores:
             )
         for file in files.values() if whole else ():
             file.check_size()
-        return cls(
-            run.directory, files, run.manifest.selection, "scores" in run.columns, run.manifest.terms.goal is not None
-        )
+        return cls(files, run.manifest.selection, run.manifest.terms.goal is not None)
 
     @property
     def classes(self) -> int:
         """The number of classes of the network that was sampled."""
         return next(iter(self.files.values())).shape[2]
-
-    @property
-    def note(self) -> str | None:
-        """What a user should know about these scores, in one sentence; None if there is nothing."""
-        if self.have_checksums:
-            return None
-        return (
-            f"{self.directory} was made by an earlier version, without checksums of its scores: missing scores are "
-            "noticed, and changed scores are not"
-        )
 
     def count(self, row: Row, stage: Stage) -> int:
         """How many scores of an input were kept."""
@@ -213,14 +198,10 @@ class KeptScores:
 
     def check(self, row: Row) -> None:
         """Refuse the scores of an input if they are not those that its row knows."""
-        position = self.selection.position(row.idx)
-        if not self.have_checksums:
-            for file in self.files.values():
-                if any((logits == 0).all(axis=1).any() for logits in file.logits(position)):
-                    raise DamagedScoresError(f"{file.path.name} is damaged: samples of input {row.idx} are missing")
-        elif row.scores == UNKNOWN:
+        if row.scores == UNKNOWN:
             raise DamagedScoresError(f"the row of input {row.idx} has no checksum of its scores")
-        elif Checksum.of(self.files, position, {stage: self.count(row, stage) for stage in self.files}) != row.scores:
+        counts = {stage: self.count(row, stage) for stage in self.files}
+        if Checksum.of(self.files, self.selection.position(row.idx), counts) != row.scores:
             names = " or ".join(SCORES.values())
             raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not fit their checksum")
 
