@@ -126,7 +126,6 @@ def test_what_decides_rows_is_compared_and_notes_are_not() -> None:
         changed(data={"name": "elsewhere", "classes": ["a"]}),
         changed(method={"classifier": "in other words"}),
         changed(origin={"command": "another"}),
-        changed(model={"facts": None}),
         dataclasses.replace(MANIFEST, running=Way(1)),
     ]
     assert [MANIFEST.difference(other) for other in same] == [[]] * len(same)

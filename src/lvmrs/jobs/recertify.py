@@ -78,6 +78,11 @@ def recertify(
     _checks.instance("source", source, Run, "a lvmrs.Run")
     workers = checked_workers(workers)
     old = source.manifest
+    if old.keeps_scores and old.rows_of != ROWS_OF:
+        raise RunError(
+            f"{source.directory} has scores as version {old.rows_of!s:.40} sampled them, and this version samples as "
+            f"{ROWS_OF}; certify the inputs again"
+        )
     if planner is None:
         planner = method_settings.made_again(old.method.name, old.method.settings, old.method.own_code)
     if not isinstance(planner, Planner):
@@ -111,7 +116,6 @@ def recertify(
         method=method_record(planner, terms.noise, terms.sigma),
         terms=record,
         keeps_scores=False,
-        rows_of=ROWS_OF if old.rows_of == ROWS_OF else f"{ROWS_OF} with scores of {old.rows_of}",
         origin=origin(command, scores_of=str(source.directory)),
     )
     with RunWriter.begin(out, manifest, resume=True) as writer:  # rows of the same scores and settings are the same

@@ -1,8 +1,7 @@
 """Comparison of two records field by field, by the rule that each field states in its metadata.
 
-The rule of a field is ``metadata["compared"]``: "never" for a note for readers, "where both know it" for a field that
-some records do not have, "to nine digits" for numbers whose last digits depend on the machine, "values" for a table
-whose keys do not matter. A field without a rule is always compared.
+The rule of a field is ``metadata["compared"]``: "never" for a note for readers, "to nine digits" for numbers whose last
+digits depend on the machine, "values" for a table whose keys do not matter. A field without a rule is always compared.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def _compared(one: Any, other: Any, of: str = "") -> Iterator[tuple[str, Any, An
     for entry in dataclasses.fields(one):
         mine, theirs = getattr(one, entry.name), getattr(other, entry.name)
         rule = entry.metadata.get("compared", "always")
-        if rule == "never" or (rule == "where both know it" and None in (mine, theirs)):
+        if rule == "never":
             continue
         if rule == "values":
             mine, theirs = sorted(set(mine.values())), sorted(set(theirs.values()))

@@ -33,8 +33,6 @@ ROWS_OF = "0.4.0"
 
 # A field that is only for readers and decides no row.
 _NOTE: dict[str, str] = {"compared": "never"}
-# A field that some runs of earlier versions do not have, or that they have in vain.
-_NEW: dict[str, str] = {"compared": "where both know it"}
 # A field whose numbers are the same if 9 digits are: machines compute grids of settings with other last digits.
 _NINE_DIGITS: dict[str, str] = {"compared": "to nine digits"}
 # A field whose values are compared, and not the names that they have.
@@ -61,7 +59,7 @@ class ModelRecord:
     normalisation: dict[str, list[float]] | None = None
     """Mean and std of each channel, if it is behind a normalisation."""
     denoiser: DenoiserRecord | None = None
-    facts: ModelFacts | None = field(default=None, metadata=_NEW)
+    facts: ModelFacts | None = None
     """What its source states, or what was assumed."""
     compiled: bool | None = None
     """Whether it was asked to run through torch.compile."""
@@ -82,7 +80,7 @@ class DataRecord:
     """A hash of inputs and labels; None if it is not known."""
     image_size: int | None = None
     """The size that images are scaled and cropped to, if any."""
-    facts: DataFacts | None = field(default=None, metadata=_NEW)
+    facts: DataFacts | None = None
     """What its source states, or what was assumed."""
     classes: list[str] | None = field(default=None, metadata=_NOTE)
     """The names of the classes."""
@@ -115,8 +113,8 @@ class TermsRecord:
     imported results alpha, n0 and n may be None: not known.
     """
 
-    sigma: float | None = field(metadata=_NEW)
-    """The scale of the noise; None where there is none. Earlier versions wrote a number there too."""
+    sigma: float | None
+    """The scale of the noise; None where there is none."""
     alpha: float | None
     """The risk of each certificate."""
     n0: int | None
@@ -135,7 +133,7 @@ class TermsRecord:
     noise_words: str | None = field(default=None, metadata=_NOTE)
     """The noise in words, such as Gaussian noise of σ = 0.5."""
     rounding: float | None = field(default=None, metadata=_NOTE)
-    """How far rounding may move the logits, as measured; None if nothing relies on it, and in runs of earlier versions.
+    """How far rounding may move the logits, as measured; None if nothing relies on it.
 
     Machines measure different numbers, so a resumed run keeps this one.
     """
@@ -201,7 +199,7 @@ class Manifest:
     keeps_scores: bool = False
     """Whether the logits of all samples are kept on disk."""
     rows_of: str | None = None
-    """The version of lvmrs that defines the rows, and that of kept scores if it is another; versions may differ."""
+    """The version of lvmrs that defines noise and rows; None for imported results."""
     torch: str | None = None
     """The version of torch."""
     origin: Origin = field(default_factory=Origin, metadata=_NOTE)
