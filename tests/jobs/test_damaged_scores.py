@@ -14,7 +14,7 @@ from lvmrs import jobs
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.planners import Cohen
 from lvmrs.runs import Run, Selection
-from lvmrs.runs.score_statistics import score_statistics
+from lvmrs.runs.scores import score_statistics
 from tests.faults import Disk, faulty_disk
 from tests.jobs.helpers import INPUTS, fill, job_of, lines
 from tests.quick import without_trials

@@ -24,8 +24,7 @@ from lvmrs.method import Method
 from lvmrs.model_check import ModelCheck
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import Row, Run, Selection
-from lvmrs.runs.scores import KeptScores
-from lvmrs.runs.scores_file import Checksum
+from lvmrs.runs.scores import Checksum, KeptScores
 from tests.jobs.helpers import DATA, INPUTS, fill, job_of
 from tests.jobs.named_runs import altered_manifest
 from tests.tiny_models import RowByRow

@@ -19,8 +19,7 @@ from lvmrs.cli.ending import FAILED
 from lvmrs.cli.progress import displaying
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import Run
-from lvmrs.runs.attack_writer import attack_place
-from lvmrs.runs.attacks import Attack, AttackRow
+from lvmrs.runs.attacks import Attack, AttackRow, attack_place
 
 __all__ = ["attack"]
 

@@ -6,6 +6,8 @@ and reads a million rows in less time than importing torch takes.
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 import sys
 import warnings
@@ -23,13 +25,25 @@ from numpy.typing import NDArray
 from lvmrs._paths import check_kind
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import RunError
-from lvmrs.runs.fields import UNKNOWN, found, measured
-from lvmrs.runs.input_names import unescaped
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
-__all__ = ["NOT_NAMED", "SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "has_lines", "header", "read"]
+__all__ = [
+    "NOT_NAMED",
+    "SCOPES",
+    "UNKNOWN",
+    "Columns",
+    "Kind",
+    "Wanted",
+    "escaped",
+    "has_lines",
+    "header",
+    "read",
+    "unescaped",
+]
 
+UNKNOWN = "-"
+"""The text of a field whose value is not known."""
 NOT_NAMED = "unknown"
 """The name of a map, bound or form that another project did not tell."""
 SCOPES = {UNKNOWN, *get_args(Scope)}
@@ -47,7 +61,7 @@ class Kind(Enum):
     """It is read as NaN where nothing was found."""
     TEXT = "text"
     NAME = "a name, or - where there is none"
-    """It is read as it stands there; see ``lvmrs.runs.input_names``."""
+    """It is read as it stands there; see ``escaped``."""
 
 
 Columns = dict[str, NDArray[Any]]
@@ -204,7 +218,28 @@ def _lines(path: Path, fields: int, *, ours: bool) -> Iterator[str]:
             yield line
 
 
-_CONVERTERS: dict[Kind, Callable[[str], float]] = {Kind.MEASURED: measured, Kind.FOUND: found}
+@functools.cache
+def _measured(field: str) -> float:
+    """A whole number; NaN where it is not known. A ValueError is for any other text."""
+    return math.nan if field == UNKNOWN else int(_plain_number(field))
+
+
+def _found(field: str) -> float:
+    """A finite number; NaN where it is not known. A ValueError is for any other text."""
+    number = math.nan if field == UNKNOWN else float(_plain_number(field))
+    if field != UNKNOWN and not math.isfinite(number):
+        raise ValueError(field)
+    return number
+
+
+def _plain_number(field: str) -> str:
+    """The text of a number, without what only Python takes for one: digits of other scripts, and underscores."""
+    if not field.isascii() or "_" in field:
+        raise ValueError(field)
+    return field
+
+
+_CONVERTERS: dict[Kind, Callable[[str], float]] = {Kind.MEASURED: _measured, Kind.FOUND: _found}
 
 
 def _damage(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind]) -> str | None:
@@ -296,3 +331,47 @@ def _check_ours(path: Path, columns: Columns, inputs: Selection) -> None:
             unescaped(text)
         except ValueError as error:
             raise RunError(f"{path}: name of input {index} is {text!r:.40}, and cannot be read: {error}") from error
+
+
+_ESCAPE = re.compile(r"\\(\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U000[0-9a-f]{5}|U0010[0-9a-f]{4}|)")
+
+
+def escaped(name: str) -> str:
+    r"""The name of an input as one field of a line: what a line cannot hold is written as an escape, and can be read.
+
+    A backslash and every character that is not printable (tabs, ends of lines, control and format characters, bytes
+    that are no UTF-8) become an escape as in Python: ``\\``, ``\x09``, ``\u2028``, ``\U000e0001``. So do a space at
+    either end, and a name that is only "-", which would stand for no name.
+
+    >>> print(escaped("cats/one\ttwo.png"))
+    cats/one\x09two.png
+    """
+    if name == "-":
+        return _escape(name)
+    ends = (0, len(name) - 1)
+    return "".join(
+        character if _plain(character) and (character != " " or k not in ends) else _escape(character)
+        for k, character in enumerate(name)
+    )
+
+
+def unescaped(text: str) -> str:
+    """The name that was written; a ValueError says that it has a backslash that belongs to no escape."""
+    return _ESCAPE.sub(_character, text) if "\\" in text else text
+
+
+def _plain(character: str) -> bool:
+    return character.isprintable() and character != "\\"
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    if character == "\\":
+        return "\\\\"
+    return f"\\x{number:02x}" if number < 1 << 8 else f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
+
+
+def _character(found: re.Match[str]) -> str:
+    if not found[1]:
+        raise ValueError("a backslash must begin an escape")
+    return "\\" if found[1] == "\\" else chr(int(found[1][1:], 16))

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
-from lvmrs.runs.input_names import escaped, unescaped
-from lvmrs.runs.result_file import NOT_NAMED, UNKNOWN, Columns, Kind
+from lvmrs.runs.result_file import NOT_NAMED, UNKNOWN, Columns, Kind, escaped, unescaped
 
 if TYPE_CHECKING:
     from lvmrs.certificate import Certificate
