@@ -125,7 +125,7 @@ def damaged(run: Run, kind: str) -> str:
         return "it has no manifest.json"
     if kind == "torn manifest":
         manifest.write_text("{")
-        return "manifest.json is damaged"
+        return "manifest.json is not a manifest, or is damaged (Expecting property name"
     if kind == "manifest of something else":
         manifest.write_text('{"format": 4, "name": 3}')
         return "manifest.json is damaged"

@@ -7,8 +7,6 @@ Points that were kept are beside them, as NumPy files: ``attack-7.npy`` is the p
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +18,14 @@ from numpy.typing import NDArray
 
 from lvmrs import _checks, _disk
 from lvmrs._locking import Lock
-from lvmrs._paths import check_kind
 from lvmrs._replacing import aside, replacing
 from lvmrs.errors import RunError
 from lvmrs.runs import result_file
+from lvmrs.runs.comparing import differences
 from lvmrs.runs.directory import MANIFEST, Run
 from lvmrs.runs.manifest import Origin
-from lvmrs.runs.records import parsed, plain, read_record
-from lvmrs.runs.result_file import UNKNOWN, Columns, Kind
+from lvmrs.runs.records import json_of, read_json, text_of
+from lvmrs.runs.result_file import UNKNOWN, Columns
 from lvmrs.runs.rows import Row
 from lvmrs.runs.writer import append_lines, disk_errors, opened_lines, write_whole
 
@@ -62,7 +60,7 @@ class AttackRecord:
     seed: int
     farthest: float | None
     clip: bool
-    origin: Origin = dataclasses.field(default_factory=Origin, compare=False)
+    origin: Origin = dataclasses.field(default_factory=Origin, metadata={"compared": "never"})
     """When and how it was made; it decides no row."""
 
     def __post_init__(self) -> None:
@@ -76,15 +74,11 @@ class AttackRecord:
 
     def to_json(self) -> str:
         """The settings as JSON, indented for readers."""
-        return json.dumps({"format": _FORMAT, **plain(self)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_of(self, _FORMAT)
 
     def difference(self, other: AttackRecord) -> list[str]:
         """The settings that differ, in words: first the value here, then that of ``other``."""
-        names = [field.name for field in dataclasses.fields(self) if field.compare]
-        pairs = [(name, getattr(self, name), getattr(other, name)) for name in names]
-        return [
-            f"{name}: {json.dumps(mine)}, now {json.dumps(theirs)}" for name, mine, theirs in pairs if mine != theirs
-        ]
+        return differences(self, other)
 
 
 @dataclass(frozen=True)
@@ -120,10 +114,7 @@ class AttackRow:
         return "\t".join(UNKNOWN if value is None else str(value) for value in vars(self).values())
 
 
-_KINDS = {
-    "int": Kind.WHOLE, "float": Kind.NUMBER, "float | None": Kind.FOUND, "int | None": Kind.MEASURED,
-}  # fmt: skip
-COLUMNS = {column.name: _KINDS[str(column.type)] for column in dataclasses.fields(AttackRow)}
+COLUMNS = result_file.kinds_of(AttackRow)
 """The kind of each column."""
 
 
@@ -137,7 +128,11 @@ class Attack:
 
     def __init__(self, run: Run, directory: str | Path | None = None) -> None:
         self.run, self.directory = run, run.directory if directory is None else _disk.place(directory)
-        self.record = _record(self.directory / RECORD)
+        file = self.directory / RECORD
+        how = f"put it back, or delete {ROWS} and attack it again"
+        absent = f"{self.directory} has no {RECORD}, which says how it was attacked; {how}"
+        what = "the record of an attack"
+        self.record = read_json(AttackRecord, text_of(file, what, absent=absent), str(file), what, _FORMAT)
 
     @classmethod
     def of(cls, run: Run) -> Attack | None:
@@ -172,13 +167,7 @@ class Attack:
 
     def rows(self) -> list[AttackRow]:
         """Read all complete rows, in the order in which they were written."""
-        columns = {name: column.tolist() for name, column in self.read().items()}
-        for name, kind in COLUMNS.items():
-            if kind is Kind.FOUND:
-                columns[name] = [None if math.isnan(value) else value for value in columns[name]]
-            if kind is Kind.MEASURED:
-                columns[name] = [None if math.isnan(value) else int(value) for value in columns[name]]
-        return [AttackRow(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+        return result_file.rows_of(AttackRow, self.read())
 
 
 def has_attack(directory: Path) -> bool:
@@ -205,25 +194,6 @@ def _check(file: Path, columns: Columns) -> None:
     for rule, right in rules.items():
         if not right.all():
             raise RunError(f"{file} is damaged: the row of input {columns['idx'][~right][0]} is wrong: {rule}")
-
-
-def _record(file: Path) -> AttackRecord:
-    try:
-        check_kind(file)
-        stored = parsed(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RunError(
-            f"{file.parent} has no {file.name}, which says how it was attacked; put it back, or delete {ROWS} and "
-            "attack it again"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"{file} is damaged ({error}); the attack cannot be read without it") from error
-    except OSError as error:
-        raise RunError(f"{file} cannot be read: {error.strerror}") from error
-    found = stored.pop("format", None) if isinstance(stored, dict) else None
-    if type(found) is not int or found != _FORMAT:
-        raise RunError(f"{file} has format {found!r:.20}, and this version of lvmrs reads format {_FORMAT}")
-    return read_record(AttackRecord, stored, str(file))
 
 
 def attack_place(run: Run, out: str | Path | None) -> Path:

@@ -12,8 +12,8 @@ from lvmrs._extras import optional
 from lvmrs.errors import RunError
 from lvmrs.runs import result_file
 from lvmrs.runs.manifest import Manifest
-from lvmrs.runs.result_file import Columns, Wanted
-from lvmrs.runs.rows import COLUMNS, KINDS, OF_A_GOAL, Row, rows_of
+from lvmrs.runs.result_file import Columns, Wanted, rows_of
+from lvmrs.runs.rows import COLUMNS, KINDS, OF_A_GOAL, Row
 
 if TYPE_CHECKING:
     import pandas
@@ -94,9 +94,9 @@ class Run:
             inputs: the indices of the inputs. Of a million rows, a few are read in a tenth of the time of all.
         """
         if inputs is None:
-            return rows_of(self.read(*COLUMNS))
+            return rows_of(Row, self.read(*COLUMNS))
         place, numbers = self.columns.index("idx"), set(inputs)
-        return rows_of(self.read(*COLUMNS, wanted=lambda line: _is_one_of(_field(line, place), numbers)))
+        return rows_of(Row, self.read(*COLUMNS, wanted=lambda line: _is_one_of(_field(line, place), numbers)))
 
     def one_of_each(self, *names: str) -> list[Row]:
         """Read the first row of each combination of texts that stand in these columns."""
@@ -110,7 +110,7 @@ class Run:
             seen.add(texts)
             return not known
 
-        return rows_of(self.read(*COLUMNS, wanted=is_new))
+        return rows_of(Row, self.read(*COLUMNS, wanted=is_new))
 
     @property
     def count(self) -> int:

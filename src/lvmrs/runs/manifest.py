@@ -6,19 +6,17 @@ the field is only a note for readers.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lvmrs import _checks, _disk
-from lvmrs._paths import check_kind
-from lvmrs.errors import InvalidArgumentError, RunError
+from lvmrs import _disk
+from lvmrs.errors import InvalidArgumentError
 from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.goals import Goal
 from lvmrs.running import Way
 from lvmrs.runs.comparing import differences
-from lvmrs.runs.records import parsed, plain, read_record
+from lvmrs.runs.records import json_of, read_json, text_of
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
@@ -218,37 +216,19 @@ class Manifest:
 
     def to_json(self) -> str:
         """The manifest as JSON, indented for readers."""
-        return json.dumps({"format": FORMAT, **plain(self)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_of(self, FORMAT)
 
     @classmethod
     def read(cls, file: Path) -> Manifest:
         """Read the manifest in a file; a RunError says in one sentence what is wrong with it."""
         file = _disk.place(file)
-        try:
-            check_kind(file)
-            text = file.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise RunError(f"{file.parent} is not a run: it has no {file.name}") from None
-        except UnicodeDecodeError as error:
-            raise RunError(f"{file} is damaged ({error}); the run cannot be read without it") from error
-        except OSError as error:
-            raise RunError(f"{file} cannot be read: {error.strerror}") from error
+        text = text_of(file, "a manifest", absent=f"{file.parent} is not a run: it has no {file.name}")
         return cls.parse(text, str(file))
 
     @classmethod
     def parse(cls, text: str, where: str) -> Manifest:
         """The manifest in a text; ``where`` names it in the sentence that says what is wrong with it."""
-        try:
-            stored = parsed(_checks.text("text", text))
-        except (ValueError, RecursionError) as error:
-            raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
-        found = stored.pop("format", None) if isinstance(stored, dict) else None
-        if type(found) is not int or found != FORMAT:
-            raise RunError(
-                f"{where} has format {found!r:.20}, and this version of lvmrs reads format {FORMAT}; read it with the "
-                "version that wrote it"
-            )
-        return read_record(cls, stored, where)
+        return read_json(cls, text, where, "a manifest", FORMAT)
 
     def difference(self, other: Manifest) -> list[str]:
         """The fields that decide rows and that differ, in words: first the value here, then that of ``other``."""

@@ -6,6 +6,7 @@ and reads a million rows in less time than importing torch takes.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import re
@@ -17,7 +18,7 @@ from enum import Enum
 from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,9 @@ __all__ = [
     "escaped",
     "has_lines",
     "header",
+    "kinds_of",
     "read",
+    "rows_of",
     "unescaped",
 ]
 
@@ -65,10 +68,33 @@ class Kind(Enum):
 
 
 Columns = dict[str, NDArray[Any]]
+RowT = TypeVar("RowT")
 Wanted = Callable[[str], bool]
 """Whether a line is read, by its text."""
 Ours = tuple[tuple[str, ...], Selection]
 """The columns of the file of a run, in order, and the inputs that it may have rows for."""
+
+
+# The kind of a column, by the type of the field of a dataclass that holds it.
+_KINDS = {
+    "int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "int | None": Kind.MEASURED, "float | None": Kind.FOUND,
+    "str | None": Kind.NAME,
+}  # fmt: skip
+
+
+def kinds_of(row: type) -> dict[str, Kind]:
+    """The columns of a dataclass of rows, each with its kind."""
+    return {field.name: _KINDS[str(field.type)] for field in dataclasses.fields(row)}
+
+
+def rows_of(row: type[RowT], columns: Columns) -> list[RowT]:
+    """Rows of a dataclass, from the columns that were read; what is not known becomes None."""
+    kinds = kinds_of(row)
+    values = {name: column.tolist() for name, column in columns.items()}
+    for name in values:
+        if (value_of := _VALUES.get(kinds[name])) is not None:
+            values[name] = [value_of(value) for value in values[name]]
+    return [row(**dict(zip(values, fields, strict=True))) for fields in zip(*values.values(), strict=True)]
 
 
 def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
@@ -375,3 +401,11 @@ def _character(found: re.Match[str]) -> str:
     if not found[1]:
         raise ValueError("a backslash must begin an escape")
     return "\\" if found[1] == "\\" else chr(int(found[1][1:], 16))
+
+
+# The value that a row has for what was read in columns of these kinds.
+_VALUES: dict[Kind, Callable[[Any], object]] = {
+    Kind.MEASURED: lambda number: None if math.isnan(number) else int(number),
+    Kind.FOUND: lambda number: None if math.isnan(number) else number,
+    Kind.NAME: lambda text: None if text == UNKNOWN else unescaped(text),
+}
