@@ -70,7 +70,7 @@ TOGETHER = {
 def needed() -> set[str]:
     return TOGETHER | closure(
         ["lvmrs.prove", "lvmrs.anytime", "lvmrs.sampling", "lvmrs.deterministic", "lvmrs.runs.scores",
-         "lvmrs.models.network_lipschitz", "lvmrs.models.sandwich", *parts()]
+         "lvmrs.models.lipschitz.bound", "lvmrs.models.sandwich", *parts()]
     )  # fmt: skip
 
 

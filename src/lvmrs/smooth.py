@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from lvmrs import _checks, _torch_checks
 from lvmrs.adaptive import Batches, adaptively
+from lvmrs.agreement import Agreement, measured, moved, precision
 from lvmrs.answering import Answering
 from lvmrs.budget import within_budget
 from lvmrs.calibrating import Calibrating
@@ -40,6 +41,8 @@ from lvmrs.scores import Scores
 __all__ = ["SmoothedClassifier"]
 
 _NO_LABELS: Mapping[int, int] = {}
+# Noisy copies of an input on which it is measured what rounding does.
+_COPIES = 16
 
 
 class SmoothedClassifier(Calibrating, Answering):
@@ -184,14 +187,15 @@ class SmoothedClassifier(Calibrating, Answering):
                 coming = (Arrival(of(x), x, index, label) for index, x, label in prepared)
                 asking = Asking(Anytime.of(method), terms, goal, seed, n0)
                 by = within_budget if goal.limited else partial(adaptively, watch=watch)
-                yield from by(coming, Batches(crew), asking, midway=midway)
+                yield from self._samplers.watching(by(coming, Batches(crew), asking, midway=midway))
                 return
             asked = (Asked.of(of(x), x, seed, index, n0, n, label) for index, x, label in prepared)
             if goal is None:
-                yield from certified(asked, crew, method, terms, watch)
+                yield from self._samplers.watching(certified(asked, crew, method, terms, watch))
             else:
                 planning = Planning(method, terms, goal, () if midway is None else midway.done)
-                yield from certified_within(list(asked), partial(sampled, crew=crew), planning)
+                made = certified_within(list(asked), partial(sampled, crew=crew), planning)
+                yield from self._samplers.watching(made)
 
     def certain(self, method: Deterministic, x: Tensor) -> Certificate:
         """The certificate of an input without noise."""
@@ -249,9 +253,25 @@ class SmoothedClassifier(Calibrating, Answering):
     def _logits(self, x: Tensor) -> Tensor:
         return self._samplers.plain(x).answers(x[None].clone(), 0)[0]
 
-    def unchecked_logits(self, inputs: Tensor) -> Tensor:
-        """The logits of a batch of inputs by the model itself, which may be NaN, and may not be one fixed function."""
-        return self._samplers.pattern.answers(torch.stack([self._input(x) for x in inputs]), 0, finite=False)
+    def unchecked_logits(self, inputs: Tensor) -> tuple[Tensor, Agreement]:
+        """The logits of a batch of inputs by the model itself in float64, and how far rounding may move them.
+
+        They may be NaN, and may not be those of one fixed function.
+        """
+        rows = torch.stack([self._input(x) for x in inputs])
+        return self._with_agreement(self._samplers.pattern, rows)
+
+    def agreement(self, x: Tensor) -> Agreement:
+        """How far rounding may move the logits of noisy copies of an input."""
+        x = self._input(x)
+        noise = torch.randn(_COPIES, *x.shape, generator=torch.Generator().manual_seed(0)).to(x)
+        return self._with_agreement(self._samplers.plain(x), x + (self._sigma or 0.0) * noise)[1]
+
+    def _with_agreement(self, sampler: Sampler, rows: Tensor) -> tuple[Tensor, Agreement]:
+        logits = sampler.answers(rows.clone(), 0, finite=False).cpu()
+        eps = precision(self.model, logits.dtype, self.autocast, device=rows.device)
+        other = replace(sampler, model=moved(self.model, eps))
+        return logits.double(), measured(lambda rows: other.answers(rows, 0, finite=False).cpu(), rows, logits, eps)
 
     def certify_batch(
         self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any

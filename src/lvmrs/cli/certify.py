@@ -94,6 +94,7 @@ def certify(
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     # The tasks of an array agree on how to run the model before workers could, and a budget is spent by one process.
     several = setup.device == "auto" and shard_ != "auto" and not (goal is not None and goal.limited)
+    spread.check_gpus(gpus_per_worker, setup.device)
     who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=setup.device, several=several)
     running: dict[str, Any] = {
         "lipschitz": lipschitz,

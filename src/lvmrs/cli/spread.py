@@ -19,6 +19,7 @@ __all__ = [
     "GpusPerWorker",
     "RayAddress",
     "WorkerCount",
+    "check_gpus",
     "chosen_workers",
     "gpus_of_worker",
     "ray_of_this_machine",
@@ -68,6 +69,12 @@ def gpus_of_worker(given: float | None, device: str | None) -> float:
 
         return float(cuda.is_available())
     return float(device.startswith("cuda"))
+
+
+def check_gpus(given: float | None, device: str | None) -> None:
+    """Refuse GPUs for workers if the user typed that the model runs on the CPU."""
+    if given and device == "cpu":
+        raise InvalidArgumentError("gpus-per-worker has no effect: the model runs on the cpu; leave it out")
 
 
 def _on_all_gpus() -> Ray | None:

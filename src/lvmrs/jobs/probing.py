@@ -2,7 +2,7 @@
 
 Weights go with a job, and versions of libraries are compared. That leaves processors, libraries that the model calls
 besides torch, environments, and buffers that a model makes anew. What they do to the logits is looked at here, at the
-cost of one small batch for each worker.
+cost of two small batches for each worker.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from lvmrs.agreement import Agreement
 from lvmrs.errors import RunError
 from lvmrs.jobs.job import Job
-from lvmrs.jobs.rounding import beyond_rounding, share_of_rounding
 from lvmrs.workers.base import Each, bytes_of
 
 __all__ = ["Answer", "Comparing", "Probe", "probe"]
@@ -29,8 +29,8 @@ class Probe(NamedTuple):
     """What a model answers to the same inputs everywhere."""
 
     logits: Tensor
-    share: float
-    """How far rounding may move a logit there, as a share of the largest logit of its row."""
+    agreement: Agreement
+    """How far rounding may move the logits there."""
     where: str
     """Who computed it, in words."""
 
@@ -57,8 +57,8 @@ def probe(job: Job, who: str) -> Probe:
     first, _ = job.input(job.selection.indices[0])
     noise = torch.randn(_ROWS, *first.shape, generator=torch.Generator().manual_seed(0))
     scale = job.smoothed.settings["sigma"] or 0.0
-    logits = job.smoothed.unchecked_logits(first + scale * noise.to(first))
-    return Probe(logits.cpu().double(), share_of_rounding(job.smoothed), f"{who} on {socket.gethostname()}")
+    logits, agreement = job.smoothed.unchecked_logits(first + scale * noise.to(first))
+    return Probe(logits, agreement, f"{who} on {socket.gethostname()}")
 
 
 class Comparing:
@@ -87,10 +87,10 @@ def _check_same(known: Probe, found: Probe) -> None:
     if known.logits.shape != found.logits.shape:
         classes = f"it has {found.logits.shape[1]} classes and not {known.logits.shape[1]}"
         raise RunError(f"{there}: {classes}; {advice}")
-    share = max(known.share, found.share)
-    if bool(beyond_rounding(found.logits, known.logits, share).any()):
+    agreement = known.agreement.widened(found.agreement)
+    if not agreement.agree(found.logits, known.logits):
         apart = float((found.logits - known.logits).abs().nan_to_num(nan=torch.inf).max())
-        allowed = share * float(torch.maximum(found.logits.abs(), known.logits.abs()).max())
+        allowed = float(agreement.allowance(known.logits).max())
         raise RunError(
             f"{there}: logits of the same inputs differ by {apart:.3g}, and rounding explains {allowed:.1g}; {advice}"
         )

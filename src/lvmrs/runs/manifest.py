@@ -31,6 +31,12 @@ ROWS_OF = "0.4.0"
 
 # A field that is only for readers and decides no row.
 _NOTE: dict[str, str] = {"compared": "never"}
+# A field that decides no row and that reports state: it is compared when a run is verified.
+_STATED: dict[str, str] = {"compared": "when verified"}
+# The same for a number that a run may overstate, since that makes certificates smaller.
+_STATED_AT_LEAST: dict[str, str] = {"compared": "when verified, at least"}
+# The same for a number that each machine measures anew: only whether it is known is compared.
+_STATED_IF_KNOWN: dict[str, str] = {"compared": "when verified, if known"}
 # A field whose numbers are the same if 9 digits are: machines compute grids of settings with other last digits.
 _NINE_DIGITS: dict[str, str] = {"compared": "to nine digits"}
 # A field whose values are compared, and not the names that they have.
@@ -80,7 +86,7 @@ class DataRecord:
     """The size that images are scaled and cropped to, if any."""
     facts: DataFacts | None = None
     """What its source states, or what was assumed."""
-    classes: list[str] | None = field(default=None, metadata=_NOTE)
+    classes: list[str] | None = field(default=None, metadata=_STATED)
     """The names of the classes."""
 
     def __post_init__(self) -> None:
@@ -97,9 +103,9 @@ class MethodRecord:
     settings: dict[str, Any] = field(default_factory=dict, metadata=_NINE_DIGITS)
     own_code: dict[str, str] = field(default_factory=dict, metadata=_VALUES)
     """Hashes of the files of the user's own classes, by the names of the classes."""
-    scope: Scope | None = field(default=None, metadata=_NOTE)
+    scope: Scope | None = field(default=None, metadata=_STATED)
     """Whether the map is chosen for each input or is the same for all; the rows say it too. None if it is not known."""
-    classifier: str | None = field(default=None, metadata=_NOTE)
+    classifier: str | None = field(default=None, metadata=_STATED)
     """The classifier that the certificates are about, in words."""
 
 
@@ -124,13 +130,13 @@ class TermsRecord:
     """The Lipschitz constant of the logits that certificates may rely on; None if there is none."""
     noise: str = "gaussian"
     """The noise as ``lvmrs.noise.noise_named`` takes it: its name in the registry, and its setting if it has one."""
-    dimensions: int | None = field(default=None, metadata=_NOTE)
+    dimensions: int | None = field(default=None, metadata=_STATED_AT_LEAST)
     """How many numbers an input has at most; by this, noise that takes a share of the risk counts it."""
-    distance: str = field(default="the Euclidean distance", metadata=_NOTE)
+    distance: str = field(default="the Euclidean distance", metadata=_STATED)
     """The distance in which radii are measured, in words."""
-    noise_words: str | None = field(default=None, metadata=_NOTE)
+    noise_words: str | None = field(default=None, metadata=_STATED)
     """The noise in words, such as Gaussian noise of σ = 0.5."""
-    rounding: float | None = field(default=None, metadata=_NOTE)
+    rounding: float | None = field(default=None, metadata=_STATED_IF_KNOWN)
     """How far rounding may move the logits, as measured; None if nothing relies on it.
 
     Machines measure different numbers, so a resumed run keeps this one.
@@ -230,9 +236,14 @@ class Manifest:
         """The manifest in a text; ``where`` names it in the sentence that says what is wrong with it."""
         return read_json(cls, text, where, "a manifest", FORMAT)
 
-    def difference(self, other: Manifest) -> list[str]:
-        """The fields that decide rows and that differ, in words: first the value here, then that of ``other``."""
-        return differences(self, other)
+    def difference(self, other: Manifest, *, verifying: bool = False) -> list[str]:
+        """The fields that differ, in words: first the value here, then that of ``other``.
+
+        Args:
+            other: another manifest.
+            verifying: compare all fields that reports state, and not only those that decide rows.
+        """
+        return differences(self, other, verifying=verifying)
 
 
 def _refuse(name: str, rule: str, value: object) -> NoReturn:

@@ -1,8 +1,8 @@
 """Upper bounds on the Lipschitz constants of plain networks, in the Euclidean norm.
 
 The network is traced. For each step, the constant of the result is bounded from the constants of what the step takes:
-constants are multiplied along a chain, and added where branches are added. The rules for the steps are in
-``layer_rules`` and ``function_rules``. A step without a rule is refused by name.
+constants are multiplied along a chain, and added where branches are added. The rules for the steps are in ``layers``
+and ``functions``. A step without a rule is refused by name.
 """
 
 from __future__ import annotations
@@ -19,24 +19,20 @@ from torch.nn import functional
 from lvmrs import _checks
 from lvmrs.errors import ModelError
 from lvmrs.known_constant import check_itself, known_lipschitz, stated_inside
-from lvmrs.models.function_rules import FUNCTIONS, METHODS, of_call, shape_of
-from lvmrs.models.layer_rules import KINDS, NORMALISATIONS, normalisation_scale, of_layer
-from lvmrs.models.norms import of_matrix, product
+from lvmrs.models.lipschitz import layers
+from lvmrs.models.lipschitz.functions import of_call, value_of
+from lvmrs.models.lipschitz.norms import of_matrix, product
+from lvmrs.models.lipschitz.tracing import Trace, memory_of
 from lvmrs.models.preprocessing import Preprocessed
-from lvmrs.models.stock import check_functions, check_network, check_stated, kind_of, unknown_layer
-from lvmrs.models.stored import memory_of
-from lvmrs.models.tracing import Trace
 from lvmrs.sampling import evaluating
 
 __all__ = ["lipschitz_bound"]
 
 # Steps whose result may be in the memory of what they take, and which change nothing there.
 _VIEWING_LAYERS = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.PixelShuffle, nn.PixelUnshuffle)
-_METHOD_VIEWS = (
-    "flatten", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "view", "contiguous", "float", "double",
-)  # fmt: skip
+_RESHAPES = ("flatten", "reshape", "squeeze", "unsqueeze", "permute", "transpose")
 _VIEWS = (
-    *_METHOD_VIEWS, torch.flatten, torch.reshape, torch.squeeze, torch.unsqueeze, torch.permute, torch.transpose,
+    *_RESHAPES, *(getattr(torch, name) for name in _RESHAPES), "view", "contiguous", "float", "double",
     operator.getitem, functional.dropout, functional.pixel_shuffle, functional.pixel_unshuffle,
 )  # fmt: skip
 
@@ -76,13 +72,11 @@ def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
 def _bound(model: nn.Module, shape: Sequence[int]) -> float:
     """The bound of a module that states none, from its layers."""
     stated, seen = stated_inside(model)
-    check_network(seen)
-    check_stated(model, stated)
-    check_functions(KINDS, METHODS, FUNCTIONS)
+    layers.check_network(model, stated, seen)
     trace = Trace(model, shape, stated, seen)
     bound = _Bounds(trace, stated).of_output()
     _check_slopes(trace.inputs, trace.check(), bound)
-    check_network(seen)  # the network may have changed its own modules while it ran
+    layers.check_network(model, stated, seen)  # the network may have changed its own modules while it ran
     return bound
 
 
@@ -111,8 +105,8 @@ class _Bounds:
         """A bound on the constant of the network's output."""
         for node in self.nodes:
             if node.op == "output":
-                if not isinstance(node.meta["value"], Tensor):
-                    raise ModelError(f"the network answers with {type(node.meta['value']).__name__}, not a tensor")
+                if not isinstance(value_of(node), Tensor):
+                    raise ModelError(f"the network answers with {type(value_of(node)).__name__}, not a tensor")
                 return self.of(node.args[0])
             self.constants[node] = self._of(node)
         raise ModelError("the network answers with nothing")
@@ -125,10 +119,10 @@ class _Bounds:
 
     def _of(self, node: fx.Node) -> float:
         if node.op == "placeholder":
-            return 1.0 if isinstance(node.meta["value"], Tensor) else 0.0
+            return 1.0 if isinstance(value_of(node), Tensor) else 0.0
         if node.op == "get_attr":
             return 0.0
-        if not isinstance(node.meta["value"], Tensor):
+        if not isinstance(value_of(node), Tensor):
             return 0.0  # sizes and the like; the rules for batches refuse other numbers
         self._check_in_place(node)
         return self._of_module(node) if node.op == "call_module" else of_call(self.of, node)
@@ -138,41 +132,41 @@ class _Bounds:
 
         A step may change what it takes if its result is in the same memory, unless it is known to be a view only.
         """
-        taken = {memory_of(one.meta["value"]) for one in node.all_input_nodes} - {None}
-        here = memory_of(node.meta["value"])
+        taken = {memory_of(value_of(one)) for one in node.all_input_nodes} - {None}
+        here = memory_of(value_of(node))
         if not node.meta["changes"] and (here not in taken or self._is_view(node)):
             return
         changed = taken if node.meta["changes"] else {here}
         if changed & self.trace.memory:
             raise ModelError(f"no Lipschitz bound is known for {node.name}: it may change what the network stores")
         place = self.nodes.index(node)
-        older = [one for one in self.nodes[:place] if memory_of(one.meta["value"]) in changed]
+        older = [one for one in self.nodes[:place] if memory_of(value_of(one)) in changed]
         if any(self.nodes.index(user) > place for one in older for user in one.users):
             raise ModelError(f"no Lipschitz bound is known for {node.name}: it changes a value that is used again")
 
     def _is_view(self, node: fx.Node) -> bool:
         if node.op == "call_module":
             module = self.modules[str(node.target)]
-            return id(module) not in self.stated and kind_of(module) in _VIEWING_LAYERS
+            return id(module) not in self.stated and layers.kind_of(module) in _VIEWING_LAYERS
         return node.target in _VIEWS
 
     def _of_module(self, node: fx.Node) -> float:
         module, name = self.modules[str(node.target)], str(node.target)
         if len(node.args) != 1 or node.kwargs or not isinstance(node.args[0], fx.Node):
-            raise unknown_layer(name, f"{type(module).__name__} with several arguments")
+            raise layers.unknown_layer(name, f"{type(module).__name__} with several arguments")
         before = node.args[0]
         if id(module) in self.stated:
             return product(self.of(before), self.stated[id(module)])
-        if kind_of(module) in NORMALISATIONS:
-            return self._of_normalisation(before, normalisation_scale(module, name))
-        return product(self.of(before), of_layer(module, shape_of(before), name))
+        if layers.kind_of(module) in layers.NORMALISATIONS:
+            return self._of_normalisation(before, layers.normalisation_scale(module, name))
+        return product(self.of(before), layers.of_layer(module, value_of(before), name))
 
     def _of_normalisation(self, before: fx.Node, scale: Tensor) -> float:
         """Bound the scale together with the layer before it, which is tighter, if no other step takes that layer."""
         alone = before.op == "call_module" and len(before.users) == 1
         inner = self.modules[str(before.target)] if alone else None
-        kind = None if inner is None or id(inner) in self.stated else kind_of(inner)
-        if inner is not None and (kind is nn.Conv2d or (kind is nn.Linear and len(shape_of(before)) == 2)):
+        kind = None if inner is None or id(inner) in self.stated else layers.kind_of(inner)
+        if inner is not None and (kind is nn.Conv2d or (kind is nn.Linear and value_of(before).dim() == 2)):
             taken = before.args[0]
-            return product(self.of(taken), of_layer(inner, shape_of(taken), str(before.target), scale))
+            return product(self.of(taken), layers.of_layer(inner, value_of(taken), str(before.target), scale))
         return product(self.of(before), of_matrix(torch.diag(scale)))

@@ -1,4 +1,4 @@
-"""Rules that bound the Lipschitz constants of the results of functions and methods of tensors, in a traced network.
+"""The Lipschitz constants of the results of functions and methods of tensors, in a traced network.
 
 A rule takes a function that looks up the constant of a value, and the call. If a rule raises an error, for example for
 an argument that it does not expect, then no bound is known.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from types import EllipsisType, NoneType
 from typing import Any
 
 import torch
@@ -17,10 +16,10 @@ from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from lvmrs.errors import ModelError
-from lvmrs.models.layer_rules import of_layer
-from lvmrs.models.norms import product
+from lvmrs.models.lipschitz.layers import is_plain, of_layer
+from lvmrs.models.lipschitz.norms import product
 
-__all__ = ["FUNCTIONS", "METHODS", "of_call", "shape_of", "unknown_call"]
+__all__ = ["FUNCTIONS", "METHODS", "of_call", "unknown_call", "value_of"]
 
 # A function that looks up the constant of a value in the network, or of several values side by side.
 _ConstantOf = Callable[[Any], float]
@@ -49,30 +48,17 @@ def unknown_call(node: fx.Node) -> ModelError:
     )
 
 
-def shape_of(node: Any) -> tuple[int, ...]:
-    """The shape of a value in the network, for the example inputs."""
-    return tuple(node.meta["value"].shape)
+def value_of(node: Any) -> Any:
+    """The value of a step, for the first batch of example inputs."""
+    return node.meta["value"]
 
 
 def _settings(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
     """The arguments after the first, with shapes and the like as numbers; what is no plain setting is refused."""
-
-    def value(one: fx.Node) -> Any:
-        return one.meta["value"]
-
-    settings, named = list(fx.map_arg(node.args[1:], value)), dict(fx.map_arg(node.kwargs, value))
-    if not all(map(_is_plain, (*settings, *named.values()))):
+    settings, named = list(fx.map_arg(node.args[1:], value_of)), dict(fx.map_arg(node.kwargs, value_of))
+    if not all(map(is_plain, (*settings, *named.values()))):
         raise TypeError("a setting that is a tensor, a type of numbers or the like")
     return settings, named
-
-
-def _is_plain(value: object) -> bool:
-    """Whether this is a setting for which the rules were written: a number, a word, a place, or several of them."""
-    if type(value) in (tuple, list, torch.Size):
-        return all(map(_is_plain, value))  # type: ignore[call-overload]
-    if type(value) is slice:
-        return all(map(_is_plain, (value.start, value.stop, value.step)))
-    return type(value) in (int, float, bool, str, NoneType, EllipsisType, torch.memory_format) and value == value
 
 
 def _scaled(constant: float) -> _Rule:
@@ -89,13 +75,13 @@ def _sum(of: _ConstantOf, node: fx.Node) -> float:
     """A sum of two values: each counts as often as it is broadcast over the result."""
     if node.kwargs or len(node.args) != 2:
         raise ValueError("other arguments than two values")
-    total, size = 0.0, math.prod(shape_of(node))
+    total, size = 0.0, math.prod(value_of(node).shape)
     for argument in node.args:
-        if not isinstance(argument, fx.Node) and not _is_plain(argument):
+        if not isinstance(argument, fx.Node) and not is_plain(argument):
             raise TypeError("neither a value nor a number")
         constant = of(argument)
         if constant:
-            total += constant * math.sqrt(size / math.prod(shape_of(argument)))
+            total += constant * math.sqrt(size / math.prod(value_of(argument).shape))
     return total
 
 
@@ -105,11 +91,19 @@ def _times(of: _ConstantOf, node: fx.Node) -> float:
     divides = node.target in (operator.truediv, torch.div, "div")
     if isinstance(first, (int, float)) and not divides:
         first, second = second, first
-    if isinstance(second, fx.Node) and not isinstance(second.meta["value"], Tensor):
-        second = second.meta["value"]
-    if not isinstance(first, fx.Node) or not isinstance(second, (int, float)) or not _is_plain(second) or node.kwargs:
+    if isinstance(second, fx.Node) and not isinstance(value_of(second), Tensor):
+        second = value_of(second)
+    if not isinstance(first, fx.Node) or not isinstance(second, (int, float)) or not is_plain(second) or node.kwargs:
         raise TypeError("a product of values")
+    if (second or divides) and not _has_normal_inverse(second, value_of(first).dtype):
+        raise ValueError("a factor that is 0 or infinite, or has fewer digits, in this precision")
     return product(of(first), 1 / abs(second) if divides else abs(second))
+
+
+def _has_normal_inverse(number: float, dtype: torch.dtype) -> bool:
+    """Whether a number and its inverse are neither 0 nor infinite in a precision, nor have fewer digits there."""
+    least = torch.finfo(dtype).tiny
+    return least <= abs(number) <= 1 / least
 
 
 def _side_by_side(of: _ConstantOf, node: fx.Node) -> float:
@@ -140,7 +134,7 @@ def _mean(of: _ConstantOf, node: fx.Node) -> float:
     settings, named = _settings(node)
     if len(settings) > 2 or named.keys() - {"dim", "keepdim"}:
         raise ValueError("other arguments than dimensions")
-    before, after = shape_of(node.args[0]), shape_of(node)
+    before, after = value_of(node.args[0]).shape, value_of(node).shape
     return product(of(node.args[0]), math.sqrt(math.prod(after) / math.prod(before)))
 
 
@@ -156,7 +150,7 @@ def _as_layer(layer: type[nn.Module]) -> _Rule:
 
     def rule(of: _ConstantOf, node: fx.Node) -> float:
         settings, named = _settings(node)
-        return product(of(node.args[0]), of_layer(layer(*settings, **named), shape_of(node.args[0]), node.name))
+        return product(of(node.args[0]), of_layer(layer(*settings, **named), value_of(node.args[0]), node.name))
 
     return rule
 

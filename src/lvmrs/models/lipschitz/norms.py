@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from lvmrs.errors import ModelError
-from lvmrs.models.fourier import spectrum_of, whole_spectrum
+from lvmrs.models.lipschitz.fourier import spectrum_of, whole_spectrum
 
-__all__ = ["gram", "of_convolution", "of_matrix", "product"]
+__all__ = ["finite", "gram", "of_convolution", "of_matrix", "product"]
 
 # Squared matrices are rescaled, so that more steps cost only time. After this many steps the bound is within 1 % for
 # any rank that fits in memory: the factor is at most rank^(1/2^(steps + 1)).
@@ -32,6 +32,13 @@ def product(first: float, second: float) -> float:
     return max(first * second, sys.float_info.min) if first and second else 0.0
 
 
+def finite(weights: Tensor) -> Tensor:
+    """The weights, which are refused if they hold NaN or infinity."""
+    if not torch.isfinite(weights).all():
+        raise ModelError("the weights hold NaN or infinity, so there is no Lipschitz bound; check the weights")
+    return weights
+
+
 def of_matrix(matrix: Tensor) -> float:
     """Upper bound on the spectral norm; the largest over a batch.
 
@@ -44,9 +51,7 @@ def of_matrix(matrix: Tensor) -> float:
     >>> print(f"{of_matrix(torch.diag(torch.tensor([3.0, 2.0]))):.4f}")
     3.0000
     """
-    matrix = matrix.detach().to("cpu", torch.complex128 if matrix.is_complex() else torch.float64)
-    if not torch.isfinite(matrix).all():
-        raise ModelError("the weights hold NaN or infinity, so there is no Lipschitz bound; check the weights")
+    matrix = finite(matrix.detach().to("cpu", torch.complex128 if matrix.is_complex() else torch.float64))
     if matrix.numel() == 0:
         return 0.0
     if max(matrix.shape[-2:]) <= _SMALL and matrix[..., 0, 0].numel() * min(matrix.shape[-2:]) ** 3 <= 1e10:
