@@ -93,7 +93,6 @@ REMARKS = {
     "origin.versions.*": "software that decides the last digits of logits at most; lvmrs and torch are compared",
     "running*": "decides the last digits of logits at most; rows are computed again in another batch size",
     "model.compiled": "decides the last digits of logits at most",
-    "format → 3": "an earlier format that says the same",
     "terms.lipschitz → None": "a run that states no constant claims less, and no row relies on it",
     "terms.rounding → 1.0": "larger, where no row relies on it",
 }

@@ -20,8 +20,7 @@ from lvmrs.cli.progress import displaying
 from lvmrs.cli.setup import refuse_typed, typed_options
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import Run
-from lvmrs.runs.attack_writer import attack_place
-from lvmrs.runs.attacks import Attack, AttackRow
+from lvmrs.runs.attacks import Attack, AttackRow, attack_place
 
 __all__ = ["attack"]
 

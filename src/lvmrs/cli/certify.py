@@ -136,7 +136,6 @@ def certify(
             workers=who,
             on_begin=lambda outlook: _tell_cost(outlook, watcher, at_most=goal is not None, seconds=time),
             on_row=watcher.row,
-            on_note=lambda note: tell(f"caution: {note}"),
         )
     show_run(run, as_json=as_json, evenly=jobs.spread_evenly(run))
 

@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from lvmrs.cli import options, spread
-from lvmrs.cli.console import command_line, tell
+from lvmrs.cli.console import command_line
 from lvmrs.cli.outcome import show_run
 from lvmrs.cli.progress import Watcher
 from lvmrs.cli.stoppable import stoppable
@@ -90,7 +90,6 @@ def recertify(
             command=command_line(),
             workers=who,
             on_row=watcher.row,
-            on_note=lambda note: tell(f"caution: {note}"),
         )
     show_run(made, as_json=as_json, evenly=jobs.spread_evenly(made))
 

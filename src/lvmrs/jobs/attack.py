@@ -20,8 +20,7 @@ from lvmrs.maps import Map
 from lvmrs.origin import origin
 from lvmrs.registry import MAPS
 from lvmrs.runs import Row, Run
-from lvmrs.runs.attack_writer import AttackWriter, attack_place
-from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow
+from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow, AttackWriter, attack_place
 from lvmrs.workers import Workers, checked_workers
 
 __all__ = ["attack", "certified_rows"]

@@ -10,8 +10,7 @@ from torch import Tensor
 from lvmrs.agreement import Agreement
 from lvmrs.noise import Stage
 from lvmrs.runs import Row
-from lvmrs.runs.scores import KeptScores
-from lvmrs.runs.scores_file import DamagedScoresError
+from lvmrs.runs.scores import DamagedScoresError, KeptScores
 
 __all__ = ["BesideKept"]
 

@@ -40,11 +40,11 @@ def inconsistent_rows(run: Run, data: Dataset, method: Method) -> dict[int, str]
         data: its data; labels are compared if they are in memory, and names if there are some.
         method: its method. Only one of the user's own may use parts that are not in the registry.
     """
-    terms, named = run.manifest.terms, "name" in run.columns
+    terms = run.manifest.terms
     own = not type(method).__module__.startswith("lvmrs.")
     found = {}
     for row in run.rows():
-        why = inconsistency(row, terms, own_parts=own) or _otherwise_in_data(row, data, named=named)
+        why = inconsistency(row, terms, own_parts=own) or _otherwise_in_data(row, data)
         if why is None and row.scores != UNKNOWN and not run.manifest.keeps_scores:
             why = "it has a checksum of kept scores, and the run says that it keeps none"
         if why is not None:
@@ -171,9 +171,9 @@ def _is_of_votes(bound: float, n: int, risk: float) -> bool:
     return bool(np.isclose(bounds, bound, rtol=_RELATIVE, atol=_ABSOLUTE).any())
 
 
-def _otherwise_in_data(row: Row, data: Dataset, *, named: bool) -> str | None:
+def _otherwise_in_data(row: Row, data: Dataset) -> str | None:
     if isinstance(data, Arrays) and row.label != data.labels[row.idx]:
         return f"its label is {row.label}, and {data.name} has {data.labels[row.idx]}"
-    if named and row.name != (name := data.input_name(row.idx) or None):
+    if row.name != (name := data.input_name(row.idx) or None):
         return f"its name is {row.name!s:.80}, and {data.name} has {name!s:.80}"
     return None

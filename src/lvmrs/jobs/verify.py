@@ -221,11 +221,11 @@ def verify(
     rows = None if rows is None else _checks.count("rows", rows, least=1)
     seed = secrets.randbits(32) if seed is None else _checks.seed("seed", seed)
     job = replace(job, keeps_scores=run.manifest.keeps_scores)
-    if changed := [*differences(run, job, verifying=True), *_missing_columns(run)]:
+    if changed := differences(run, job, verifying=True):
         raise ChangedError(run, changed)
     workers = checked_workers(workers)
     notes = [*_notes(run, job, workers.device or job.smoothed.kind_of_device)]
-    kept = opened_scores(run, notes.append) if run.manifest.keeps_scores else None
+    kept = opened_scores(run) if run.manifest.keeps_scores else None
     wrong = inconsistent_rows(run, job.data, job.method)
     there = run.read("idx", "radius")["idx"]
     whole = rows is None or rows >= len(there)
@@ -244,12 +244,6 @@ def verify(
         seed=None if whole else seed,
         risk=run.manifest.terms.alpha or _RISK,
     )
-
-
-def _missing_columns(run: Run) -> list[str]:
-    """The columns that every run of this version has, and that are not in the file of this run."""
-    missing = [name for name in run.usual_columns if name not in run.columns]
-    return [f"columns of the rows: {', '.join(missing)} missing"] if missing else []
 
 
 def _notes(run: Run, job: Job, kind: str) -> Iterator[str]:

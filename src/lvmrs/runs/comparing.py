@@ -1,12 +1,12 @@
 """Comparison of two records field by field, by the rule that each field states in its metadata.
 
-The rule of a field is ``metadata["compared"]``: "never" for a note for readers, "where both know it" for a field that
-some records do not have, "to nine digits" for numbers whose last digits depend on the machine, "values" for a table
-whose keys may begin with other modules. A field without a rule is always compared.
+The rule of a field is ``metadata["compared"]``: "never" for a note for readers, "to nine digits" for numbers whose last
+digits depend on the machine, "values" for a table whose keys may begin with other modules. A field without a rule is
+always compared.
 
 "when verified" is for a field that decides no row and that reports state: it is compared when a run is verified ("at
-least": the first record may have more; "if known": only whether there is a value). A field that "both know" or that is
-in a table is then compared strictly, since a run that can be verified is of this version.
+least": the first record may have more; "if known": only whether there is a value). The keys of a table are then
+compared too, without their modules.
 """
 
 from __future__ import annotations
@@ -62,8 +62,6 @@ def _is_compared(rule: str, mine: Any, theirs: Any, *, verifying: bool) -> bool:
     known = None not in (mine, theirs)
     if rule == "never" or (rule.startswith("when verified") and not verifying):
         return False
-    if rule == "where both know it":
-        return known or verifying
     return not known or not (rule == "when verified, if known" or (rule == "when verified, at least" and mine > theirs))
 
 

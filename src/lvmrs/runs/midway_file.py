@@ -14,7 +14,7 @@ from lvmrs import _disk
 from lvmrs.errors import RunError
 from lvmrs.runs.directory import MANIFEST, MIDWAY, Run
 from lvmrs.runs.records import parsed
-from lvmrs.runs.whole_writes import disk_errors, write_whole
+from lvmrs.runs.writer import disk_errors, write_whole
 
 __all__ = ["damaged", "read_midway", "remove_midway", "write_midway"]
 
