@@ -58,7 +58,7 @@ def listed() -> dict[str, int]:
 TOGETHER = {
     "planners/base.py", "smooth.py", "samplers.py", "model_check.py", "jobs/job.py", "jobs/recertify.py",
     "jobs/merge.py", "jobs/keeping.py", "runs/manifest.py", "runs/records.py", "runs/selection.py",
-    "answering.py", "planners/votes.py", "jobs/deployed.py", "runs/classifier.py", "runs/comparing.py",
+    "answering.py", "planners/votes.py", "jobs/deployed.py", "runs/classifier.py",
     "jobs/recorded.py", "method_check.py", "rounding.py", "known_constant.py", "_as_written.py", "calibrating.py",
     "running/straight.py", "running/folding.py", "running/fast.py",
     "running/fixed_batch.py", "running/operations.py", "certifying.py", "jobs/selecting.py",

@@ -21,10 +21,9 @@ from lvmrs._locking import Lock
 from lvmrs._replacing import aside, replacing
 from lvmrs.errors import RunError
 from lvmrs.runs import result_file
-from lvmrs.runs.comparing import differences
 from lvmrs.runs.directory import MANIFEST, Run
 from lvmrs.runs.manifest import Origin
-from lvmrs.runs.records import json_of, read_json, text_of
+from lvmrs.runs.records import differences, json_of, read_json, text_of
 from lvmrs.runs.result_file import UNKNOWN, Columns
 from lvmrs.runs.rows import Row
 from lvmrs.runs.writer import append_lines, disk_errors, opened_lines, write_whole

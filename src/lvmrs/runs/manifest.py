@@ -15,8 +15,7 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.goals import Goal
 from lvmrs.running import Way
-from lvmrs.runs.comparing import differences
-from lvmrs.runs.records import json_of, read_json, text_of
+from lvmrs.runs.records import differences, json_of, read_json, text_of
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
