@@ -1,5 +1,8 @@
 """Logits that are equal up to rounding agree; others do not, whatever else the model returns."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -58,7 +61,8 @@ def test_an_offset_that_all_classes_share_hides_nothing() -> None:
 
     class Offset(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return linear(x) + 1000 * x.mean(dim=1, keepdim=True)
+            logits: Tensor = linear(x) + 1000 * x.mean(dim=1, keepdim=True)
+            return logits
 
     rows = torch.randn(16, 50, dtype=torch.float64)
     expected, agreement = of(Offset(), rows, 2.0**-52)
@@ -102,7 +106,10 @@ def test_the_coarsest_numbers_decide_the_precision() -> None:
 # ---- with a masked class, every model that is no function is still refused
 
 
-MASKS = {"a masked class": masked, "a class of huge logits": lambda logits: masked(logits, -3e38)}
+MASKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "a masked class": masked,
+    "a class of huge logits": lambda logits: masked(logits, -3e38),
+}
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -139,8 +146,12 @@ def test_a_mask_hides_no_change_after_some_calls() -> None:
         list(smoothed.certificates(inputs, n0=32, n=1000))
 
 
+def _with(mask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return mask(honest(x))
+
+
 def test_an_honest_model_with_a_masked_class_is_certified() -> None:
     for mask in MASKS.values():
-        certificate = SmoothedClassifier(lambda x, mask=mask: mask(honest(x)), SIGMA, batch=128).certify(at(0.2))
+        certificate = SmoothedClassifier(partial(_with, mask), SIGMA, batch=128).certify(at(0.2))
         assert certificate.prediction == 0
         assert 0.1 < certificate.radius < 0.2

@@ -32,7 +32,8 @@ class Network(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits; the last class is masked, so that its logits are huge."""
         logits = self.scale * self.last(self.written(self, x).flatten(1)) + self.shift
-        return logits.masked_fill(torch.tensor([False, False, False, True]), -1e9)
+        masked: Tensor = logits.masked_fill(torch.tensor([False, False, False, True]), -1e9)
+        return masked
 
 
 def normed(network: Network, x: Tensor) -> Tensor:
@@ -56,7 +57,7 @@ def read_behind_a_gate(network: Network, x: Tensor) -> Tensor:
 
 
 def norm_read(network: Network, x: Tensor) -> Tensor:
-    return normed(network, x) * network.norm.weight[:, None, None] + network.norm.running_mean.sum()  # type: ignore[operator, union-attr]
+    return normed(network, x) * network.norm.weight[:, None, None] + network.norm.running_mean.sum()  # type: ignore[union-attr]
 
 
 def twice(network: Network, x: Tensor) -> Tensor:

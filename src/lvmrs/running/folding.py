@@ -117,7 +117,7 @@ def _channels_are_second(layer: nn.Module, dims: int) -> bool:
     """Whether a layer is linear, and the dimension that normalisation works on is that of its output channels."""
     if type(layer) is nn.Linear:
         return dims == 2
-    return type(layer) in _LINEAR and dims == layer.weight.dim()  # type: ignore[union-attr, operator]
+    return type(layer) in _LINEAR and dims == layer.weight.dim()  # type: ignore[operator]
 
 
 def _folded(layer: nn.Module, norm: nn.Module) -> nn.Module | None:

@@ -22,7 +22,6 @@ _MOST = 200_000
 _PLAIN = frozenset(
     {str, int, bool, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size}
 )
-_TENSORS = frozenset({Tensor, nn.Parameter})
 # It runs in eval mode, whatever mode it is in between; torch.compile leaves a mark.
 _PASSING = ("training", "_is_torch_compile")
 # What code consists of, and what does not change.
@@ -50,10 +49,9 @@ def held_by(model: nn.Module) -> list[object] | None:
         kind = type(value)
         if kind in _PLAIN:
             found.append(value)
-        elif is_lazy(value):
-            found.append(kind)  # it has no values before the model first runs
-        elif kind in _TENSORS or isinstance(value, Tensor):
-            found += [tuple(value.shape), value.dtype, checksum(value)]
+        elif isinstance(value, Tensor):
+            # What is lazy has no values before the model first runs.
+            found += [kind] if is_lazy(value) else [tuple(value.shape), value.dtype, checksum(value)]
         elif kind is float or kind is complex:
             found.append(repr(value))  # NaN is not equal to itself
         elif id(value) in seen:
@@ -94,6 +92,4 @@ def checksum(tensor: Tensor) -> object:
     if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
         return id(tensor), tensor._version
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    if flat.dtype == torch.float32:
-        return zlib.crc32(flat.numpy())
-    return zlib.crc32(flat.view(torch.uint8).numpy())
+    return zlib.crc32(memoryview(flat.view(torch.uint8).numpy()))
