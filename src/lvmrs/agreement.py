@@ -18,7 +18,6 @@ this.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -37,6 +36,10 @@ _UNITS, _UNITS_16_BITS, _COARSE = 64.0, 8.0, 2.0**-11
 _OF_SIZE = 0.25
 # Three quarters of the rows are within what is taken for usual: one row at a jump of the network does not count.
 _USUAL = 0.75
+# How often the last digits are changed, in other ways, to see how far the logits move.
+_TIMES = 2
+# Rounding may do so many times as much to other rows as to noisy copies of the first input.
+_WIDER = 16.0
 
 
 @dataclass(frozen=True)
@@ -71,17 +74,23 @@ class Agreement:
         middle, spread = _spread(_columns(logits, usual))
         return replace(self, usual=usual, sensitivity=sensitivity, middle=middle, spread=spread)
 
-    def widened(self, other: Agreement, most: float = math.inf) -> Agreement:
-        """Allow what another agreement allows, too, but at most ``most`` times the sensitivity that this one knows."""
+    def widened(self, other: Agreement, logits: Tensor | None = None) -> Agreement:
+        """Allow what another agreement allows, too.
+
+        Args:
+            other: the other agreement.
+            logits: the rows that the other one was measured on, if they are not noisy copies of the input: then at most
+                16 times the sensitivity that is known is allowed, and 16 units of the last place of the logits.
+        """
         wider = torch.maximum(self.sensitivity, other.sensitivity)
-        sensitivity = wider if math.isinf(most) else torch.minimum(wider, most * self.sensitivity)
-        return replace(self, eps=max(self.eps, other.eps), sensitivity=sensitivity)
+        if logits is not None:
+            known = self.sensitivity + self.eps * _sizes(logits, self.usual).amax(dim=0)
+            wider = torch.minimum(wider, _WIDER * known)
+        return replace(self, eps=max(self.eps, other.eps), sensitivity=wider)
 
     def allowance(self, logits: Tensor) -> Tensor:
         """How far rounding may move the logits of these rows, and their margins (rows, twice the classes)."""
-        columns = _columns(logits, self.usual)
-        size = logits.double().abs()
-        sizes = torch.cat([size, size + size[:, self.usual, None]], dim=1)
+        columns, sizes = _columns(logits, self.usual), _sizes(logits, self.usual)
         away = torch.maximum((columns - self.middle.to(columns)).abs(), self.spread.to(columns))
         return self.units * (self.sensitivity.to(columns) + self.eps * (away + _OF_SIZE * sizes))
 
@@ -114,8 +123,12 @@ def measured(run: Callable[[Tensor], Tensor], rows: Tensor, logits: Tensor, eps:
     """
     usual = _usual(logits)
     columns = _columns(logits, usual)
-    moved = (_columns(run(_jiggled(rows, eps)), usual) - columns).abs().nan_to_num(nan=0.0, posinf=0.0)
-    return Agreement(eps, usual, _usual_size(moved), *_spread(columns))
+    found = [_columns(run(_jiggled(rows, eps, seed)), usual) for seed in range(_TIMES)]
+    moves = [_usual_size((each - columns).abs().nan_to_num(nan=0.0, posinf=0.0)) for each in found]
+    sensitivity = torch.stack(moves).amax(dim=0).reshape(2, -1)
+    # A logit may stay the same by chance. Then it is taken to move as those of most other classes do.
+    sensitivity = torch.maximum(sensitivity, sensitivity.median(dim=1, keepdim=True).values)
+    return Agreement(eps, usual, sensitivity.flatten(), *_spread(columns))
 
 
 def moved(model: Model, eps: float) -> Model:
@@ -150,9 +163,9 @@ def precision(model: object, *kinds: torch.dtype | None, device: torch.device) -
     return max(hidden, *(torch.finfo(kind).eps for kind in {*weights, *kinds} if kind in LOGITS))
 
 
-def _jiggled(rows: Tensor, eps: float) -> Tensor:
+def _jiggled(rows: Tensor, eps: float, seed: int = 0) -> Tensor:
     """The tensor with each number moved by about one unit of its last place, up or down."""
-    signs = torch.randint(0, 2, rows.shape, generator=Generator().manual_seed(7)).to(rows) * 2 - 1
+    signs = torch.randint(0, 2, rows.shape, generator=Generator().manual_seed(seed)).to(rows) * 2 - 1
     moved: Tensor = rows * (1 + max(eps, torch.finfo(rows.dtype).eps) * signs)
     return moved
 
@@ -161,6 +174,12 @@ def _columns(logits: Tensor, usual: int) -> Tensor:
     """The logits of each class, and its margins over the usual class, in float64."""
     logits = logits.double()
     return torch.cat([logits, logits - logits[:, usual, None]], dim=1)
+
+
+def _sizes(logits: Tensor, usual: int) -> Tensor:
+    """How large the logits are that each column is computed from."""
+    sizes = logits.double().abs()
+    return torch.cat([sizes, sizes + sizes[:, usual, None]], dim=1)
 
 
 def _usual(logits: Tensor) -> int:

@@ -44,8 +44,6 @@ _FIRST, _SPACING = 2048, 16  # a check comes after so many rows, and then after 
 _AMONG_STRANGERS = 1  # rows that are run again among strangers
 _ALONE, _MORE, _MOST = 2, 8192, 16  # rows that are run again alone: one more for each 8192 rows before, at most 16
 
-_WIDER = 16.0  # rounding may do so many times as much to a later input as to the first
-
 _RANDOM = (
     "the model gives different answers to the same inputs; a certificate is about one fixed function: switch off what "
     "is random in its forward pass, and what it keeps from earlier calls"
@@ -187,10 +185,11 @@ class ModelCheck:
         now = [self.run(row[None]) for row in self.strangers]
         if now and not self.agreement.agree(torch.cat(now), self.known):
             raise ModelError(_CHANGED + where)
-        rows = torch.cat(batches)  # rounding may do more to these rows than to those of the beginning
+        differing = self.agreement.differing(found, expected)
+        rows = torch.cat(batches)[differing]  # rounding may do more to these rows than to those of the beginning
         together = self.run(rows)
-        if not self.agreement.widened(self.measured(rows, together), _WIDER).agree(found, expected):
-            other = self.fast and self.agreement.agree(together, found)
+        if not self.agreement.widened(self.measured(rows, together), together).agree(found, expected):
+            other = self.fast and self.agreement.agree(together, found[differing])
             raise ModelError((_NOT_THE_MODEL if other else _LOOKS_AROUND) + where)
 
     def require_the_same(self, rows: Tensor, expected: Tensor) -> None:

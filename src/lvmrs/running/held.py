@@ -92,4 +92,4 @@ def checksum(tensor: Tensor) -> object:
     if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
         return id(tensor), tensor._version
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return zlib.crc32(memoryview(flat.view(torch.uint8).numpy()))
+    return zlib.crc32(flat.view(torch.uint8).numpy().data)
