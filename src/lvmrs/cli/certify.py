@@ -137,7 +137,7 @@ def certify(
             on_row=watcher.row,
             on_note=lambda note: tell(f"caution: {note}"),
         )
-    show_run(run, as_json=as_json, evenly=jobs.spread_evenly(run))
+    show_run(run, as_json=as_json)
 
 
 def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool, seconds: float | None) -> None:

@@ -89,4 +89,4 @@ def recertify(
             on_row=watcher.row,
             on_note=lambda note: tell(f"caution: {note}"),
         )
-    show_run(made, as_json=as_json, evenly=jobs.spread_evenly(made))
+    show_run(made, as_json=as_json)
