@@ -4,7 +4,6 @@ import math
 import resource
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,13 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-import lvmrs.smooth
 from lvmrs import Certificate, Choice, Duels, Planner, SmoothedClassifier, Terms, jobs
-from lvmrs.budget import gain, within_budget
+from lvmrs.budget import gain
 from lvmrs.certifying import Asked
 from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, RunError
-from lvmrs.flights import Flight, Piece
 from lvmrs.forms import R3
 from lvmrs.goals import Goal, Moment
 from lvmrs.maps.duel import Duel
@@ -87,26 +84,6 @@ def test_with_targets_it_is_spent_on_what_can_be_decided() -> None:
     even = certified(Goal(budget=10 * 300))
     assert sum(each.radius >= 0.4 for each in found) >= sum(each.radius >= 0.4 for each in even)
     assert sum(each.n + 32 for each in found) > 2000
-
-
-def test_time_is_a_budget_too() -> None:
-    found = certified(Goal(seconds=1e-9), n=2000)
-    assert {each.n for each in found} == {32}  # a first look for each
-    assert {each.n for each in certified(Goal(seconds=3600.0), n=100)} == {100}  # all is done before
-
-
-def test_rounds_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock goes on by a second for each sample: a round is not begun that the time has no room for."""
-    now, asked = [0.0], Flight.ask
-
-    def ask(self: Flight, count: int) -> Piece:
-        now[0] += count
-        return asked(self, count)
-
-    monkeypatch.setattr(Flight, "ask", ask)
-    monkeypatch.setattr(lvmrs.smooth, "within_budget", partial(within_budget, clock=lambda: now[0]))
-    certified(Goal(seconds=2000.0), n=5000)
-    assert 1500 < now[0] <= 2000 + 32
 
 
 def test_what_is_wrong_with_an_input_ends_the_spending() -> None:
@@ -221,8 +198,6 @@ def test_kept_scores_can_be_asked_with_a_budget(tmp_path: Path) -> None:
         text = (out / "certificates.tsv").read_text().split("\n")
         (out / "certificates.tsv").write_text("\n".join(text[:4]) + "\n")
         assert lines(jobs.recertify(source, out, Duels(), goal=goal)) == lines(sampled)
-    with pytest.raises(InvalidArgumentError, match="a budget of time is for sampling"):
-        jobs.recertify(source, tmp_path / "time", goal=Goal(seconds=1.0))
     some = fill(tmp_path / "some", planner=Duels(), n=700, keep=True, goal=Goal((0.1,)))
     with pytest.raises(InvalidArgumentError, match="sampling was stopped by a goal"):
         jobs.recertify(some, tmp_path / "no", goal=Goal(budget=10**4))
@@ -247,13 +222,9 @@ def test_what_is_refused() -> None:
         certified(Goal(budget=639))
     with pytest.raises(InvalidArgumentError, match="scores cannot be kept, since inputs share a budget"):
         job_of(Duels(), keep=True, goal=Goal(budget=10_000))
-    for settings in ({"budget": 100, "tolerance": 0.1}, {"budget": 100, "seconds": 5.0}):
-        with pytest.raises(InvalidArgumentError, match="a budget is of samples or of time"):
-            Goal(**settings)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="a budget goes with targets, not with a tolerance"):
+        Goal(budget=100, tolerance=0.1)
     with pytest.raises(InvalidArgumentError, match="budget must be a whole number"):
         Goal(budget=0)
-    with pytest.raises(InvalidArgumentError, match="seconds must be"):
-        Goal(seconds=-1.0)
     assert "so that 100 samples for all inputs gain most for the average radius" in Goal(budget=100).words
     assert "100 samples for all inputs are spent" in Goal((0.5,), budget=100).words
-    assert "gain most for certificates at 0.5" in Goal((0.5,), seconds=2.0).words

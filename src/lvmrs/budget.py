@@ -1,17 +1,16 @@
-"""A budget with targets, or of time, for many inputs: samples are spent where they are expected to gain most.
+"""A budget with targets for many inputs: samples are spent where they are expected to gain most.
 
-(A budget of samples for the average radius is planned beforehand: ``lvmrs.allotment``.)
+(A budget for the average radius is planned beforehand: ``lvmrs.allotment``.)
 
 All inputs are on their way at once. Each gets a first look; then, round by round, inputs go on to their next look in
 the order of what that is expected to gain for each sample, as far as is known by then. What an input gets depends on
 the others, but no certificate relies on why sampling stopped (``lvmrs.anytime``). Rounds end before the next is
-planned, so with a budget of samples the result does not depend on the batch size or on which thread is faster.
+planned, so the result does not depend on the batch size or on which thread is faster.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
@@ -86,7 +85,6 @@ def within_budget(
     inputs: Iterable[Arrival],
     batches: Gives,
     asking: Asking,
-    clock: Callable[[], float] = time.monotonic,
     midway: Midway | None = None,
 ) -> Iterator[Certificate]:
     """Certify all inputs within the budget of the goal.
@@ -95,13 +93,12 @@ def within_budget(
         inputs: the inputs, all of which are read before the first is certified.
         batches: gives them samples.
         asking: what is asked about them; its goal has a budget.
-        clock: shows the time in seconds.
         midway: remembers how things are between rounds; what an earlier process has left there is taken up.
 
     Returns:
         The certificates, in order, of all inputs that need one.
     """
-    begun, goal, arrivals = clock(), asking.goal, list(inputs)
+    goal, arrivals = asking.goal, list(inputs)
     midway = Midway(lambda known: None) if midway is None else midway
     earlier = midway.shared
     if earlier is None or midway.indices != {arrival.index for arrival in arrivals}:
@@ -109,18 +106,18 @@ def within_budget(
         midway.forget()
     flights = [Flight(each, asking, keeps=False, known=midway.taken_up(each.index)) for each in arrivals]
     first = sum(asking.n0 + next(looks(flight.most)) for flight in flights)
-    if goal.budget is not None and goal.budget < first:
+    if (goal.budget or 0) < first:
         raise InvalidArgumentError(
             f"budget must be at least {first} samples for a first look at {len(flights)} inputs, got {goal.budget}"
         )
-    left = math.inf if goal.budget is None else goal.budget - first
+    left = (goal.budget or 0) - first
     before = {flight.index: Moment(0, 0.0, math.inf) for flight in flights}
     if earlier is not None:
-        left, before, begun = earlier.left, dict(earlier.before), begun - earlier.seconds
+        left, before = earlier.left, dict(earlier.before)
     _run(batches, flights)
-    while (time_left := math.inf if goal.seconds is None else goal.seconds - (clock() - begun)) > 0:
-        _remember(midway, flights, Shared(left, clock() - begun, dict(before)))
-        granted = _grant(flights, before, left, goal, time_left)
+    while True:
+        _remember(midway, flights, Shared(left, dict(before)))
+        granted = _grant(flights, before, left, goal)
         if not granted:
             break
         for flight in granted:
@@ -147,14 +144,10 @@ def _remember(midway: Midway, flights: list[Flight], shared: Shared) -> None:
         midway.note(lambda: underway, shared)
 
 
-def _grant(flights: list[Flight], before: dict[int, Moment], left: float, goal: Goal, time_left: float) -> list[Flight]:
+def _grant(flights: list[Flight], before: dict[int, Moment], left: int, goal: Goal) -> list[Flight]:
     """The inputs that go on to their next look: the most promising ones, for a share of the budget."""
     now = [flight.now for flight in flights]  # once: each is computed from the bounds
-    if goal.seconds is None:
-        share = max(1, (goal.budget or 0) // _ROUNDS)
-    else:  # no more than the time that is left has room for, if samples take as long as before
-        pace = time_left / max(goal.seconds - time_left, 1e-9)
-        share = min(32 * len(flights), int(sum(moment.n for moment in now) * pace))
+    share = max(1, (goal.budget or 0) // _ROUNDS)
     worth = [
         (gain(before[flight.index], moment, flight.following, goal), flight.following - moment.n, flight)
         for flight, moment in zip(flights, now, strict=True)

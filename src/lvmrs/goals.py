@@ -70,22 +70,18 @@ class Goal:
     """Samples for all inputs together, also those to plan on. They are spent where they are expected to gain most: for
     the average radius, or for the number of inputs certified at the targets if there are some. Where labels are known,
     only right answers count."""
-    seconds: float | None = None
-    """The same in time."""
 
     def __post_init__(self) -> None:
         several: list[float] = []
         if not isinstance(self.targets, tuple) or self.targets:
             several = _checks.several("targets", _checks.positive("targets", self.targets))
         tolerance = None if self.tolerance is None else _checks.positive_number("tolerance", self.tolerance)
-        if self.limited and (tolerance is not None or None not in (self.budget, self.seconds)):
-            raise InvalidArgumentError("a budget is of samples or of time, and goes with targets, not with a tolerance")
+        if self.limited and tolerance is not None:
+            raise InvalidArgumentError("a budget goes with targets, not with a tolerance; leave one of them out")
         if not self.limited and bool(several) == (tolerance is not None):
             raise InvalidArgumentError("a goal has either targets or a tolerance; give one of them")
         if self.budget is not None:
             object.__setattr__(self, "budget", _checks.count("budget", self.budget, least=1))
-        if self.seconds is not None:
-            object.__setattr__(self, "seconds", _checks.positive_number("seconds", self.seconds))
         beta = _checks.single("beta", _checks.fraction("beta", self.beta))
         for name, value in (("targets", tuple(several)), ("tolerance", tolerance), ("beta", beta)):
             object.__setattr__(self, name, value)
@@ -93,14 +89,13 @@ class Goal:
     @property
     def limited(self) -> bool:
         """Whether there is a budget for all inputs, so that what one gets depends on the others."""
-        return self.budget is not None or self.seconds is not None
+        return self.budget is not None
 
     @property
     def planned(self) -> bool:
         """Whether the number of samples of each input is settled before they are drawn: it is not stopped at a look.
 
-        So it is with a budget of samples for the average radius. With targets it pays to stop once they are decided,
-        and how many samples a time has room for is not known.
+        So it is with a budget for the average radius. With targets it pays to stop once they are decided.
         """
         return self.budget is not None and not self.targets
 
@@ -120,11 +115,11 @@ class Goal:
             for_what = (
                 f"{f'certificates at {self._targets}' if self.targets else 'the average radius'} of right answers"
             )
-            how_much = f"{self.budget} samples" if self.budget is not None else f"{self.seconds:g} seconds"
             if self.planned:
-                return f"after a number planned for it, so that {how_much} for all inputs gain most for {for_what}"
-            spent = f"when {how_much} for all inputs are spent, where they should gain most for {for_what}"
-            return f"{decided}, or {spent}" if self.targets else spent
+                how_much = f"{self.budget} samples for all inputs"
+                return f"after a number planned for it, so that {how_much} gain most for {for_what}"
+            spent = f"when {self.budget} samples for all inputs are spent, where they should gain most for {for_what}"
+            return f"{decided}, or {spent}"
         if self.tolerance is not None:
             return f"when the radius is within {self.tolerance:g} of what infinitely many samples could certify"
         return decided

@@ -67,17 +67,15 @@ def can_be_written(plan: Plan) -> bool:
 class Shared:
     """What inputs that share a budget have spent together, and planned with, between two rounds."""
 
-    left: float
-    """Samples that are left; infinite for a budget of time."""
-    seconds: float
-    """Time that was spent."""
+    left: int
+    """Samples that are left."""
     before: dict[int, Moment]
     """What was known of each input before its last round."""
 
     def to_dict(self) -> dict[str, Any]:
         """It as values that JSON can hold."""
         moments = {str(index): [n, radius, _finite(limit)] for index, (n, radius, limit) in self.before.items()}
-        return {"left": _finite(self.left), "seconds": self.seconds, "before": moments}
+        return {"left": self.left, "before": moments}
 
     @classmethod
     def from_dict(cls, stored: object) -> Shared:
@@ -88,7 +86,7 @@ class Shared:
                 int(index): Moment(int(n), float(radius), _number(limit))
                 for index, (n, radius, limit) in fields["before"].items()
             }
-            return cls(_number(fields["left"]), float(fields["seconds"]), moments)
+            return cls(int(fields["left"]), moments)
 
 
 class Midway:

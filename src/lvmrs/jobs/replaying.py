@@ -27,8 +27,6 @@ __all__ = ["check_can_be_spent", "replayed"]
 
 def check_can_be_spent(goal: Goal, kept: TermsRecord) -> None:
     """Refuse a budget that kept scores cannot be asked with."""
-    if goal.seconds is not None:
-        raise InvalidArgumentError("a budget of time is for sampling, and scores were kept already; give samples")
     if kept.goal is not None:
         raise InvalidArgumentError(
             "sampling was stopped by a goal, so that inputs do not have all their scores; a budget needs them"
