@@ -173,9 +173,6 @@ def _budgets(case: Case) -> dict[str, Any]:
                                                     for row in _rows(_fixed(case, "duels", more))],
         "planned for the average radius": _planned(case, total, labelled=False),
         PLANNED: _planned(case, total, labelled=True),
-        _WITH_LABELS.format("for certificates at the four radii"): _rows(
-            _again(case, "duels-budget-at", Duels(), Goal(_EPSILONS, budget=total))
-        ),
     }  # fmt: skip
     for name, way in ways.items():
         found, samples = Certified.of(way), np.array([_used(row) for row in way])
@@ -378,8 +375,8 @@ _BUDGET = (
     "Duels. The first row gives every input the same number. *On right answers* means that labels are known, as for a "
     "data set they are: an input whose plan is for another class than its label cannot count, and gets 32 samples at "
     "most. *Planned* numbers are settled on the samples to plan on, so that bounds are those of a number that is known "
-    "before. Certificates at the four radii have bounds that hold at every moment, and stop once all four are decided. "
-    "*Mean* and *median* are of samples to prove on; shares count right answers. Differences are paired over inputs."
+    "before. *Mean* and *median* are of samples to prove on; shares count right answers. Differences are paired "
+    "over inputs."
 )
 _SAVED = """\
 How many samples does a planned budget need, with those to plan on, for the average radius of a fixed number? The budget

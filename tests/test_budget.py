@@ -1,6 +1,5 @@
 """A budget for many inputs: it is kept, spent where it helps, and the same in any batches."""
 
-import math
 import resource
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,12 +12,11 @@ import torch
 from torch import Tensor
 
 from lvmrs import Certificate, Choice, Duels, Planner, SmoothedClassifier, Terms, jobs
-from lvmrs.budget import gain
 from lvmrs.certifying import Asked
 from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, RunError
 from lvmrs.forms import R3
-from lvmrs.goals import Goal, Moment
+from lvmrs.goals import Goal
 from lvmrs.maps.duel import Duel
 from lvmrs.models import Loaded
 from lvmrs.runs import Selection
@@ -56,11 +54,11 @@ def test_the_budget_is_kept_and_spent_where_it_helps() -> None:
 def test_samples_are_spent_on_right_answers() -> None:
     smoothed = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=64)
     labels = dict.fromkeys(range(5), 0) | {1: 2, 3: 1}
-    for goal in (Goal(budget=5000), Goal((0.2, 0.4), budget=5000)):
-        found = list(smoothed.certificates(enumerate(SURE), Duels(), n0=64, n=5000, goal=goal, labels=labels))
-        assert [found[1].n, found[3].n] == [32, 32]
-        assert min(found[place].n for place in (0, 2, 4)) > 32
-        assert sum(each.n + 64 for each in found) <= 5000
+    goal = Goal(budget=5000)
+    found = list(smoothed.certificates(enumerate(SURE), Duels(), n0=64, n=5000, goal=goal, labels=labels))
+    assert [found[1].n, found[3].n] == [32, 32]
+    assert min(found[place].n for place in (0, 2, 4)) > 32
+    assert sum(each.n + 64 for each in found) <= 5000
 
 
 def test_numbers_are_settled_before_samples_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,14 +76,6 @@ def test_numbers_are_settled_before_samples_are_drawn(monkeypatch: pytest.Monkey
     assert [each.p_lower for each in before] != [each.p_lower for each in after]
 
 
-def test_with_targets_it_is_spent_on_what_can_be_decided() -> None:
-    found = certified(Goal((0.4,), budget=10 * 300))
-    assert sum(each.n + 32 for each in found) <= 3000
-    even = certified(Goal(budget=10 * 300))
-    assert sum(each.radius >= 0.4 for each in found) >= sum(each.radius >= 0.4 for each in even)
-    assert sum(each.n + 32 for each in found) > 2000
-
-
 def test_what_is_wrong_with_an_input_ends_the_spending() -> None:
     ran = []
 
@@ -100,7 +90,7 @@ def test_what_is_wrong_with_an_input_ends_the_spending() -> None:
     assert sum(ran) < 5000  # the first looks, and the checks of the model
 
 
-@pytest.mark.parametrize("goal", [Goal(budget=5000), Goal((0.2,), budget=5000), None], ids=repr)
+@pytest.mark.parametrize("goal", [Goal(budget=5000), Goal((0.2,)), None], ids=repr)
 def test_a_failure_names_the_input(goal: Goal | None) -> None:
     job = job_of(Duels(), goal=goal)
     worst, _ = job.input(2)
@@ -175,29 +165,14 @@ def test_kept_scores_of_many_inputs_need_few_open_files(tmp_path: Path) -> None:
     assert found.count == JOB_INPUTS
 
 
-def test_gains() -> None:
-    nothing, budget = Moment(0, 0.0, math.inf), Goal(budget=100)
-    narrow, wide = (gain(nothing, Moment(100, 0.3, limit), 144, budget) for limit in (0.35, 0.6))
-    assert 0 < narrow < wide
-    assert gain(nothing, Moment(1000, 0.3, 0.6), 1144, budget) < wide  # later samples gain less
-    assert gain(nothing, Moment(100, 0.3, math.inf), 144, budget) > 0
-    assert gain(nothing, Moment(100, 0.3, 0.6), 100, budget) == 0  # no look is left
-    near = Goal((0.35,), budget=100)
-    assert gain(nothing, Moment(100, 0.3, 0.6), 144, near) > gain(nothing, Moment(100, 0.1, 0.65), 144, near) > 0
-    assert gain(nothing, Moment(100, 0.4, 0.6), 144, near) == 0  # decided
-    assert gain(nothing, Moment(100, 0.1, 0.3), 144, near) == 0
-    assert 0 < gain(nothing, Moment(100, 0.1, 0.5), 144, near) < 1e-6  # it is not expected to be certified
-
-
 def test_kept_scores_can_be_asked_with_a_budget(tmp_path: Path) -> None:
     source = fill(tmp_path / "kept", planner=Duels(), n=700, keep=True)
-    for number, goal in enumerate([Goal(budget=JOB_INPUTS * 250), Goal((0.1, 0.3), budget=JOB_INPUTS * 150)]):
-        sampled = fill(tmp_path / f"sampled-{number}", planner=Duels(), n=700, goal=goal)
-        out = tmp_path / f"replayed-{number}"
-        assert lines(jobs.recertify(source, out, Duels(), goal=goal)) == lines(sampled)
-        text = (out / "certificates.tsv").read_text().split("\n")
-        (out / "certificates.tsv").write_text("\n".join(text[:4]) + "\n")
-        assert lines(jobs.recertify(source, out, Duels(), goal=goal)) == lines(sampled)
+    goal, out = Goal(budget=JOB_INPUTS * 250), tmp_path / "replayed"
+    sampled = fill(tmp_path / "sampled", planner=Duels(), n=700, goal=goal)
+    assert lines(jobs.recertify(source, out, Duels(), goal=goal)) == lines(sampled)
+    text = (out / "certificates.tsv").read_text().split("\n")
+    (out / "certificates.tsv").write_text("\n".join(text[:4]) + "\n")
+    assert lines(jobs.recertify(source, out, Duels(), goal=goal)) == lines(sampled)
     some = fill(tmp_path / "some", planner=Duels(), n=700, keep=True, goal=Goal((0.1,)))
     with pytest.raises(InvalidArgumentError, match="sampling was stopped by a goal"):
         jobs.recertify(some, tmp_path / "no", goal=Goal(budget=10**4))
@@ -222,9 +197,10 @@ def test_what_is_refused() -> None:
         certified(Goal(budget=639))
     with pytest.raises(InvalidArgumentError, match="scores cannot be kept, since inputs share a budget"):
         job_of(Duels(), keep=True, goal=Goal(budget=10_000))
-    with pytest.raises(InvalidArgumentError, match="a budget goes with targets, not with a tolerance"):
+    with pytest.raises(InvalidArgumentError, match="budget is for the average radius, and tolerance stops each input"):
         Goal(budget=100, tolerance=0.1)
+    with pytest.raises(InvalidArgumentError, match="and target-radius decides each input after at most n samples"):
+        Goal((0.5,), budget=100)
     with pytest.raises(InvalidArgumentError, match="budget must be a whole number"):
         Goal(budget=0)
     assert "so that 100 samples for all inputs gain most for the average radius" in Goal(budget=100).words
-    assert "100 samples for all inputs are spent" in Goal((0.5,), budget=100).words

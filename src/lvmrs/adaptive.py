@@ -86,12 +86,6 @@ class Batches:
         self._crew, self._traffic = crew, Traffic() if traffic is None else traffic
         self._begun: deque[tuple[list[Piece], Future[list[Answer | LvmrsError]]]] = deque()
 
-    def run(self, flights: Sequence[Flight]) -> None:
-        """Give inputs all the samples that they want."""
-        while any(flight.wanted for flight in flights) or self._begun:
-            if not self.begin(flights):
-                self.take()
-
     def begin(self, flights: Iterable[Flight | Refused]) -> bool:
         """Begin a full batch, or one that is not full if nothing else is going on; False if there is no room."""
         waiting = [flight for flight in flights if isinstance(flight, Flight) and flight.wanted > 0]

@@ -169,12 +169,6 @@ class AnytimeProof:
         radius, limit = (conclusion(plan, terms, bounds)[2] for bounds in (self._best, self._worst))
         return Moment(self._looked, radius, limit)
 
-    def go_on(self) -> None:
-        """Go on after a stop, unless all n samples are taken."""
-        if self._intake.seen != self._looked:
-            raise ProofError("samples that came after the stop were ignored, so the proof cannot go on")
-        self.stopped = self._looked == self._intake.terms.n
-
     @property
     def state(self) -> Looked | None:
         """The proof at its last look; None if there was none, or if the bound cannot be written down."""
@@ -197,11 +191,6 @@ class AnytimeProof:
         intake.stream, intake.seen, self._looked = stream, state.n, state.n
         self._look, self._state = _after(state.n, intake.terms.n), state
         self.stopped = state.n == intake.terms.n or bool(self._stop(self.now))
-
-    @property
-    def following(self) -> int:
-        """The number of samples at the look after the last one; n if there is none."""
-        return self._look
 
     def certificate(self) -> Certificate:
         """The certificate of this moment."""

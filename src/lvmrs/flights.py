@@ -18,7 +18,7 @@ from lvmrs.anytime import AnytimeProof
 from lvmrs.certificate import Certificate
 from lvmrs.copies import Copies
 from lvmrs.errors import LvmrsError, ProofError, guarded
-from lvmrs.goals import Goal, Moment
+from lvmrs.goals import Goal
 from lvmrs.midway import Underway, UnusableError, can_be_written
 from lvmrs.noise import Stage, Stream
 from lvmrs.plan import Plan, Terms
@@ -37,8 +37,6 @@ class Arrival:
     x: Tensor
     """The input, without a batch dimension."""
     index: int
-    label: int | None = None
-    """Its class in the data set: with a budget, few samples are spent on what is planned for another one."""
 
 
 class Asking(NamedTuple):
@@ -62,7 +60,7 @@ class Flight:
         self.kept: list[tuple[Stage, Tensor]] = []
         self.failure: Exception | None = None
         self._proof: AnytimeProof | None = None
-        self.index, self._label, self._selected = arrival.index, arrival.label, list[Tensor]()
+        self.index, self._selected = arrival.index, list[Tensor]()
         self._plan: Plan | None = None
         self._begin("selection", asking.n0)
         if known is not None:
@@ -147,11 +145,10 @@ class Flight:
     def _prove(self, plan: Plan, known: Underway | None = None) -> None:
         """Begin to prove, or go on where an earlier process was."""
         goal, self._plan = self._asking.goal, plan
-        stop = _at_each_look if goal.limited else goal.reached
         if plan.origin != Stream(self._asking.seed, self.index, "selection"):
             raise ProofError(f"the plan of input {self.index} was made on {plan.origin}; begin the input again")
         with self._proving():
-            self._proof = AnytimeProof(plan, self._terms, beta=goal.beta, stop=stop)
+            self._proof = AnytimeProof(plan, self._terms, beta=goal.beta, stop=goal.reached)
             if known is not None:
                 self._proof.take_up(known.proof, Stream(self._asking.seed, self.index, "certification"))
         self._begin("certification", self._terms.n, self._proof.used)
@@ -179,34 +176,9 @@ class Flight:
         return guarded(f"the proof of a plan by {planner} fails", error=ProofError)
 
     @property
-    def now(self) -> Moment:
-        """What is known at the last look."""
-        with self._proving():
-            return self._proved.now
-
-    @property
-    def counts(self) -> bool:
-        """Whether its plan is for the label, so that a certificate counts; True if the label is not known."""
-        return self._plan is not None and self._label in (None, self._plan.top)
-
-    @property
-    def following(self) -> int:
-        """The number of samples at the next look."""
-        return self._proved.following
-
-    def go_on(self) -> None:
-        """Go on to the next look."""
-        self._proved.go_on()
-
-    @property
     def _proved(self) -> AnytimeProof:
         assert self._proof is not None  # noqa: S101 (it was planned)
         return self._proof
-
-
-def _at_each_look(now: Moment) -> bool:
-    """Stop, since others may need the samples more."""
-    return True
 
 
 class Refused:

@@ -7,7 +7,6 @@ samples of inputs that have no look yet. Streams say what they are, so the resul
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -17,10 +16,9 @@ import numpy as np
 
 from lvmrs.anytime import Looked
 from lvmrs.errors import InvalidArgumentError, ProofError, guarded
-from lvmrs.goals import Moment
 from lvmrs.plan import Plan, fields_of
 
-__all__ = ["Midway", "Shared", "Underway", "UnusableError", "can_be_written"]
+__all__ = ["Midway", "Underway", "UnusableError", "can_be_written"]
 
 # Seconds between two writings, and how many times as long as a writing takes, so that it costs little.
 _EVERY, _TIMES = 10.0, 50.0
@@ -63,32 +61,6 @@ def can_be_written(plan: Plan) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Shared:
-    """What inputs that share a budget have spent together, and planned with, between two rounds."""
-
-    left: int
-    """Samples that are left."""
-    before: dict[int, Moment]
-    """What was known of each input before its last round."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """It as values that JSON can hold."""
-        moments = {str(index): [n, radius, _finite(limit)] for index, (n, radius, limit) in self.before.items()}
-        return {"left": self.left, "before": moments}
-
-    @classmethod
-    def from_dict(cls, stored: object) -> Shared:
-        """What ``to_dict`` described."""
-        with guarded("this is no budget that was begun", error=InvalidArgumentError):
-            fields = fields_of(stored, "budget that was begun")
-            moments = {
-                int(index): Moment(int(n), float(radius), _number(limit))
-                for index, (n, radius, limit) in fields["before"].items()
-            }
-            return cls(int(fields["left"]), moments)
-
-
 class Midway:
     """Remembers inputs on their way, and writes them down at intervals.
 
@@ -107,33 +79,22 @@ class Midway:
         done: Collection[int] = (),
     ) -> None:
         self._write, self._clock, self.done = write, clock, frozenset(done)
-        stored = stored or {"inputs": [], "shared": None}
+        stored = stored or {"inputs": []}
         self._known = {each.index: each for each in map(Underway.from_dict, stored["inputs"])}
-        self.shared = None if stored["shared"] is None else Shared.from_dict(stored["shared"])
         self._current: Callable[[], Iterable[Underway | None]] | None = None
         self._next = clock() + _EVERY
-
-    @property
-    def indices(self) -> set[int]:
-        """The inputs that an earlier process has written, and that were not taken up yet."""
-        return set(self._known)
-
-    def forget(self) -> None:
-        """Begin all inputs again."""
-        self._known, self.shared = {}, None
 
     def taken_up(self, index: int) -> Underway | None:
         """What an earlier process has written of an input; None if there is nothing."""
         return self._known.pop(index, None)
 
-    def note(self, current: Callable[[], Iterable[Underway | None]], shared: Shared | None = None) -> None:
+    def note(self, current: Callable[[], Iterable[Underway | None]]) -> None:
         """Write down how things stand, if it is time to.
 
         Args:
             current: gives the inputs on their way when it is called, or later; None for what cannot be written.
-            shared: what they have spent together, if they share a budget.
         """
-        self._current, self.shared = current, shared
+        self._current = current
         if self._clock() >= self._next:
             self.flush()
 
@@ -144,16 +105,6 @@ class Midway:
         begun = self._clock()
         inputs = [each for each in self._current() if each is not None]
         waiting = [*inputs, *self._known.values()]
-        shared = None if self.shared is None else self.shared.to_dict()
-        self._write({"inputs": [each.to_dict() for each in waiting], "shared": shared})
+        self._write({"inputs": [each.to_dict() for each in waiting]})
         now = self._clock()
         self._next = now + max(_EVERY, _TIMES * (now - begun))
-
-
-def _finite(number: float) -> float | None:
-    """The number for JSON, which has no infinity."""
-    return number if math.isfinite(number) else None
-
-
-def _number(stored: float | None) -> float:
-    return math.inf if stored is None else float(stored)

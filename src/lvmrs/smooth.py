@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from lvmrs import _checks, _torch_checks
 from lvmrs.adaptive import Batches, adaptively
 from lvmrs.answering import Answering
-from lvmrs.budget import within_budget
 from lvmrs.calibrating import Calibrating
 from lvmrs.certificate import Certificate
 from lvmrs.certifying import Asked, Planning, certified, certified_within
@@ -180,11 +179,10 @@ class SmoothedClassifier(Calibrating, Answering):
         if goal is not None and goal.limited and watch is not None:
             raise InvalidArgumentError("logits cannot be watched where inputs share a budget; leave out watch")
         with self._samplers.crew() as crew:
-            if goal is not None and not goal.planned:
-                coming = (Arrival(of(x), x, index, label) for index, x, label in prepared)
+            if goal is not None and not goal.limited:
+                coming = (Arrival(of(x), x, index) for index, x, _ in prepared)
                 asking = Asking(Anytime.of(method), terms, goal, seed, n0)
-                by = within_budget if goal.limited else partial(adaptively, watch=watch)
-                yield from by(coming, Batches(crew), asking, midway=midway)
+                yield from adaptively(coming, Batches(crew), asking, watch, midway)
                 return
             asked = (Asked.of(of(x), x, seed, index, n0, n, label) for index, x, label in prepared)
             if goal is None:

@@ -15,7 +15,7 @@ from torch import Tensor
 import lvmrs.adaptive
 import lvmrs.certifying
 import lvmrs.midway
-from lvmrs import Certificate, Choice, Cohen, Duels, Fixed, Plan, Terms
+from lvmrs import Certificate, Choice, Duels, Fixed, Plan, Terms
 from lvmrs.errors import RunError
 from lvmrs.flights import Answer, Piece, answered
 from lvmrs.goals import Goal
@@ -29,7 +29,6 @@ from lvmrs.scores import Scores
 from tests.jobs.helpers import INPUTS, fill, in_child, lines
 
 TOLERANCE = Goal(tolerance=0.2)
-BUDGET = Goal((0.3, 0.6, 0.9), budget=6 * 400)
 SETTINGS: dict[str, Any] = {"planner": Duels(), "n": 900, "goal": TOLERANCE, "selection": Selection(INPUTS, max=6)}
 
 
@@ -77,9 +76,8 @@ def always_written(monkeypatch: pytest.MonkeyPatch) -> None:
         (Duels(), TOLERANCE),
         (Fixed("softmax", 0.3), TOLERANCE),
         (Anytime(Duels(), staged=True), TOLERANCE),
-        (Cohen(), BUDGET),
     ],
-    ids=["duels", "soft", "staged", "budget"],
+    ids=["duels", "soft", "staged"],
 )
 def test_a_run_that_is_stopped_goes_on_in_the_middle_of_its_inputs(
     planner: Method, goal: Goal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -109,8 +107,8 @@ def test_a_run_that_is_stopped_goes_on_in_the_middle_of_its_inputs(
 
 @pytest.mark.parametrize(
     ("goal", "share"),
-    [(TOLERANCE, 0.5), (BUDGET, 0.9), (Goal((0.2, 0.4)), 0.3)],
-    ids=["tolerance", "budget", "targets"],
+    [(TOLERANCE, 0.5), (Goal((0.2, 0.4)), 0.3)],
+    ids=["tolerance", "targets"],
 )
 def test_a_kill_loses_no_sample_before_the_last_look(
     goal: Goal, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

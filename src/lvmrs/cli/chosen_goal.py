@@ -20,7 +20,7 @@ def usual_n0(goal: Goal, inputs: int) -> int:
     >>> usual_n0(Goal((0.5,)), 100), usual_n0(Goal(budget=10**6), 100), usual_n0(Goal(budget=10**5), 100)
     (64, 256, 62)
     """
-    if goal.budget is None or not goal.planned:
+    if goal.budget is None:
         return _FEW
     return min(_MOST, max(_LEAST, goal.budget // max(1, inputs) // _SHARE))
 
@@ -41,7 +41,7 @@ def chosen_goal(
     targets = tuple(numbers("target-radius", target_radius) or ())
     risk = {} if beta is None else {"beta": beta}
     goal = Goal(targets, tolerance, budget=budget, **risk)
-    if not goal.planned:
+    if not goal.limited:
         check_no_bound(bound)
     elif beta is not None:
         raise InvalidArgumentError(

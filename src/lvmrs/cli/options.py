@@ -109,8 +109,7 @@ Budget = Annotated[
     Optional[int],
     typer.Option(
         "--budget",
-        help="Samples for all inputs together, spent where they gain most for the average radius, or for the number of "
-        "inputs certified at --target-radius; only right answers count.",
+        help="Samples for all inputs together, spent where they gain most for the average radius of right answers.",
     ),
 ]
 Beta = Annotated[

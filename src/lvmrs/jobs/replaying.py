@@ -10,13 +10,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lvmrs.budget import within_budget
 from lvmrs.certifying import Asked, Planning, certified_within
 from lvmrs.errors import InvalidArgumentError, ProofError
-from lvmrs.flights import Arrival, Asking, Flight
 from lvmrs.goals import Goal
 from lvmrs.plan import Terms
-from lvmrs.planners import Anytime, Planner
+from lvmrs.planners import Planner
 from lvmrs.runs import Row
 from lvmrs.runs.manifest import TermsRecord
 from lvmrs.runs.scores import KeptScores
@@ -68,13 +66,8 @@ def replayed(
     def label(row: Row) -> int | None:
         return row.label if labelled else None
 
-    if goal.planned:
-        inputs = [Asked.of(sampler, like, seed, row.idx, n0, terms.n, label(row)) for row in rows]
-        planning = Planning(planner, lambda x: terms, goal)
-        found = certified_within(inputs, partial(_kept_logits, kept), planning)
-    else:
-        arrivals = [Arrival(sampler, like, row.idx, label(row)) for row in rows]
-        found = within_budget(arrivals, _Kept(kept), Asking(Anytime.of(planner), lambda x: terms, goal, seed, n0))
+    inputs = [Asked.of(sampler, like, seed, row.idx, n0, terms.n, label(row)) for row in rows]
+    found = certified_within(inputs, partial(_kept_logits, kept), Planning(planner, lambda x: terms, goal))
     for row, certificate in zip(rows, found, strict=True):
         seconds = (time.perf_counter() - start) / len(rows)
         known = row.idx, row.label, certificate, seconds
@@ -84,21 +77,6 @@ def replayed(
 def _kept_logits(kept: KeptScores, requests: Iterable[Request]) -> Iterator[Iterator[Tensor]]:
     for request in requests:
         yield kept.logits(request.stream.index, request.stream.stage, request.n)
-
-
-class _Kept:
-    """Gives inputs the next of their kept scores, instead of batches that a network runs."""
-
-    def __init__(self, kept: KeptScores) -> None:
-        self._kept = kept
-
-    def run(self, flights: Sequence[Flight]) -> None:
-        """Give inputs all the samples that they want."""
-        for flight in flights:
-            while wanted := flight.wanted:
-                piece = flight.ask(wanted)
-                stream, samples = piece.stream, piece.samples
-                flight.take(torch.cat(list(self._kept.logits(stream.index, stream.stage, wanted, samples.start))))
 
 
 def _no_network(x: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ def read_midway(run: Run) -> dict[str, Any] | None:
         stored = parsed(text)
         checksum, content = stored["checksum"], stored["content"]
         fits = checksum == _hash(_plain(content).encode())
-        known = fits and (content["format"], set(content)) == (_FORMAT, {"format", "manifest", "inputs", "shared"})
+        known = fits and (content["format"], set(content)) == (_FORMAT, {"format", "manifest", "inputs"})
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise damaged(file, "it is not what lvmrs writes") from error
     if not fits:
@@ -43,7 +43,7 @@ def read_midway(run: Run) -> dict[str, Any] | None:
         raise damaged(file, "another version of lvmrs wrote it")
     if content["manifest"] != _hash((run.directory / MANIFEST).read_bytes()):
         raise damaged(file, "it belongs to a run with another manifest")
-    return {name: content[name] for name in ("inputs", "shared")}
+    return {"inputs": content["inputs"]}
 
 
 def write_midway(run: Run, known: dict[str, Any]) -> None:
