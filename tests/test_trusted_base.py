@@ -62,7 +62,7 @@ TOGETHER = {
     "jobs/recorded.py", "method_check.py", "rounding.py", "known_constant.py", "_as_written.py", "calibrating.py",
     "runs/format_2.py", "runs/format_3.py", "running/straight.py", "running/folding.py", "running/fast.py",
     "running/fixed_batch.py", "running/operations.py", "certifying.py", "jobs/selecting.py",
-    "adaptive.py", "copies.py", "flights.py", "planners/anytime.py", "midway.py", "runs/midway_file.py",
+    "adaptive.py", "copies.py", "flights.py", "planners/anytime.py",
     "jobs/samples.py", "jobs/replaying.py",
 }  # fmt: skip
 

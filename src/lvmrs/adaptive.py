@@ -18,7 +18,6 @@ from lvmrs.certificate import Certificate
 from lvmrs.errors import LvmrsError
 from lvmrs.flights import Answer, Arrival, Asking, Flight, Piece, Refused, answered
 from lvmrs.logits import check_logits
-from lvmrs.midway import Midway, Underway
 from lvmrs.running.crew import Crew, Work
 from lvmrs.sampling import Watch
 
@@ -55,7 +54,6 @@ def adaptively(
     batches: Batches,
     asking: Asking,
     watch: Watch | None = None,
-    midway: Midway | None = None,
 ) -> Iterator[Certificate]:
     """Certify each input as far as the goal needs.
 
@@ -64,13 +62,11 @@ def adaptively(
         batches: runs the samples.
         asking: what is asked about them.
         watch: called with the stage and the logits that an input has used, when it is its turn.
-        midway: remembers inputs on their way; inputs that an earlier process has left there are taken up. It cannot
-            remember logits that are watched.
 
     Returns:
         The certificates, in order. What is wrong with an input is raised when its turn comes.
     """
-    scheduler = _Scheduler(inputs, batches, asking, midway, watched=watch is not None)
+    scheduler = _Scheduler(inputs, batches, asking, watched=watch is not None)
     for flight in scheduler.landed():
         if isinstance(flight, Refused) or flight.failure is not None:
             raise flight.failure  # type: ignore[misc]
@@ -131,11 +127,9 @@ class Batches:
 class _Scheduler:
     """Keeps batches full with the samples of several inputs, and lets inputs land in order."""
 
-    def __init__(
-        self, inputs: Iterable[Arrival], batches: Batches, asking: Asking, midway: Midway | None, *, watched: bool
-    ) -> None:
+    def __init__(self, inputs: Iterable[Arrival], batches: Batches, asking: Asking, *, watched: bool) -> None:
         self._coming: Iterator[Arrival] | None = iter(inputs)
-        self._batches, self._asking, self._midway, self._watched = batches, asking, midway, watched
+        self._batches, self._asking, self._watched = batches, asking, watched
         self._flights: deque[Flight | Refused] = deque()
         self._window = _FEW
 
@@ -149,21 +143,14 @@ class _Scheduler:
                 self._admit()
                 if not self._batches.begin(self._flights):
                     self._batches.take()
-                if self._midway is not None:
-                    self._midway.note(self._underway)
-            yield self._flights[0]
-            self._flights.popleft()  # what was certified is remembered until its certificate was used
-
-    def _underway(self) -> list[Underway | None]:
-        return [flight.underway for flight in self._flights if isinstance(flight, Flight)]
+            yield self._flights.popleft()
 
     def _admit(self) -> None:
         """Let inputs in while there is room."""
         while self._coming is not None and self._has_room():
             try:
                 arrival = next(self._coming)
-                known = None if self._midway is None else self._midway.taken_up(arrival.index)
-                flight = Flight(arrival, self._asking, keeps=self._watched, known=known)
+                flight = Flight(arrival, self._asking, keeps=self._watched)
             except StopIteration:
                 self._coming = None
             except LvmrsError as error:  # raised when it is its turn

@@ -27,7 +27,6 @@ a proof stops depends on its stream alone, and not on the batch size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -35,16 +34,15 @@ from torch import Tensor
 from lvmrs import _checks
 from lvmrs._checks import Floats
 from lvmrs.certificate import Certificate
-from lvmrs.confidence.base import Sides, Tally
+from lvmrs.confidence.base import Sides
 from lvmrs.errors import ProofError
 from lvmrs.goals import Moment
-from lvmrs.intake import PORTION, Intake, check_stream
-from lvmrs.noise import Stream
+from lvmrs.intake import PORTION, Intake
 from lvmrs.plan import Plan, Terms
 from lvmrs.prove import concluded, conclusion
 from lvmrs.scores import Portion, Regrouping
 
-__all__ = ["AnytimeProof", "Looked", "Stop", "looks"]
+__all__ = ["AnytimeProof", "Stop", "looks"]
 
 
 Stop = Callable[[Moment], bool]
@@ -70,21 +68,6 @@ def looks(n: int) -> Iterator[int]:
 def _after(seen: int, n: int) -> int:
     """The look after this number of samples."""
     return min(n, seen + 32 * (1 + seen // 320))
-
-
-class Looked(NamedTuple):
-    """A proof at a look: from these few numbers another process goes on, as if it had never stopped."""
-
-    n: int
-    """Samples up to this look."""
-    proving: Floats
-    """What the bounds of the certificate keep of them."""
-    doubting: Floats
-    """What the bounds of the limit keep of them."""
-    best: Floats
-    """The best bounds so far."""
-    worst: Floats
-    """Those of the limit."""
 
 
 class AnytimeProof:
@@ -133,7 +116,6 @@ class AnytimeProof:
         self._worst = np.where(intake.upper, 0.0, 1.0)
         self._waiting = Regrouping(PORTION)
         self._looked, self._look = 0, _after(0, terms.n)
-        self._state: Looked | None = None
         self._broken = False
 
     def add(self, portion: Portion) -> None:
@@ -169,29 +151,6 @@ class AnytimeProof:
         radius, limit = (conclusion(plan, terms, bounds)[2] for bounds in (self._best, self._worst))
         return Moment(self._looked, radius, limit)
 
-    @property
-    def state(self) -> Looked | None:
-        """The proof at its last look; None if there was none, or if the bound cannot be written down."""
-        return self._state
-
-    def take_up(self, state: Looked, stream: Stream) -> None:
-        """Go on after a look that a proof of the same plan, terms and beta had; nothing was added to this one.
-
-        Args:
-            state: what that proof had at the look.
-            stream: the stream whose samples up to there it was added.
-        """
-        intake = self._intake
-        if intake.seen or state.n not in looks(intake.terms.n):
-            raise ProofError(f"a proof that has {intake.seen} samples cannot take up one that has {state.n}")
-        check_stream(intake.plan, stream)
-        self._best, self._worst = (_restored(part, self._best.shape, 0.0, 1.0) for part in (state.best, state.worst))
-        for tally, part in ((self._proving, state.proving), (self._doubting, state.doubting)):
-            tally.restore(_restored(part, _shape(tally), -state.n, state.n), state.n)
-        intake.stream, intake.seen, self._looked = stream, state.n, state.n
-        self._look, self._state = _after(state.n, intake.terms.n), state
-        self.stopped = state.n == intake.terms.n or bool(self._stop(self.now))
-
     def certificate(self) -> Certificate:
         """The certificate of this moment."""
         if not self._looked:
@@ -210,23 +169,7 @@ class AnytimeProof:
         upper = self._intake.upper
         self._best = _nearer(self._best, self._proving.bounds(), upper)
         self._worst = _nearer(self._worst, self._doubting.bounds(), ~upper)
-        proving, doubting = self._proving.state(), self._doubting.state()
-        if proving is not None and doubting is not None:
-            self._state = Looked(n=self._looked, proving=proving, doubting=doubting, best=self._best, worst=self._worst)
         self.stopped = self._looked == n or bool(self._stop(self.now))
-
-
-def _shape(tally: Tally) -> tuple[int, ...] | None:
-    """The shape of what a tally keeps; None if that cannot be written down."""
-    kept = tally.state()
-    return None if kept is None else kept.shape
-
-
-def _restored(part: Floats, shape: tuple[int, ...] | None, least: float, most: float) -> Floats:
-    """Numbers of a proof that is taken up; refused if no proof of this plan can have them."""
-    if part.shape != shape or not bool(((part >= least) & (part <= most)).all()):
-        raise ProofError("these are not numbers of a proof of this plan; begin the input again")
-    return part
 
 
 def _nearer(old: Floats, new: Floats, upper: Sides) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,7 +18,6 @@ from lvmrs.certificate import Certificate
 from lvmrs.copies import Copies
 from lvmrs.errors import LvmrsError, ProofError, guarded
 from lvmrs.goals import Goal
-from lvmrs.midway import Underway, UnusableError, can_be_written
 from lvmrs.noise import Stage, Stream
 from lvmrs.plan import Plan, Terms
 from lvmrs.planners.anytime import Anytime
@@ -54,7 +52,7 @@ class Asking(NamedTuple):
 class Flight:
     """One input on its way: first its selection sample, then looks until the goal is reached."""
 
-    def __init__(self, arrival: Arrival, asking: Asking, *, keeps: bool, known: Underway | None = None) -> None:
+    def __init__(self, arrival: Arrival, asking: Asking, *, keeps: bool) -> None:
         self.sampler, self.x, self._asking, self._keeps = arrival.sampler, arrival.x, asking, keeps
         self._terms = asking.terms(arrival.x)
         self.kept: list[tuple[Stage, Tensor]] = []
@@ -63,20 +61,15 @@ class Flight:
         self.index, self._selected = arrival.index, list[Tensor]()
         self._plan: Plan | None = None
         self._begin("selection", asking.n0)
-        if known is not None:
-            try:
-                self._prove(known.plan, known)
-            except ProofError as error:
-                raise UnusableError(str(error)) from error
 
-    def _begin(self, stage: Stage, count: int, first: int = 0) -> None:
+    def _begin(self, stage: Stage, count: int) -> None:
         self.stream = Stream(self._asking.seed, self.index, stage)
         self._copies = Copies(self.sampler, self.x, self.stream)
-        self._asked = self._taken = first
+        self._asked = self._taken = 0
         self._waiting: deque[Tensor] = deque()
         sampler = self.sampler
         batches = (self._waiting.popleft() for _ in itertools.count())
-        self._scores = scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), count, batches, first)
+        self._scores = scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), count, batches)
         self._portions: Iterator[Portion] = iter(self._scores)
 
     @property
@@ -142,28 +135,12 @@ class Flight:
         self._selected = []
         self._prove(plan)
 
-    def _prove(self, plan: Plan, known: Underway | None = None) -> None:
-        """Begin to prove, or go on where an earlier process was."""
+    def _prove(self, plan: Plan) -> None:
+        """Begin to prove."""
         goal, self._plan = self._asking.goal, plan
-        if plan.origin != Stream(self._asking.seed, self.index, "selection"):
-            raise ProofError(f"the plan of input {self.index} was made on {plan.origin}; begin the input again")
         with self._proving():
             self._proof = AnytimeProof(plan, self._terms, beta=goal.beta, stop=goal.reached)
-            if known is not None:
-                self._proof.take_up(known.proof, Stream(self._asking.seed, self.index, "certification"))
-        self._begin("certification", self._terms.n, self._proof.used)
-
-    @property
-    def underway(self) -> Underway | None:
-        """What another process needs to go on; None if it cannot: before the first look, or after a failure."""
-        state = None if self._proof is None or self.failure is not None else self._proof.state
-        if state is None or self._plan is None or not self._can_be_written:
-            return None
-        return Underway(self.index, self._plan, state)
-
-    @functools.cached_property
-    def _can_be_written(self) -> bool:
-        return self._plan is not None and can_be_written(self._plan)
+        self._begin("certification", self._terms.n)
 
     def certificate(self) -> Certificate:
         """What was proved."""

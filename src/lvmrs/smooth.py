@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,7 +24,6 @@ from lvmrs.goals import Goal
 from lvmrs.known_constant import check_still, known_lipschitz
 from lvmrs.method import Method
 from lvmrs.method_check import check_goal_for, checked_method, relies_on_constant
-from lvmrs.midway import Midway
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
 from lvmrs.plan import Terms
 from lvmrs.planners.anytime import Anytime
@@ -159,14 +158,14 @@ class SmoothedClassifier(Calibrating, Answering):
         seed: int = 0,
         goal: Goal | None = None,
         watch: Watch | None = None,
-        midway: Midway | None = None,
         labels: Mapping[int, int] = _NO_LABELS,
+        done: Collection[int] = (),
     ) -> Iterator[Certificate]:
         """Certify inputs one after the other; while one is planned and proved, the next is sampled.
 
         The inputs come with their indices, and are asked for some time before their turn; the rest is as in
-        ``certify``. What is wrong with one is raised when its turn comes. ``midway`` remembers inputs on their way to a
-        goal (``lvmrs.midway``). ``labels`` are classes by index: a budget is then spent on right answers.
+        ``certify``. What is wrong with one is raised when its turn comes. ``labels`` are classes by index: a budget is
+        then spent on right answers. ``done`` are indices of inputs that share the budget and need no certificate.
         """
         method = self.check_method(self.default_method if planner is None else planner)
         check_goal_for(method, goal)
@@ -182,13 +181,13 @@ class SmoothedClassifier(Calibrating, Answering):
             if goal is not None and not goal.limited:
                 coming = (Arrival(of(x), x, index) for index, x, _ in prepared)
                 asking = Asking(Anytime.of(method), terms, goal, seed, n0)
-                yield from adaptively(coming, Batches(crew), asking, watch, midway)
+                yield from adaptively(coming, Batches(crew), asking, watch)
                 return
             asked = (Asked.of(of(x), x, seed, index, n0, n, label) for index, x, label in prepared)
             if goal is None:
                 yield from certified(asked, crew, method, terms, watch)
             else:
-                planning = Planning(method, terms, goal, () if midway is None else midway.done)
+                planning = Planning(method, terms, goal, done)
                 yield from certified_within(list(asked), partial(sampled, crew=crew), planning)
 
     def certain(self, method: Deterministic, x: Tensor) -> Certificate:

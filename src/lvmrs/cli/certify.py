@@ -70,8 +70,8 @@ def certify(
 ) -> None:
     """Certify the inputs of a data set: one row each in OUT/certificates.tsv.
 
-    If a run is stopped or killed, at most the input that was being certified is lost; --resume continues the run. Where
-    sampling stops at a goal, it continues in the middle of inputs.
+    If a run is stopped or killed, inputs that were being certified are lost, and no written row is; --resume continues
+    the run.
 
     \b
     Examples:

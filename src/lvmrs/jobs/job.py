@@ -11,7 +11,7 @@ import functools
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,6 @@ from lvmrs.jobs.samples import Sampling
 from lvmrs.jobs.selecting import check_selection
 from lvmrs.method import Method
 from lvmrs.method_check import check_goal_for, relies_on_constant
-from lvmrs.midway import Midway
 from lvmrs.models import Loaded
 from lvmrs.origin import origin, torch_version
 from lvmrs.running import Way
@@ -122,16 +121,13 @@ class Job:
         """
         return next(self.rows([index], watch))
 
-    def rows(self, indices: Iterable[int], watch: Watch | None = None, midway: Midway | None = None) -> Iterator[Row]:
+    def rows(self, indices: Iterable[int], watch: Watch | None = None, done: Collection[int] = ()) -> Iterator[Row]:
         """Certify inputs one after the other; while one is proved and its row is used, the next is sampled.
-
-        Of inputs that share a budget, those that ``midway`` knows to be done have no row: only what the others get
-        depends on them.
 
         Args:
             indices: indices of the inputs in the data set.
             watch: called with the stage and the logits of each piece of the input whose row is asked for.
-            midway: remembers inputs on their way to a goal, and knows those of an earlier process.
+            done: inputs that need no row. Where inputs share a budget, what the others get depends on them.
 
         Returns:
             The rows, in order. What is wrong with an input is raised when its row is asked for.
@@ -139,10 +135,10 @@ class Job:
         indices = list(indices)
         coming: deque[tuple[int, Any, int]] = deque()
         labels: dict[int, int] = {}
-        sampling = {**vars(self.sampling), "watch": watch, "midway": midway, "labels": labels}
+        sampling = {**vars(self.sampling), "watch": watch, "labels": labels, "done": done}
         inputs = self._inputs(indices, coming, labels)
         found = self.smoothed.certificates(inputs, self.method, **(sampling if self.method.samples else {}))
-        for index in self.without_row(indices, midway):
+        for index in self.without_row(indices, done):
             start = time.perf_counter()
             with nullcontext() if self.shares_budget else naming(index):  # inputs that share one are named by who plans
                 certificate = next(found)
@@ -160,10 +156,9 @@ class Job:
             made = Row.of(index, label, certificate, seconds, clean=clean, name=name, samples=samples)
             yield replace(made, rounding=rounding)
 
-    def without_row(self, indices: Iterable[int], midway: Midway | None) -> list[int]:
+    def without_row(self, indices: Iterable[int], done: Collection[int]) -> list[int]:
         """Those of the inputs that need a row: of inputs that share a budget, some may have one already."""
-        done = midway.done if midway is not None and self.shares_budget else ()
-        return [index for index in indices if index not in done]
+        return [index for index in indices if not (self.shares_budget and index in done)]
 
     def _inputs(
         self, indices: Iterable[int], coming: deque[tuple[int, Any, int]], labels: dict[int, int]

@@ -6,7 +6,7 @@ way, so that rows do not depend on who computed them. A worker whose model gives
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +20,6 @@ from lvmrs import _torch_checks
 from lvmrs.errors import LvmrsError
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.probing import Answer, Comparing, probe
-from lvmrs.midway import Midway
 from lvmrs.noise import Stage
 from lvmrs.runs import Manifest, Row, RunWriter
 from lvmrs.runs.scores import ScoresWriter, as_kept
@@ -129,11 +128,11 @@ class _ByThisProcess:
         return _prepared(begun, command, self._job)
 
     def rows(
-        self, how: Prepared, indices: Sequence[int], receiver: Receiver, midway: Midway | None
+        self, how: Prepared, indices: Sequence[int], receiver: Receiver, done: Collection[int]
     ) -> Iterator[list[Row]]:
         """The rows of inputs, in order."""
-        rows = self._job.rows(indices, receiver.watch, midway)
-        for index in self._job.without_row(indices, midway):
+        rows = self._job.rows(indices, receiver.watch, done)
+        for index in self._job.without_row(indices, done):
             receiver.begin(index)
             yield [receiver.finished(next(rows))]
 
@@ -153,7 +152,7 @@ class _ByWorkers:
         return how  # type: ignore[no-any-return]
 
     def rows(
-        self, how: Prepared, indices: Sequence[int], receiver: Receiver, midway: Midway | None
+        self, how: Prepared, indices: Sequence[int], receiver: Receiver, done: Collection[int]
     ) -> Iterator[list[Row]]:
         """The rows of inputs as they are finished, in lists of those that are there at a time."""
         watch = receiver.watch
