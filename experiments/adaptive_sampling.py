@@ -22,12 +22,12 @@ from lab.methods import Certified, paired, place_of
 from lab.page import about, difference, made_by, percent, size, table, wrapped
 from lab.settings import Lab
 from lvmrs import Cohen, Duels, Planner, Run, Terms, Votes, jobs
-from lvmrs.allotment import steps
 from lvmrs.confidence.staged import stages
 from lvmrs.goals import CERTIFIED, UNDECIDED, Goal, verdict
-from lvmrs.jobs.replaying import replayed
+from lvmrs.jobs.recertify import KeptSource
 from lvmrs.noise import noise_named
 from lvmrs.planners import Anytime
+from lvmrs.planners.allocation import steps
 from lvmrs.runs import Row
 from lvmrs.runs.scores import KeptScores
 
@@ -218,12 +218,11 @@ def _average(case: Case, each: float, *, labelled: bool) -> float:
 def _planned(case: Case, budget: int, *, labelled: bool) -> list[Row]:
     """The kept scores, with a budget for the average radius."""
     source, n0 = case.run, _n0(case, planned=True)
-    known = replace(source.manifest.terms, n0=n0, n=case.size.n)
+    known = replace(source.manifest.terms, n0=n0, n=case.size.n, goal=Goal(budget=budget))
     terms = Terms(known.sigma or 0.0, known.alpha or 0.0, case.size.n, noise=noise_named(known.noise),
                   dimensions=known.dimensions or 0)  # fmt: skip
     rows = sorted(source.rows(), key=lambda row: row.idx)
-    goal = Goal(budget=budget)
-    return list(replayed(KeptScores.of(source), Duels(), terms, known, goal, rows, labelled=labelled))
+    return list(KeptSource(KeptScores.of(source), Duels(), terms, known).rows(rows, labelled=labelled))
 
 
 def _n0(case: Case, *, planned: bool = False) -> int:

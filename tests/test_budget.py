@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from lvmrs import Certificate, Choice, Duels, Planner, SmoothedClassifier, Terms, jobs
-from lvmrs.certifying import Asked
 from lvmrs.confidence.clopper_pearson import ClopperPearson
+from lvmrs.engine import sources
 from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, RunError
 from lvmrs.forms import R3
 from lvmrs.goals import Goal
 from lvmrs.maps.duel import Duel
 from lvmrs.models import Loaded
+from lvmrs.noise import Stage, Stream
 from lvmrs.runs import Selection
 from tests.jobs.helpers import INPUTS as JOB_INPUTS
 from tests.jobs.helpers import fill, job_of, lines
@@ -53,9 +54,8 @@ def test_the_budget_is_kept_and_spent_where_it_helps() -> None:
 
 def test_samples_are_spent_on_right_answers() -> None:
     smoothed = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=64)
-    labels = dict.fromkeys(range(5), 0) | {1: 2, 3: 1}
-    goal = Goal(budget=5000)
-    found = list(smoothed.certificates(enumerate(SURE), Duels(), n0=64, n=5000, goal=goal, labels=labels))
+    inputs = [(index, x, label) for index, (x, label) in enumerate(zip(SURE, [0, 2, 0, 1, 0], strict=True))]
+    found = list(smoothed.certificates(inputs, Duels(), n0=64, n=5000, goal=Goal(budget=5000)))
     assert [found[1].n, found[3].n] == [32, 32]
     assert min(found[place].n for place in (0, 2, 4)) > 32
     assert sum(each.n + 64 for each in found) <= 5000
@@ -63,14 +63,12 @@ def test_samples_are_spent_on_right_answers() -> None:
 
 def test_numbers_are_settled_before_samples_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the samples of a proof show has no influence on how many there are."""
-    asked = Asked.of
 
-    def of(*args: Any) -> Asked:
-        made = asked(*args)
-        return Asked(made.selection, replace(made.certification, stream=replace(made.certification.stream, seed=7)))
+    def of(seed: int, index: int, stage: Stage) -> Stream:
+        return Stream(7 if stage == "certification" else seed, index, stage)
 
     before = certified(Goal(budget=5000))
-    monkeypatch.setattr(Asked, "of", of)  # other samples to prove on
+    monkeypatch.setattr(sources, "Stream", of)  # other samples to prove on
     after = certified(Goal(budget=5000))
     assert [each.n for each in before] == [each.n for each in after]
     assert [each.p_lower for each in before] != [each.p_lower for each in after]
@@ -141,6 +139,12 @@ def test_a_forecast_that_fails_is_one_sentence() -> None:
     assert smoothed.certify_batch(SURE, Own(), n0=32, n=100)
     with pytest.raises(ProofError, match="the forecast of a plan by Own fails"):
         smoothed.certify_batch(SURE, Own(), n0=32, n=5000, goal=Goal(budget=5000))
+
+
+def test_inputs_that_share_a_budget_have_indices_of_their_own() -> None:
+    smoothed = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=64)
+    with pytest.raises(InvalidArgumentError, match="two inputs that share a budget have the index 3"):
+        list(smoothed.certificates([(3, SURE[0]), (3, SURE[1])], Duels(), n0=32, n=500, goal=Goal(budget=5000)))
 
 
 def test_logits_cannot_be_watched() -> None:

@@ -37,9 +37,8 @@ from lvmrs.certificate import Certificate
 from lvmrs.confidence.base import Sides
 from lvmrs.errors import ProofError
 from lvmrs.goals import Moment
-from lvmrs.intake import PORTION, Intake
 from lvmrs.plan import Plan, Terms
-from lvmrs.prove import concluded, conclusion
+from lvmrs.prove import PORTION, ProofInput, concluded, conclusion
 from lvmrs.scores import Portion, Regrouping
 
 __all__ = ["AnytimeProof", "Stop", "looks"]
@@ -97,7 +96,7 @@ class AnytimeProof:
     """
 
     def __init__(self, plan: Plan, terms: Terms, *, beta: float = 0.001, stop: Stop = _never) -> None:
-        intake = self._intake = Intake(plan, terms)
+        taken = self._taken = ProofInput(plan, terms)
         if not plan.bound.anytime:
             raise ProofError(
                 f"{plan.bound.name} holds for one number of samples that is known before; for sampling that may stop "
@@ -109,11 +108,11 @@ class AnytimeProof:
             raise ProofError(
                 f"beta = {self._beta:g} is not above the risk that the noise takes, {terms.noise_risk:.3g}"
             )
-        self._doubts = _doubts(intake, self._beta - terms.noise_risk)
-        self._proving = plan.bound.tally(terms.n, intake.risks, intake.upper)
-        self._doubting = plan.bound.tally(terms.n, self._doubts, ~intake.upper)
-        self._best = np.where(intake.upper, 1.0, 0.0)
-        self._worst = np.where(intake.upper, 0.0, 1.0)
+        self._doubts = _doubts(taken, self._beta - terms.noise_risk)
+        self._proving = plan.bound.tally(terms.n, taken.risks, taken.upper)
+        self._doubting = plan.bound.tally(terms.n, self._doubts, ~taken.upper)
+        self._best = np.where(taken.upper, 1.0, 0.0)
+        self._worst = np.where(taken.upper, 0.0, 1.0)
         self._waiting = Regrouping(PORTION)
         self._looked, self._look = 0, _after(0, terms.n)
         self._broken = False
@@ -122,13 +121,13 @@ class AnytimeProof:
         """Take the next samples of the stream: each once, in order, with the noise and σ of the terms."""
         if self._broken:
             raise ProofError("an earlier portion of these scores failed; begin the proof again")
-        before = self._intake.seen
-        logits = self._intake.take(portion)
+        before = self._taken.seen
+        logits = self._taken.take(portion)
         self._broken = True  # until all of them are tallied: bounds from some of them alone may not be a fair look
         while len(logits) and not self.stopped:
             rows = logits[: min(self._look - before, PORTION)]
             before, logits = before + len(rows), logits[len(rows) :]
-            for part in self._waiting.add(self._intake.columns(rows)):
+            for part in self._waiting.add(self._taken.columns(rows)):
                 self._tally(part)
             if before == self._look:
                 self._look_at_bounds()
@@ -137,7 +136,7 @@ class AnytimeProof:
     @property
     def wanted(self) -> int:
         """How many samples are missing to the next look; 0 if it has stopped."""
-        return 0 if self.stopped else self._look - self._intake.seen
+        return 0 if self.stopped else self._look - self._taken.seen
 
     @property
     def used(self) -> int:
@@ -147,15 +146,15 @@ class AnytimeProof:
     @property
     def now(self) -> Moment:
         """What is known at the last look."""
-        plan, terms = self._intake.plan, self._intake.terms
+        plan, terms = self._taken.plan, self._taken.terms
         radius, limit = (conclusion(plan, terms, bounds)[2] for bounds in (self._best, self._worst))
         return Moment(self._looked, radius, limit)
 
     def certificate(self) -> Certificate:
         """The certificate of this moment."""
         if not self._looked:
-            raise ProofError(f"{self._intake.seen} scores are too few for a first look; add more")
-        return concluded(self._intake, self._best, self._looked, limit=self.now.limit, beta=self._beta)
+            raise ProofError(f"{self._taken.seen} scores are too few for a first look; add more")
+        return concluded(self._taken, self._best, self._looked, limit=self.now.limit, beta=self._beta)
 
     def _tally(self, columns: Tensor) -> None:
         for tally in (self._proving, self._doubting):
@@ -164,9 +163,9 @@ class AnytimeProof:
     def _look_at_bounds(self) -> None:
         for part in self._waiting.rest():
             self._tally(part)
-        self._looked, n = self._look, self._intake.terms.n
+        self._looked, n = self._look, self._taken.terms.n
         self._look = _after(self._looked, n)
-        upper = self._intake.upper
+        upper = self._taken.upper
         self._best = _nearer(self._best, self._proving.bounds(), upper)
         self._worst = _nearer(self._worst, self._doubting.bounds(), ~upper)
         self.stopped = self._looked == n or bool(self._stop(self.now))
@@ -177,9 +176,9 @@ def _nearer(old: Floats, new: Floats, upper: Sides) -> Floats:
     return np.where(upper, np.minimum(old, new), np.maximum(old, new))
 
 
-def _doubts(intake: Intake, beta: float) -> Floats:
+def _doubts(taken: ProofInput, beta: float) -> Floats:
     """How the risk of the limit is divided among the columns: it sums to beta."""
-    tops, rivals = intake.tops, intake.rivals
+    tops, rivals = taken.tops, taken.rivals
     of_rivals = beta / (1 + tops) if rivals else 0.0
     shares = [of_rivals] if rivals == 1 else [of_rivals / 2] + [of_rivals / 2 / (rivals - 1)] * (rivals - 1)
     return np.array([beta - of_rivals] * tops + (shares if rivals else []))

@@ -3,7 +3,7 @@
 Samples are computed in *pieces*: consecutive samples, which run in one or more batches. Where a fast version of the
 model may run in several threads (``lvmrs.running``), pieces are computed ahead by a crew of threads, also those of the
 next input. Their batches never mix inputs, so that logits do not depend on who computes them. Where sampling stops
-early, a batch has rows of several inputs (``lvmrs.adaptive``), and rows of each input are compared.
+early, a batch has rows of several inputs (``lvmrs.engine.batching``), and rows of each input are compared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from lvmrs.running.sharing import Sharing
 from lvmrs.scores import Scores, scores_of
 
 __all__ = [
-    "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "evaluating", "sampled", "uncompared",
+    "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "evaluating", "logits_of", "sampled",
+    "uncompared",
 ]  # fmt: skip
 
 Model = Callable[[Tensor], Tensor]
@@ -255,7 +256,7 @@ def sampled(requests: Iterable[Request], crew: Crew) -> Iterator[Iterator[Tensor
         for number in itertools.count():
             if not line.goes_on():
                 return
-            yield _logits(line, number)
+            yield logits_of(line, number)
             line.leave(number)
     finally:
         line.close()
@@ -266,7 +267,8 @@ def _pieces(requests: Iterable[Request]) -> Iterator[Work[Answered]]:
         yield from request.sampler.pieces(request, number)
 
 
-def _logits(line: Line[Answered], number: int) -> Iterator[Tensor]:
+def logits_of(line: Line[Answered], number: int) -> Iterator[Tensor]:
+    """The logits of the next pieces of a line, which are those of the owner of this number, checked and in order."""
     classes = 0
     while line.is_of(number):
         logits, compare, rows = line.take()

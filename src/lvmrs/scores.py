@@ -17,7 +17,7 @@ from torch import Tensor
 from lvmrs.errors import LvmrsError, ProofError
 from lvmrs.noise import Noise, Stream
 
-__all__ = ["Portion", "Regrouping", "Scores", "check_scores", "in_portions", "scores_of"]
+__all__ = ["Portion", "Regrouping", "Scores", "check_scores", "held", "in_portions", "scores_of"]
 
 _BY_A_SOURCE = object()
 
@@ -127,6 +127,13 @@ def scores_of(
         batches: logits (samples, classes), from the first sample of the stream on.
     """
     return Scores(stream, noise, sigma, dimensions, count, batches, made_by=_BY_A_SOURCE)
+
+
+def held(scores: Scores) -> tuple[Scores, Tensor]:
+    """Read scores into memory: the same scores, which can be read once, and their logits (samples, classes)."""
+    batches = [logits.clone() for logits in scores.logits()]
+    about = scores.stream, scores.noise, scores.sigma, scores.dimensions, scores.count
+    return scores_of(*about, iter(batches)), torch.cat(batches)
 
 
 def check_scores(scores: object, *, error: type[LvmrsError]) -> None:

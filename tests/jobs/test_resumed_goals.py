@@ -8,18 +8,16 @@ from typing import Any
 
 import pytest
 
-import lvmrs.adaptive
-import lvmrs.certifying
-from lvmrs import Certificate, Duels, Fixed, Plan, Terms
+from lvmrs import Duels, Fixed, Plan, Terms
+from lvmrs.engine import batching, pipeline
+from lvmrs.engine.batching import Piece, answered
 from lvmrs.errors import RunError
-from lvmrs.flights import Answer, Piece, answered
 from lvmrs.goals import Goal
 from lvmrs.method import Method
 from lvmrs.planners import Anytime
-from lvmrs.prove import prove
+from lvmrs.prove import Proof
 from lvmrs.runs import Row, Run, Selection
 from lvmrs.sampling import Sampler
-from lvmrs.scores import Scores
 from tests.jobs.helpers import INPUTS, fill, in_child, lines
 
 TOLERANCE = Goal(tolerance=0.2)
@@ -39,9 +37,9 @@ class Counter:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, after: float = float("inf")) -> None:
         self.samples, self.after = 0, after
         self.then: Callable[[], None] = _interrupt
-        monkeypatch.setattr(lvmrs.adaptive, "answered", self)
+        monkeypatch.setattr(batching, "answered", self)
 
-    def __call__(self, sampler: Sampler, pieces: list[Piece]) -> list[Answer | Any]:
+    def __call__(self, sampler: Sampler, pieces: list[Piece]) -> list[Any]:
         if self.samples >= self.after:
             self.then()
         self.samples += sum(len(piece.samples) for piece in pieces)
@@ -109,11 +107,12 @@ def test_a_budget_goes_on_with_the_inputs_that_have_no_row(tmp_path: Path, monke
         fill(tmp_path / "a", on_row=interrupt, **settings)
     proved: list[int] = []
 
-    def prove_and_note(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
-        proved.append(scores.stream.index)
-        return prove(plan, terms, scores)
+    class Noted(Proof):
+        def __init__(self, plan: Plan, terms: Terms) -> None:
+            proved.append(plan.origin.index)
+            super().__init__(plan, terms)
 
-    monkeypatch.setattr(lvmrs.certifying, "prove", prove_and_note)
+    monkeypatch.setattr(pipeline, "Proof", Noted)
     assert lines(fill(tmp_path / "a", resume=True, **settings)) == whole
     assert (len(written), len(proved)) == (2, 4)
     assert not set(written) & set(proved)

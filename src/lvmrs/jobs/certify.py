@@ -107,9 +107,7 @@ def certify(
                 if keeper is not None and resample:
                     keeper.mend_ends()
                 receiver = Receiver(writer, keeper)
-                # What an input gets of a budget depends on all others, those with a row among them.
-                todo = job.selection.indices if job.shares_budget and pending else pending
-                for made in computed.rows(how, todo, receiver, frozenset(writer.done)):
+                for made in computed.rows(how, pending, receiver):
                     receiver.wait()
                     _write(writer, made)
                     for row in made:

@@ -6,7 +6,7 @@ way, so that rows do not depend on who computed them. A worker whose model gives
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -127,12 +127,10 @@ class _ByThisProcess:
         """How the job is run."""
         return _prepared(begun, command, self._job)
 
-    def rows(
-        self, how: Prepared, indices: Sequence[int], receiver: Receiver, done: Collection[int]
-    ) -> Iterator[list[Row]]:
+    def rows(self, how: Prepared, indices: Sequence[int], receiver: Receiver) -> Iterator[list[Row]]:
         """The rows of inputs, in order."""
-        rows = self._job.rows(indices, receiver.watch, done)
-        for index in self._job.without_row(indices, done):
+        rows = self._job.rows(indices, receiver.watch)
+        for index in indices:
             receiver.begin(index)
             yield [receiver.finished(next(rows))]
 
@@ -151,9 +149,7 @@ class _ByWorkers:
         ((how,),) = self._each([partial(_prepared, begun, command)])
         return how  # type: ignore[no-any-return]
 
-    def rows(
-        self, how: Prepared, indices: Sequence[int], receiver: Receiver, done: Collection[int]
-    ) -> Iterator[list[Row]]:
+    def rows(self, how: Prepared, indices: Sequence[int], receiver: Receiver) -> Iterator[list[Row]]:
         """The rows of inputs as they are finished, in lists of those that are there at a time."""
         watch = receiver.watch
         several = self._several(len(indices), how.pace.classes)

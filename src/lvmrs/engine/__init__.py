@@ -1,0 +1,1 @@
+"""The algorithm (``pipeline``), and where its samples come from (``sources``, ``batching``)."""
