@@ -193,7 +193,7 @@ class SmoothedClassifier:
         method = self.check_method(self.default_method if planner is None else planner)
         check_goal_for(method, goal)
         if isinstance(method, Deterministic):
-            for item in _Prepared(self, inputs, self.terms, self._samplers.plain):
+            for item in _Prepared(self, inputs, partial(self.terms, alpha, n), self._samplers.plain):
                 yield item, self.certain(method, item.x)
             return
         n0, n = _checks.count("n0", n0, least=1), self.terms(alpha, n).n
