@@ -192,15 +192,16 @@ def _planned_within(
         raise InvalidArgumentError(
             f"budget must be at least {first} samples for a first look at {len(items)} inputs, got {budget}"
         )
-    planned: dict[int, Planned] = {}
-    for item, each in source.run(items, lambda item: procedure.planned(item, counts)):
-        if item.index in planned:
+    plans: dict[int, tuple[Plan, Terms]] = {}
+    radii = np.empty((len(items), len(counts)))
+    for item, (plan, terms, expected) in source.run(items, lambda item: procedure.planned(item, counts)):
+        if item.index in plans:
             raise InvalidArgumentError(f"two inputs that share a budget have the index {item.index}; number them anew")
-        planned[item.index] = each
-    given = allocated(counts, [each.radii for each in planned.values()], budget - to_plan_on)
+        radii[len(plans)], plans[item.index] = expected, (plan, terms)
+    given = allocated(counts, radii, budget - to_plan_on)
     return {
-        index: (each.plan, replace(each.terms, n=samples))
-        for (index, each), samples in zip(planned.items(), given, strict=True)
+        index: (plan, replace(terms, n=samples))
+        for (index, (plan, terms)), samples in zip(plans.items(), given, strict=True)
     }
 
 

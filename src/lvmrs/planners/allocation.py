@@ -109,7 +109,7 @@ def _plausible(columns: Floats) -> tuple[Floats, Floats]:
     return means, means * (1 - means) * less
 
 
-def allocated(counts: Sequence[int], expected: Sequence[Floats], budget: int) -> list[int]:
+def allocated(counts: Sequence[int], expected: Sequence[Floats] | Floats, budget: int) -> list[int]:
     """Allocate a budget, so that the sum of the expected radii is as large as possible.
 
     What each input gains is bounded by a concave curve, along whose corners samples go where they gain most. The last
