@@ -1,4 +1,4 @@
-"""A run with a goal that is stopped or killed: inputs on their way are lost, rows are not, and the end is the same."""
+"""A run with a goal that is stopped or killed loses inputs that are being certified, no row, and ends the same."""
 
 import os
 import signal
