@@ -243,7 +243,10 @@ class SmoothedClassifier:
         if isinstance(method, Deterministic):
             return self.certain(method, x).prediction
         terms = self.terms(alpha, n, x, method=method)
-        scores = lambda n, stage: self.scores(x, n, seed=seed, index=index, stage=stage)  # noqa: E731
+
+        def scores(n: int, stage: Stage) -> Scores:
+            return self.scores(x, n, seed=seed, index=index, stage=stage)
+
         return winner(method, scores, terms, n0, index=index)
 
     def calibrate(

@@ -26,7 +26,7 @@ from lvmrs.logits import check_logits
 from lvmrs.noise import Stream
 from lvmrs.noise.stream import samples_per_block
 from lvmrs.running.crew import Crew, Work
-from lvmrs.sampling import Compare, Sampler, Watch
+from lvmrs.sampling import Answered, Compare, Sampler, Watch
 from lvmrs.scores import Portion, Scores, scores_of
 
 __all__ = ["Batched", "Fullness", "NoisyCopies", "Piece", "answered"]
@@ -190,7 +190,7 @@ class _Batches:
 
     def __init__(self, crew: Crew, fullness: Fullness) -> None:
         self._crew, self._fullness = crew, fullness
-        self._begun: deque[tuple[list[Piece], Future[list[Answer | LvmrsError]]]] = deque()
+        self._begun: deque[tuple[list[Piece], Future[list[Answered | LvmrsError]]]] = deque()
 
     def begin(self, inputs: Iterable[_Sampling[Any]]) -> bool:
         """Begin a full batch, or one that is not full if nothing else is going on; False if there is no room."""
@@ -218,7 +218,7 @@ class _Batches:
     def take(self) -> None:
         """Wait for the oldest batch, and give each input its logits."""
         pieces, future = self._begun.popleft()
-        answers: list[Answer | LvmrsError]
+        answers: list[Answered | LvmrsError]
         try:
             answers = future.result()
         except LvmrsError as error:  # the first of these inputs raises it, when it is its turn
@@ -234,21 +234,12 @@ class _Batches:
                 piece.sampling.fail(error)
 
 
-class Answer(NamedTuple):
-    """The logits of a piece, and what compares some rows with the same rows in another batch.
-
-    Comparing runs the model itself, which threads must not share: the thread that takes the answer does it.
-    """
-
-    logits: Tensor
-    compare: Compare
-
-
-def answered(sampler: Sampler, pieces: list[Piece]) -> list[Answer | LvmrsError]:
+def answered(sampler: Sampler, pieces: list[Piece]) -> list[Answered | LvmrsError]:
     """The answers to the pieces of a batch, or why there is none.
 
     A batch has rows of several inputs. So the first piece of every input that proves something is compared, as well as
-    those that are compared in any sample. If the model fails on a batch, each piece is run alone once: it may fail on
+    those that are compared in any sample; comparing runs the model itself, which threads must not share, and is left to
+    the thread that takes the answers. If the model fails on a batch, each piece is run alone once: it may fail on
     one input.
     """
     copies = [piece.copies() for piece in pieces]
@@ -263,12 +254,12 @@ def answered(sampler: Sampler, pieces: list[Piece]) -> list[Answer | LvmrsError]
             return [error]
         return [_alone(sampler, rows, compares) for rows, compares in zip(copies, compare, strict=True)]
     parts = torch.split(together, [len(piece.samples) for piece in pieces])
-    return [Answer(logits, compares) for logits, compares in zip(parts, compare, strict=True)]
+    return [Answered(logits, compares, len(logits)) for logits, compares in zip(parts, compare, strict=True)]
 
 
-def _alone(sampler: Sampler, rows: Tensor, compare: Compare) -> Answer | LvmrsError:
+def _alone(sampler: Sampler, rows: Tensor, compare: Compare) -> Answered | LvmrsError:
     try:
-        return Answer(sampler.answers_as_run(rows), compare)
+        return Answered(sampler.answers_as_run(rows), compare, len(rows))
     except LvmrsError as error:
         return error
 
