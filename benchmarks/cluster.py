@@ -26,8 +26,7 @@ from torch import nn
 from lvmrs import Duels, SmoothedClassifier, data, jobs, models, runs
 from lvmrs.workers import Ray, Workers
 from lvmrs.workers.base import Each, Task
-from lvmrs.workers.crowd import Crowd
-from lvmrs.workers.on_ray import connected
+from lvmrs.workers.ray import ActorPool, connected
 
 PLACE = re.compile(r"<!-- benchmarks/cluster.py: begin -->\n.*?<!-- end -->", re.DOTALL)
 # Actors that play the workers; each plays many of them.
@@ -107,17 +106,17 @@ class Simulated(Workers):
             started += 1
             return actors[started % ACTORS]
 
-        crowd = Crowd(ray, new)
-        crowd.start(self._size)
+        pool = ActorPool(ray, new)
+        pool.start(self._size)
         asked = 0
 
         def each(items: Iterable[Any]) -> Iterator[list[Any]]:
             nonlocal asked
             asked += 1
-            return iter([[task(item)] for item in items]) if asked == 1 else crowd.each(items)
+            return iter([[task(item)] for item in items]) if asked == 1 else pool.each(items)
 
         yield each
-        crowd.end()
+        pool.end()
 
 
 class _Actor:
@@ -127,22 +126,20 @@ class _Actor:
         self._row, self._seconds = row, seconds
         self._scores: dict[Any, Any] = {"certification": np.zeros((samples, CLASSES), np.float32)} if samples else {}
 
-    async def begin(self) -> None:
+    async def load(self) -> tuple[None, None]:
         """It has nothing to load."""
+        return None, None
 
-    async def do(self, question: Any) -> tuple[Any, None]:
+    async def run(self, question: Any) -> tuple[Any, None]:
         """A row for the input that the question is about."""
         from dataclasses import replace
 
-        from lvmrs.jobs.probing import Answer
+        from lvmrs.jobs.probing import Reply
         from lvmrs.jobs.spreading import Made, Together
 
         await asyncio.sleep(self._seconds)
         made = [Made(replace(self._row, idx=index), self._scores) for index in question.args[1]]
-        return Answer(Together(made, None), None), None
-
-    async def end(self) -> None:
-        """It has nothing to remove."""
+        return Reply(Together(made, None), None), None
 
 
 def simulated(workers: int, seconds: float, inputs: int, *, scores: bool = False) -> tuple[float, float]:

@@ -36,13 +36,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def what_is_remembered_is_kept_with_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Choices are not remembered for the user, and torch does not leave what it compiles beside the folders of pytest.
+def what_torch_compiles_is_kept_with_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Torch does not leave what it compiles beside the folders of pytest.
 
     Pytest removes its folders after a while, also those of tests that were killed.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
         yield
 

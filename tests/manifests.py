@@ -13,7 +13,7 @@ def manifest(
     *,
     method: str = "Duels",
     settings: dict[str, Any] | None = None,
-    classifier: str | None = "what an earlier version said",
+    classifier: str | None = "what the method says",
     scope: Any = None,
     data: str | None = "digits",
     data_hash: str | None = "0123456789abcdef",

@@ -12,7 +12,7 @@ from lvmrs import analysis, plots
 from lvmrs.errors import RunError
 from lvmrs.planners import Cohen
 from lvmrs.runs import Run
-from lvmrs.runs.score_statistics import score_statistics
+from lvmrs.runs.scores import score_statistics
 from tests.jobs.helpers import INPUTS, fill
 
 

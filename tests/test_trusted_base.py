@@ -57,10 +57,10 @@ def listed() -> dict[str, int]:
 # They bring together what must be right and what may be clever.
 TOGETHER = {
     "planners/base.py", "smooth.py", "samplers.py", "model_check.py", "jobs/job.py", "jobs/recertify.py",
-    "jobs/merge.py", "jobs/keeping.py", "runs/manifest.py", "runs/records.py", "runs/format_1.py", "runs/selection.py",
+    "jobs/merge.py", "jobs/keeping.py", "runs/manifest.py", "runs/records.py", "runs/selection.py",
     "planners/votes.py", "jobs/deployed.py", "runs/classifier.py", "runs/comparing.py",
     "jobs/recorded.py", "method_check.py", "rounding.py", "known_constant.py", "_as_written.py",
-    "runs/format_2.py", "runs/format_3.py", "running/straight.py", "running/folding.py", "running/fast.py",
+    "running/straight.py", "running/folding.py", "running/fast.py",
     "running/fixed_batch.py", "running/operations.py", "jobs/selecting.py",
     "engine/pipeline.py", "engine/sources.py", "engine/batching.py", "planners/anytime.py", "jobs/samples.py",
 }  # fmt: skip
@@ -69,7 +69,7 @@ TOGETHER = {
 def needed() -> set[str]:
     return TOGETHER | closure(
         ["lvmrs.prove", "lvmrs.anytime", "lvmrs.sampling", "lvmrs.deterministic", "lvmrs.runs.scores",
-         "lvmrs.models.network_lipschitz", "lvmrs.models.sandwich", *parts()]
+         "lvmrs.models.lipschitz.bound", "lvmrs.models.sandwich", *parts()]
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from lvmrs import radius as radii
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import InvalidArgumentError, ProofError, guarded
 from lvmrs.goals import Verdict, verdict
-from lvmrs.noise import Gaussian, Noise, Stream, noise_named
+from lvmrs.noise import Noise, Stream, noise_named
 from lvmrs.plan import Plan, check_fields, fields_of, fields_of_json
 
 __all__ = ["ABSTAIN", "BY_A_PROOF", "Certificate"]
@@ -66,7 +66,7 @@ class Certificate:
     rounding: float = 0.0
     """How far rounding may move the logits in the Euclidean norm; 0 where the Lipschitz constant is not used.
 
-    For a deterministic certificate, how far it may move each logit. Earlier versions did not allow for rounding.
+    For a deterministic certificate, how far it may move each logit.
     """
     limit: float = math.inf
     """An upper bound on the radius of the exact means, which infinitely many samples could certify with this plan.
@@ -179,14 +179,7 @@ class Certificate:
     @classmethod
     def from_json(cls, text: str) -> Certificate:
         """Read the certificate that ``to_json`` wrote; a text that would be read as another certificate is refused."""
-        # Earlier versions knew one noise, which takes no risk, did not allow for rounding, and wrote none of this.
-        known = {"noise": Gaussian.name, "noise_risk": 0.0, "rounding": 0.0, "limit": None, "beta": 0.0}
-        given = fields_of_json(text, "certificate")
-        lacking = [name for name in known if name not in given]
-        written = {"noise_risk", "rounding", "limit", "beta"}
-        if lacking and not written.isdisjoint(given):  # this version writes all of it
-            raise InvalidArgumentError(f"this is not a whole certificate: it has no {lacking[0]}")
-        fields = {**known, **given}
+        fields = fields_of_json(text, "certificate")
         check_fields(cls, fields, "certificate")
         with guarded("this is not a whole certificate", error=InvalidArgumentError):
             made = cls._made_again(dict(fields))

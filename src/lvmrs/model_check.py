@@ -26,12 +26,12 @@ from functools import partial
 import torch
 from torch import Generator, Tensor, nn
 
+from lvmrs.agreement import Agreement, measured, moved, precision
 from lvmrs.errors import ModelError
-from lvmrs.logits import LOGITS
 from lvmrs.noise import Stage, Stream
 from lvmrs.sampling import Compare, Sampler, uncompared
 
-__all__ = ["ModelCheck", "allowance", "check_model"]
+__all__ = ["ModelCheck", "check_model"]
 
 _COPIES = 8  # noisy copies of the input that are run at the beginning
 _CROWD = 64  # rows in the large batches at the beginning
@@ -43,6 +43,8 @@ _PROVING: tuple[Stage, ...] = ("certification", "prediction")
 _FIRST, _SPACING = 2048, 16  # a check comes after so many rows, and then after so many times as many
 _AMONG_STRANGERS = 1  # rows that are run again among strangers
 _ALONE, _MORE, _MOST = 2, 8192, 16  # rows that are run again alone: one more for each 8192 rows before, at most 16
+
+_WIDER = 16.0  # rounding may do so many times as much to a later input as to the first
 
 _RANDOM = (
     "the model gives different answers to the same inputs; a certificate is about one fixed function: switch off what "
@@ -56,6 +58,11 @@ _LOOKS_AROUND = (
     "the model's answer to an input depends on the other inputs in its batch, or on its place among them, and cannot "
     "be certified: put normalisation layers in eval mode, with running statistics (if the model itself computes in a "
     "lower precision than float32, name that with autocast)"
+)
+
+_NOT_THE_MODEL = (
+    "the fast version of the model gives other logits than the model itself, beyond rounding; run the model as it is "
+    "(fast=False, or --no-fast)"
 )
 
 
@@ -74,17 +81,19 @@ def check_model(sampler: Sampler, x: Tensor, *, batch: int | None) -> ModelCheck
     copies = x + sampler.sigma * _normal(_COPIES, x, generator)
     first = sampler.answers(_copied(copies, sampler), 0)
     together = _plain(first)
-    check = ModelCheck(sampler, _eps(sampler, first), copies[:0], together[:0])
-    scale = _spread(together)
-    check.require_the_same(copies, together, scale)
-    check.require([copies[:3].flip(0)], together[:3].flip(0), scale)
+    eps = precision(sampler.model, first.dtype, sampler.autocast, device=first.device)
+    unknown = measured(lambda rows: together, copies, together, eps)  # nothing is known of rounding yet
+    check = ModelCheck(sampler, unknown, copies[:0], together[:0])
+    check.require_the_same(copies, together)
+    check = replace(check, agreement=check.measured(copies, together))
+    check.require([copies[:3].flip(0)], together[:3].flip(0))
     alone = torch.cat([check.run(row[None]) for row in copies])
-    check.require([copies], alone, scale)
+    check.require([copies], alone)
     check = check.knowing([*_strangers(x, sampler.sigma, generator), copies[0]])
     size = _CROWD if batch is None else min(_CROWD, max(batch, _COPIES))
     for rows, expected in check.crowds(copies, alone, size):
-        check.require([rows], expected, scale)
-    check.require_the_same(copies, together, scale)
+        check.require([rows], expected)
+    check.require_the_same(copies, together)
     return check
 
 
@@ -93,12 +102,14 @@ class ModelCheck:
     """The check of a model on one kind of input, to be repeated; ``check_model`` makes it."""
 
     sampler: Sampler
-    eps: float
-    """The relative precision that the model computes in."""
+    agreement: Agreement
+    """How far rounding may move the logits."""
     strangers: Tensor
     """Rows that are unlike the inputs; the last one is not."""
     known: Tensor
     """The answers to them, each alone, at the beginning."""
+    fast: bool = False
+    """Whether samples are computed by a fast version of the model."""
 
     @property
     def classes(self) -> int:
@@ -157,65 +168,50 @@ class ModelCheck:
         stranger, known = self._of_another_class(_mode(logits))
         crowd = torch.cat([stranger, rows[:few].flip(0), stranger])
         answers = torch.cat([known, expected[:few].flip(0), known, expected[few:]])
-        self.require([crowd, *rows[few:, None]], answers, _spread(logits), f" (found while input {index} was sampled)")
+        here = replace(self, agreement=self.agreement.around(_plain(logits)))
+        here.require([crowd, *rows[few:, None]], answers, f" (found while input {index} was sampled)")
 
     def _of_another_class(self, usual: int) -> tuple[Tensor, Tensor]:
         """A stranger with another answer than the usual one, if there is one, and its answer."""
         number = int((self.known.argmax(dim=1) != usual).int().argmax())
         return self.strangers[number : number + 1], self.known[number : number + 1]
 
-    def require(self, batches: list[Tensor], expected: Tensor, scale: float, where: str = "") -> None:
-        """Run batches, and refuse answers that are not those expected of their rows in other company."""
+    def require(self, batches: list[Tensor], expected: Tensor, where: str = "") -> None:
+        """Run batches, and raise if their logits are not those of the same rows in other company."""
         found = torch.cat([self.run(rows) for rows in batches])
-        if not self._agree(found, expected, scale):
-            again = torch.cat([self.run(rows) for rows in batches])
-            if not self._agree(again, found, scale):
-                raise ModelError(_RANDOM + where)
-            now = [self.run(row[None]) for row in self.strangers]
-            if now and not self._agree(torch.cat(now), self.known, scale):
-                raise ModelError(_CHANGED + where)
-            raise ModelError(_LOOKS_AROUND + where)
+        if self.agreement.agree(found, expected):
+            return
+        again = torch.cat([self.run(rows) for rows in batches])
+        if not self.agreement.agree(again, found):
+            raise ModelError(_RANDOM + where)
+        now = [self.run(row[None]) for row in self.strangers]
+        if now and not self.agreement.agree(torch.cat(now), self.known):
+            raise ModelError(_CHANGED + where)
+        rows = torch.cat(batches)  # rounding may do more to these rows than to those of the beginning
+        together = self.run(rows)
+        if not self.agreement.widened(self.measured(rows, together), _WIDER).agree(found, expected):
+            other = self.fast and self.agreement.agree(together, found)
+            raise ModelError((_NOT_THE_MODEL if other else _LOOKS_AROUND) + where)
 
-    def require_the_same(self, rows: Tensor, expected: Tensor, scale: float) -> None:
+    def require_the_same(self, rows: Tensor, expected: Tensor) -> None:
         """Run a batch again, and refuse other answers than before."""
-        if not self._agree(self.run(rows), expected, scale):
+        if not self.agreement.agree(self.run(rows), expected):
             raise ModelError(_RANDOM)
+
+    def measured(self, rows: Tensor, logits: Tensor) -> Agreement:
+        """Measure what rounding does to the logits of these rows, twice, since a random model would seem to round."""
+        other = replace(self.sampler, model=moved(self.sampler.model, self.agreement.eps))
+        run = replace(self, sampler=other).run
+        found, again = (measured(run, rows, logits, self.agreement.eps) for _ in range(2))
+        if not torch.equal(found.sensitivity, again.sensitivity):
+            apart = (found.sensitivity - again.sensitivity).abs()
+            if bool((apart > self.agreement.allowance(logits).amax(dim=0)).any()):
+                raise ModelError(_RANDOM)
+        return found
 
     def run(self, rows: Tensor, *, finite: bool = True) -> Tensor:
         """The logits of a batch, in float64; the model is given a copy, since it may change its inputs."""
         return _plain(self.sampler.answers(_copied(rows, self.sampler), self.classes, finite=finite))
-
-    def _agree(self, found: Tensor, expected: Tensor, scale: float) -> bool:
-        return bool(((found - expected).abs() <= allowance(expected, scale, self.eps)).all())
-
-
-def allowance(logits: Tensor, scale: float, eps: float) -> Tensor:
-    """How far other logits of the same rows may be from these: as far as rounding goes, which depends on the batch.
-
-    Args:
-        logits: logits (rows, classes) in float64.
-        scale: how far the logits of a row usually lie apart; almost equal ones are rounded as much as others.
-        eps: the relative precision that the model computes in.
-
-    Returns:
-        An allowance for each row (rows, 1): a share of how far its logits lie apart, and some units in the last place
-        of the largest one. So a large constant that is added to all logits hides nothing else.
-
-    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
-    >>> [round(float(row), 6) for row in allowance(logits, 1.0, torch.finfo(torch.float32).eps)]
-    [0.002001, 0.001]
-    """
-    apart = (logits.amax(dim=1, keepdim=True) - logits.amin(dim=1, keepdim=True)).clamp(min=scale)
-    return max(1e-3, 4 * eps) * apart + 4 * eps * logits.abs().amax(dim=1, keepdim=True)
-
-
-def _eps(sampler: Sampler, logits: Tensor) -> float:
-    """The relative precision of the coarsest numbers that the model is known to compute with."""
-    weights = {weight.dtype for module in _modules(sampler) for weight in module.parameters(recurse=False)}
-    named = {logits.dtype, sampler.autocast, *weights}
-    # Elsewhere than on the CPU, float32 numbers may be multiplied with ten bits (TF32).
-    hidden = 0.0 if logits.device.type == "cpu" else 2.0**-10
-    return max(hidden, *(torch.finfo(kind).eps for kind in named if kind in LOGITS))
 
 
 def _modules(sampler: Sampler) -> list[nn.Module]:
@@ -228,11 +224,6 @@ def _copied(rows: Tensor, sampler: Sampler) -> Tensor:
 
 def _plain(logits: Tensor) -> Tensor:
     return logits.cpu().double()
-
-
-def _spread(logits: Tensor) -> float:
-    """How far the logits of a row usually lie apart."""
-    return float((logits.amax(dim=1) - logits.amin(dim=1)).median())
 
 
 def _mode(logits: Tensor) -> int:

@@ -12,7 +12,7 @@ import torch
 
 from lvmrs.runs.manifest import Origin
 
-__all__ = ["origin", "torch_version", "written_origin"]
+__all__ = ["lvmrs_version", "origin", "torch_version", "written_origin"]
 
 
 def origin(command: str, **more: Any) -> Origin:
@@ -30,6 +30,11 @@ def origin(command: str, **more: Any) -> Origin:
 def written_origin(command: str) -> dict[str, Any]:
     """The same origin as a dictionary for JSON; fields that are not known are left out."""
     return {name: value for name, value in dataclasses.asdict(origin(command)).items() if value is not None}
+
+
+def lvmrs_version() -> str:
+    """The version of lvmrs."""
+    return version("lvmrs")
 
 
 def torch_version() -> str:

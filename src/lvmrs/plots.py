@@ -125,7 +125,7 @@ def variance(run: Run) -> Figure:
 
     Computed from kept scores, on the sample that certified.
     """
-    from lvmrs.runs.score_statistics import score_statistics
+    from lvmrs.runs.scores import score_statistics
 
     _checks.instance("run", run, Run, "a lvmrs.Run")
     figure, axes = _figure("margin of the mean scores", "variance of the top score")

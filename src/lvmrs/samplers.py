@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from lvmrs import _checks
-from lvmrs._memory import keep_freed
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
-from lvmrs.model_check import check_model
+from lvmrs.model_check import ModelCheck, check_model
 from lvmrs.noise import Stream
 from lvmrs.running import compiling
 from lvmrs.running.choosing import Choice, chosen_batch, chosen_way
 from lvmrs.running.crew import Crew, cores, torch_threads
-from lvmrs.running.fast import Fast, fast_version, state_of
-from lvmrs.running.remembered import key_of, recall, remember
+from lvmrs.running.fast import Fast, fast_version
+from lvmrs.running.held import held_by
 from lvmrs.running.sharing import Sharing
+from lvmrs.running.straight import NotStraightError
 from lvmrs.running.way import Way
 from lvmrs.sampling import Sampler, evaluating
 
 __all__ = ["Pace", "Samplers"]
 
+Made = TypeVar("Made")
+
 # Noisy copies of an input on which a fast version of the model is compared with the model.
 _ROWS = 16
 # The speed is measured for about so many seconds, with at most so many batches, which have at most so many samples.
 _MEASURED, _MOST, _FEW = 0.1, 8, 1024
-# After so many changes of the weights the model runs as it is.
-_CHANGES = 5
 # Samples in a forward pass where that does not matter.
 _PLAIN_BATCH = 64
 # A thread hands samples on after about so many seconds, or so many samples: handing on costs as much as some samples.
 _PIECE_SECONDS, _LARGEST_PIECE = 0.1, 1024
+
+_CHANGED = (
+    "the weights or attributes of the model have changed since it was first run; a certificate is about one fixed "
+    "function: make a new SmoothedClassifier after a change"
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ class Pace:
     """Samples per second, as measured when nothing else runs on the machine."""
     classes: int
     """How many classes the model has."""
+    as_it_is: str | None = None
+    """Why no fast version of the model runs, but the model itself; None if a fast version does, or none was wanted."""
 
     @property
     def batch(self) -> int:
@@ -58,8 +66,9 @@ class Pace:
 
     @property
     def words(self) -> str:
-        """It in words."""
-        return f"{self.way.words}{f', {self.workers} at a time' if self.workers > 1 else ''}"
+        """One-line summary for people."""
+        together = f", {self.workers} at a time" if self.workers > 1 else ""
+        return f"{self.way.words}{together}{f'; the model runs as it is: {self.as_it_is}' if self.as_it_is else ''}"
 
 
 class Samplers:
@@ -82,10 +91,11 @@ class Samplers:
             raise InvalidArgumentError(f"batch must be {way.batch} here, got {batch}; leave it out")
         self.pattern, self.given, self.way, self.fast, self.compiled = pattern, batch, way, fast, compiled
         self._samplers: dict[tuple[Any, ...], Sampler] = {}
-        self._checked: dict[tuple[Any, ...], tuple[Sampler, int]] = {}
+        self._checked: dict[tuple[Any, ...], tuple[Sampler, ModelCheck]] = {}
         self._paces: dict[tuple[Any, ...], Pace] = {}
-        self._state: object = None
-        self._changes = 0
+        self._held: list[object] | None = None
+        self._watched = False  # a model that changes what it holds whenever it runs is not; its answers are compared
+        self._why: str | None = None
         self._cores = cores()
 
     @property
@@ -124,65 +134,82 @@ class Samplers:
         return pace
 
     def _of(self, x: Tensor, samples: int) -> Sampler:
-        model, kind = self.pattern.model, _kind(x)
-        self._plain(x)  # layers that are made when they first run are made now
-        if isinstance(model, nn.Module) and self.fast:
-            state = state_of(model)
-            if state != self._state:  # a fast version has the weights of the moment at which it was made
-                self._samplers.clear()
-                self._changes += 1
-            self._state = state
+        kind = _kind(x)
+        self._plain(x)
+        self._require_unchanged()
         if kind not in self._samplers:
             with torch_threads(1):  # small batches: several threads would wait for each other
                 self._samplers[kind] = self._made(x, samples)
         return self._samplers[kind]
 
-    def _plain(self, x: Tensor) -> tuple[Sampler, int]:
-        """The model as it is, checked once for each kind of input, and how many classes it has."""
+    def watching(self, made: Iterator[Made]) -> Iterator[Made]:
+        """Give what was made from samples, while the model holds what it held at the beginning.
+
+        Otherwise the samples are of another model than the user's: a fast version has copies of its weights, and
+        samples are drawn ahead.
+        """
+        for each in made:
+            self._require_unchanged()
+            yield each
+
+    def _require_unchanged(self) -> None:
+        if self._watched and self._holds() != self._held:
+            raise ModelError(_CHANGED)
+
+    def _holds(self) -> list[object] | None:
+        """What the model holds now; None if it is no module, or holds too much to be looked at."""
+        model = self.pattern.model
+        return held_by(model) if isinstance(model, nn.Module) else None
+
+    def _plain(self, x: Tensor) -> tuple[Sampler, ModelCheck]:
+        """The model as it is, checked once for each kind of input, and the check."""
         kind = _kind(x)
         if kind not in self._checked:
             plain = replace(self.pattern, memory_format=_layout(x), batch=self.batch or _PLAIN_BATCH)
             with torch_threads(1):
+                if not self._checked:
+                    if _is_lazy(plain.model):  # layers that are made when they first run are made now
+                        plain.answers(x[None].clone(), 0, finite=False)
+                    self._held = self._holds()
                 check = check_model(plain, x, batch=self.batch)
-            self._checked[kind] = replace(plain, recheck=check.recheck, classes=check.classes), check.classes
+            if not self._checked:
+                self._watched = self._held is not None and self._held == self._holds()
+            self._checked[kind] = replace(plain, recheck=check.recheck, classes=check.classes), check
         return self._checked[kind]
 
     def _made(self, x: Tensor, samples: int) -> Sampler:
-        plain, classes = self._plain(x)
-        if x.device.type == "cpu":
-            keep_freed()
+        plain, check = self._plain(x)
         fast = self._fast_version(x)
-        key = key_of(plain.model, x, self.batch, self._cores, fast is not None, plain.autocast)
-        known = None if key is None else recall(key)
-        choice = self._chosen(plain, fast, x, known)
+        choice = self._chosen(plain, fast, x)
         way = choice.way
         piece = max(1, min(_LARGEST_PIECE, round(_PIECE_SECONDS / choice.cost)))
         made = replace(plain, batch=way.batch, piece=piece)
         rate = (1 if x.device.type != "cpu" else self._cores) / choice.cost
         if fast is not None and way.folded == fast.folded:
             together = choice.workers == self._cores  # a compiled program has one thread
-            if self.way is None and fast.folded and (self.compiled or (self.compiled is None and together)):
+            if self.compiled and fast.folded and not fast.layout_free:
+                raise ModelError("the model has a step that depends on the layout of memory; do not ask to compile it")
+            may = self.way is None and fast.folded and fast.layout_free
+            if may and (self.compiled or (self.compiled is None and together)):
                 size = None if self.given is None else way.batch
                 way = compiling.if_worth_it(fast, choice, x, size, samples / rate, asked=bool(self.compiled))
                 made = replace(made, batch=way.batch)
+            if way.channels_last and not fast.convolves:
+                raise ModelError("the run was begun with channels last, which the model does not allow; begin it again")
             with guarded("the model cannot be run as the run was begun", error=ModelError):
-                made = replace(made, runner=fast.runner(way, choice.workers, x), workers=choice.workers)
+                run, recheck = fast.runner(way, choice.workers, x), replace(check, fast=True).recheck
+            made = replace(made, runner=run, workers=choice.workers, recheck=recheck)
         elif way.folded:
             raise ModelError(
-                "the run was begun with the model as a list of steps, and this cannot be done here; begin the run again"
+                f"the run was begun with the model as a list of steps, and this cannot be done here ({self._why}); "
+                "begin the run again"
             )
         elif way.compiled or self.compiled:
             way = replace(way, compiled=True)
             made = replace(made, runner=_in_eval_mode(self.pattern.model))
         if made.workers == 1 and self._cores > 1 and x.device.type == "cpu":
             made = replace(made, sharing=Sharing(choice.cost))
-        rate = choice.rate if way == choice.way else 0.0
-        pace = Pace(way, made.workers, rate or self._rate(made, x, choice.cost), classes)
-        if way == choice.way:
-            choice = replace(choice, rate=pace.rate)
-        if key is not None and self.way is None and choice != known:
-            remember(key, choice)
-        self._paces[_kind(x)] = pace
+        self._paces[_kind(x)] = Pace(way, made.workers, self._rate(made, x, choice.cost), check.classes, self._why)
         return made
 
     def _rate(self, sampler: Sampler, x: Tensor, cost: float) -> float:
@@ -197,36 +224,35 @@ class Samplers:
         return n * (self._cores if x.device.type == "cpu" else 1) / max(clock() - start, 1e-9)
 
     def _fast_version(self, x: Tensor) -> Fast | None:
+        """The fast version of the model; if there is none, why not is remembered."""
+        self._why = None
+        if not self.fast:
+            return None
+        try:
+            return self._shown_fast(x)
+        except NotStraightError as error:
+            self._why = str(error)
+            return None
+
+    def _shown_fast(self, x: Tensor) -> Fast:
         model = self.pattern.model
-        # Threads do not share autocast. A model that changes its own buffers would be traced again for every input.
-        if not self.fast or self._changes > _CHANGES or torch.is_autocast_enabled(x.device.type):
-            return None
-        if self.pattern.autocast is not None:
-            return None
+        if self.pattern.autocast is not None or torch.is_autocast_enabled(x.device.type):
+            raise NotStraightError("it runs under autocast")  # which threads do not share
         noise = torch.randn(_ROWS, *x.shape, generator=torch.Generator().manual_seed(1)).to(x)
         with evaluating(model):
             return fast_version(model, x + self.pattern.sigma * noise)
 
-    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor, known: Choice | None) -> Choice:
-        """How to run the model, and what a sample costs: as given, as remembered, or by trials."""
+    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor) -> Choice:
+        """How to run the model, and what a sample costs: as given, or by trials."""
         given = self.way
         if given is not None and fast is not None and given.folded != fast.folded:
             fast = None
-        if known is not None and _fits(known.way, given, self.batch, fast):
-            return known
         if fast is not None:
             choice = chosen_way(fast, x, self.batch, self._cores)
         else:
             choice = chosen_batch(plain.forward, x, self._cores)
             choice = choice if self.batch is None else replace(choice, way=Way(self.batch))
         return choice if given is None else replace(choice, way=given)
-
-
-def _fits(way: Way, given: Way | None, batch: int | None, fast: Fast | None) -> bool:
-    """Whether a remembered way is possible, and is what was given."""
-    folded, images = (False, False) if fast is None else (fast.folded, fast.convolves)
-    possible = way.folded == folded and images >= way.channels_last
-    return possible and way.batch == (batch or way.batch) and way == (given or way)
 
 
 def _in_eval_mode(model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -238,6 +264,10 @@ def _in_eval_mode(model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tenso
         return answer
 
     return run
+
+
+def _is_lazy(model: object) -> bool:
+    return isinstance(model, nn.Module) and any(is_lazy(each) for each in (*model.parameters(), *model.buffers()))
 
 
 def _layout(x: Tensor) -> torch.memory_format:

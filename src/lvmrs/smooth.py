@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import _checks, _torch_checks
+from lvmrs.agreement import Agreement, measured, moved, precision
 from lvmrs.certificate import Certificate
 from lvmrs.deterministic import Deterministic
 from lvmrs.engine import pipeline
@@ -44,6 +45,8 @@ Given = tuple[int, Tensor] | tuple[int, Tensor, int | None]
 """An index, an input and, where it is known, the label."""
 ScoresOf = Callable[[int, Stage], Scores]
 """Gives that many scores of one input, of that stage."""
+# Noisy copies of an input on which it is measured what rounding does.
+_COPIES = 16
 
 
 class SmoothedClassifier:
@@ -206,7 +209,8 @@ class SmoothedClassifier:
         with self._samplers.crew() as crew:
             source: Source[Input] = Batched(crew, seed, n, watch) if procedure.stops else Sampled(crew, seed, watch)
             all_ = None if sharing is None else prepared(sharing)
-            yield from pipeline.certify(prepared(inputs), source, procedure, n, sharing=all_)
+            made = pipeline.certify(prepared(inputs), source, procedure, n, sharing=all_)
+            yield from self._samplers.watching(made)
 
     def certain(self, method: Deterministic, x: Tensor) -> Certificate:
         """The certificate of an input without noise."""
@@ -333,9 +337,25 @@ class SmoothedClassifier:
     def _logits(self, x: Tensor) -> Tensor:
         return self._samplers.plain(x).answers(x[None].clone(), 0)[0]
 
-    def unchecked_logits(self, inputs: Tensor) -> Tensor:
-        """The logits of a batch of inputs by the model itself, which may be NaN, and may not be one fixed function."""
-        return self._samplers.pattern.answers(torch.stack([self._input(x) for x in inputs]), 0, finite=False)
+    def unchecked_logits(self, inputs: Tensor) -> tuple[Tensor, Agreement]:
+        """The logits of a batch of inputs by the model itself in float64, and how far rounding may move them.
+
+        They may be NaN, and may not be those of one fixed function.
+        """
+        rows = torch.stack([self._input(x) for x in inputs])
+        return self._with_agreement(self._samplers.pattern, rows)
+
+    def agreement(self, x: Tensor) -> Agreement:
+        """How far rounding may move the logits of noisy copies of an input."""
+        x = self._input(x)
+        noise = torch.randn(_COPIES, *x.shape, generator=torch.Generator().manual_seed(0)).to(x)
+        return self._with_agreement(self._samplers.plain(x), x + (self._sigma or 0.0) * noise)[1]
+
+    def _with_agreement(self, sampler: Sampler, rows: Tensor) -> tuple[Tensor, Agreement]:
+        logits = sampler.answers(rows.clone(), 0, finite=False).cpu()
+        eps = precision(self.model, logits.dtype, self.autocast, device=rows.device)
+        other = replace(sampler, model=moved(self.model, eps))
+        return logits.double(), measured(lambda rows: other.answers(rows, 0, finite=False).cpu(), rows, logits, eps)
 
     def certify_batch(
         self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any

@@ -307,7 +307,7 @@ MISTAKES = {
     "certify DIGITS --out a --mean x --std 1": (2, "mean must be numbers with commas between them"),
     "certify DIGITS --out a --split val": (1, "there is no split 'val'"),
     "certify DIGITS --out a --model python:lvmrs.nothing:x": (1, "lvmrs.nothing cannot be imported"),
-    "certify DIGITS --out a --model python:lvmrs.models.norms:of_matrix": (
+    "certify DIGITS --out a --model python:lvmrs.models.lipschitz.norms:of_matrix": (
         1,
         "the function failed (TypeError: of_matrix()",
     ),

@@ -1,11 +1,11 @@
 """Options that would have no effect are refused with the reason, before anything is loaded or written."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from lvmrs import registry
 from lvmrs.runs import Run
 from tests.cli.helpers import run
 
@@ -78,10 +78,6 @@ def test_a_run_without_noise_needs_and_records_no_sigma(here: Path, capsys: pyte
     line = typed(f"certify DATA {SURE} --lipschitz 40 --out run")
     assert run(line, capsys)[0] == 0
     assert Run("run").manifest.terms.sigma is None
-    # An earlier version wrote the sigma that it asked for: such a run is read and resumed.
-    manifest = json.loads(Path("run/manifest.json").read_text(encoding="utf-8"))
-    manifest["terms"]["sigma"] = 0.5
-    Path("run/manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     rows = Path("run/certificates.tsv")
     text = rows.read_text(encoding="utf-8")
     rows.write_text(text.rpartition("\n3\t")[0] + "\n", encoding="utf-8")
@@ -93,6 +89,78 @@ def test_a_run_without_noise_needs_and_records_no_sigma(here: Path, capsys: pyte
     assert code == 0
     assert "noises σ" not in err
     assert run("report run noisy --out report.html --data none", capsys)[0] == 0
+
+
+RUNS = {
+    "recertify kept --noise gaussian": "noise has no effect: the scores of kept were sampled with exact:64 noise",
+    "recertify kept --noise exact": "noise has no effect: the scores of kept were sampled with exact:64 noise",
+    "recertify kept --noise python:own.py:Wide": "noise has no effect: the scores of kept were sampled with exact:64",
+    "recertify kept --budget 90 --workers 2": "workers has no effect: one process spends a budget; leave it out",
+    "recertify kept --budget 90 --ray local": "ray has no effect: one process spends a budget; leave it out",
+    "recertify kept --cpus-per-worker 2": "cpus-per-worker has no effect without ray; leave it out",
+    "recertify kept --beta 0.1": "beta has no effect without a goal such as a target radius; leave it out",
+    "verify kept TYPED --rows all --seed 1": "seed has no effect: all rows are computed again, and none is drawn;",
+    "verify kept TYPED --map python:own.py:Mine": "map has no effect: kept was made without python:own.py:Mine; leave",
+    "verify kept TYPED --noise python:own.py:Wide": "noise has no effect: kept was made without python:own.py:Wide;",
+    "verify kept TYPED --ray --gpus-per-worker 1 --device cpu": "gpus-per-worker has no effect: the model runs on the",
+    "verify sure TYPED --batch 7": "batch has no effect: sure took no samples; leave it out",
+    "attack kept TYPED --map python:own.py:Mine": "map has no effect: kept was made without python:own.py:Mine; leave",
+    "attack kept TYPED --ray --gpus-per-worker 1 --device cpu": "gpus-per-worker has no effect: the model runs on the",
+    "attack sure TYPED --samples 8": "samples has no effect: certificates of sure are without noise; leave it out",
+    "attack sure TYPED --n 100": "n has no effect: certificates of sure are without noise; leave it out",
+    "attack sure TYPED --beta 0.1": "beta has no effect: certificates of sure are without noise; leave it out",
+    "predict TYPED --like kept --noise gaussian": "this is not the classifier of kept: its noise is 'exact:64', and",
+    "predict TYPED --like kept --sigma 0.25": "this is not the classifier of kept: its sigma is 0.5, and here it is",
+    "predict TYPED --like kept --lipschitz 3": NO_CONSTANT.format("Duels"),
+    "predict TYPED --like sure --n 50": f"n {NO_SAMPLES}",
+    "calibrate TYPED --sigma 0.5 --method fixed --map hardmax --lipschitz 9": "lipschitz has no effect: scores of "
+    "hardmax have no Lipschitz constant; leave it out",
+    "calibrate TYPED --sigma 0.5 --method fixed --map hardmax --temperature 2": "temperature has no effect on hardmax",
+    "calibrate TYPED --sigma 0.5 --map softmax": "map has no effect: the width of duels is half the median deviation",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", RUNS)
+def test_an_option_without_effect_on_a_run_is_refused(
+    line: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for names in registry.PARTS:
+        monkeypatch.setattr(names, "_added", {})
+    with Path("own.py").open("a") as file:
+        file.write("\n\nfrom lvmrs.maps.softmax import Softmax\nfrom lvmrs.noise import Gaussian\n")
+        file.write("\n\nclass Mine(Softmax):\n    name = 'mine'\n\n\nclass Wide(Gaussian):\n    name = 'wide'\n")
+    with np.load("a.npz") as held:
+        np.savez("a.npz", x=np.round(held["x"] * 64) / 64, y=held["y"])
+    few = "--n0 20 --n 50 --batch 10"
+    if " kept" in line:
+        kept = f"certify DATA --sigma 0.5 --method duels --noise exact:64 {few} --keep-scores --out kept"
+        assert run(typed(kept), capsys)[0] == 0
+    if " sure" in line:
+        assert run(typed(f"certify DATA {SURE} --lipschitz 40 --out sure"), capsys)[0] == 0
+    before = sorted(here.rglob("*"))
+    out = " --out new" if line.startswith("recertify") else ""
+    code, printed, err = run(line.replace("TYPED", typed("DATA")) + out, capsys)
+    assert (code, printed) == (2, "")
+    assert RUNS[line] in " ".join(err.split())
+    assert sorted(here.rglob("*")) == before
+
+
+def test_the_noise_of_a_run_may_be_typed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = "--n0 20 --n 50 --batch 10 --keep-scores"
+    assert run(typed(f"certify DATA --sigma 0.5 --method duels --noise gaussian {few} --out kept"), capsys)[0] == 0
+    assert run("recertify kept --noise gaussian --method cohen --out again", capsys)[0] == 0
+
+
+def test_points_cannot_be_kept_later(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(typed(f"certify DATA {SURE} --lipschitz 40 --out sure"), capsys)[0] == 0
+    line = typed("attack sure DATA --steps 2 --restarts 1")
+    assert run(line, capsys)[0] == 0
+    code, printed, err = run(f"{line} --keep", capsys)
+    assert (code, printed) == (1, "")
+    assert "sure has no points of 4 inputs that were attacked without keeping them (the first is 0); choose" in err
+    assert run(f"{line} --keep --out other", capsys)[0] == 0
+    assert run(f"{line} --keep --out other", capsys)[0] == 0
+    assert len(list(Path("other").glob("attack-*.npy"))) == 4
 
 
 def test_data_without_splits_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

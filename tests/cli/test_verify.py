@@ -33,11 +33,20 @@ def test_rows_that_stand(capsys: Captured) -> None:
     assert [row[1:3] for row in rows] in ([["equal", "-"]] * 2, [["rounding", "-"], ["equal", "-"]])
     assert re.search(r"^2 of 4 rows computed again, in batches of 8 instead of 16: 2 equal$", err, flags=re.MULTILINE)
     assert "kept scores are those of the model up to " in err
+    assert re.search(
+        r"^2 of 4 rows were drawn with seed \d+: a run with 3 or more forged rows \(75 %\) would have been found with "
+        r"probability at least 1 − 0\.01, if its author did not know the seed; fewer may have been missed$",
+        err,
+        flags=re.MULTILINE,
+    )
+    found = json.loads(lvmrs("verify a --rows 2 --seed 5 --json", capsys)[1])
+    assert (found["seed"], found["risk"], found["forged rows found"], found["forged share found"]) == (5, 0.01, 3, 0.75)
     code, out, _ = lvmrs("verify a --rows all --batch 3 --json", capsys)
     found = json.loads(out)
     assert (code, found["stands"], found["computed"], found["batch"], found["changed"]) == (0, True, 4, 3, [])
     assert [row["idx"] for row in found["rows"]] == [0, 1, 2, 3]
     assert found["largest difference"]["logits"] < 1e-5
+    assert (found["seed"], found["forged rows found"]) == (None, 1)
     assert (
         lvmrs("verify a --rows 1 --seed 1 --json", capsys)[1] != lvmrs("verify a --rows 1 --seed 0 --json", capsys)[1]
     )
@@ -55,6 +64,13 @@ def test_a_run_that_was_altered_by_hand(capsys: Captured) -> None:
     assert "1 rows do not stand" in err
     code, out, _ = lvmrs("verify a --rows 1 --json", capsys)
     assert (code, json.loads(out)["stands"]) == (1, False)
+
+
+def test_words_that_were_altered_by_hand(capsys: Captured) -> None:
+    altered_manifest(named_run(), lambda stored: stored["method"].update(classifier="the network itself"))
+    code, out, err = lvmrs("verify a", capsys)
+    assert (code, out) == (1, "")
+    assert 'a was not made with what is here: method classifier: "the network itself", now "the classifier that ' in err
 
 
 def test_an_unfinished_run_stands_as_far_as_it_goes(capsys: Captured) -> None:

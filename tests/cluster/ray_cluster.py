@@ -71,7 +71,7 @@ class RayCluster:
 
     def workers(self) -> list[int]:
         """The processes of all nodes that are workers of lvmrs."""
-        return [each for node in self.nodes for each in descendants(node.pid) if _is_hand(each)]
+        return [each for node in self.nodes for each in descendants(node.pid) if _is_worker(each)]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -106,7 +106,7 @@ class RayCluster:
         process.communicate()  # its input is closed, so that it kills
 
 
-def _is_hand(process: int) -> bool:
+def _is_worker(process: int) -> bool:
     with suppress(OSError):
-        return Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"ray::Hand")
+        return Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"ray::RayWorker")
     return False

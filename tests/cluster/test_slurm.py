@@ -8,7 +8,7 @@ import pytest
 
 from lvmrs import jobs
 from lvmrs.runs import Run
-from lvmrs.slurm import launch, shard_directory
+from lvmrs.workers.slurm import launch, shard_directory
 from tests.cluster.commands import CERTIFY, INPUTS, check_same, lvmrs, prepare
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.processes import running, until

@@ -19,7 +19,7 @@ from lvmrs.engine.sources import GivenScores
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.goals import Goal
 from lvmrs.noise import Stage, Stream
-from lvmrs.plan import Choice
+from lvmrs.running.choosing import Choice
 from lvmrs.running.crew import Work
 from lvmrs.sampling import Request, Sampler
 from lvmrs.scores import Scores
@@ -41,7 +41,9 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Threads that sample, whatever machine this is."""
     count: int = request.param
     monkeypatch.setattr(samplers, "cores", lambda: count)
-    monkeypatch.setattr("lvmrs.running.choosing.crew_pays", lambda *given: True)
+    monkeypatch.setattr(
+        samplers, "chosen_way", lambda fast, x, batch, cores: Choice(fast.way(batch), 0.001, workers=count)
+    )
     return count
 
 
@@ -70,7 +72,7 @@ class Noting(Planner):
     def __init__(self, events: list[tuple[str, int]]) -> None:
         self.events = events
 
-    def choose(self, logits: Any, terms: Terms) -> Choice:
+    def choose(self, logits: Any, terms: Terms) -> lvmrs.Choice:
         shown = list(logits)
         self.events.append(("planned", sum(event == "planned" for event, _ in self.events)))
         return Duels().choose(shown, terms)
@@ -88,6 +90,7 @@ def test_samples_to_prove_on_are_asked_for_when_the_plan_exists_and_the_next_inp
 
     monkeypatch.setattr(Sampler, "pieces", noted)
     smoothed = SmoothedClassifier(nn.Linear(3, 3), 0.5, batch=32)
+    assert smoothed.sampler(INPUTS[0])[0].workers == threads
     events.clear()
     planner = Noting(events)
     assert len(smoothed.certify_batch(INPUTS, planner, **TERMS)) == len(INPUTS)

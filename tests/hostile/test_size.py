@@ -25,7 +25,7 @@ def test_there_are_at_least_900_cases_each_with_a_name_of_its_own() -> None:
 
 
 def test_all_commands_are_tried() -> None:
-    # What is typed well after `launch` goes to Slurm; tests/slurm has what is refused.
+    # What is typed well after `launch` goes to Slurm; tests/workers/test_slurm.py has what is refused.
     assert set(BASES) | {"launch"} == set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
 

@@ -19,8 +19,7 @@ from lvmrs.jobs.attack import certified_rows
 from lvmrs.method import Method
 from lvmrs.models import Loaded
 from lvmrs.runs import Run, Selection
-from lvmrs.runs.attack_writer import AttackWriter
-from lvmrs.runs.attacks import Attack, AttackRow
+from lvmrs.runs.attacks import Attack, AttackRow, AttackWriter
 
 pytestmark = pytest.mark.usefixtures("no_measuring")
 

@@ -14,7 +14,7 @@ from lvmrs import jobs
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.planners import Cohen
 from lvmrs.runs import Run, Selection
-from lvmrs.runs.score_statistics import score_statistics
+from lvmrs.runs.scores import score_statistics
 from tests.faults import Disk, faulty_disk
 from tests.jobs.helpers import INPUTS, fill, job_of, lines
 from tests.quick import without_trials
@@ -23,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("no_measuring")
 SIX = Selection(INPUTS, max=6)
 N0, N, CLASSES, ITEM = 8, 30, 3, 8  # the tiny model answers in float64
 NAMES = ("scores-selection.npy", "scores-certification.npy")
-GOLDEN = Path(__file__).parent.parent / "golden"
 sampled = partial(fill, planner=Cohen(), n0=N0, n=N, selection=SIX, keep=True, batch=38)
 
 
@@ -232,19 +231,6 @@ def test_resampling_is_refused_where_there_is_nothing_to_sample_again(tmp_path: 
         with pytest.raises(InvalidArgumentError, match="resample is for a run that is resumed and that keeps scores"):
             jobs.certify(job_of(keep=keep), tmp_path / "a", resume=resume, resample=True)
     assert not (tmp_path / "a").exists()
-
-
-def test_runs_of_earlier_versions_have_no_checksums(tmp_path: Path) -> None:
-    """Their users are told so; holes are refused."""
-    out = tmp_path / "a"
-    shutil.copytree(GOLDEN / "cohen-format-1", out)
-    notes: list[str] = []
-    jobs.recertify(Run(out), tmp_path / "b", Cohen(), on_note=notes.append)
-    assert len(notes) == 1
-    assert "without checksums of its scores: missing scores are noticed, and changed scores are not" in notes[0]
-    saved(NAMES[1], lambda a: np.where(np.arange(12)[:, None, None] == 5, 0, a))(out)
-    with pytest.raises(RunError, match=r"1 of 12 rows \(input 5\) .* samples of input 5 are missing"):
-        jobs.recertify(Run(out), tmp_path / "c", Cohen())
 
 
 def test_an_interrupted_repair_loses_nothing(made: Path, tmp_path: Path) -> None:

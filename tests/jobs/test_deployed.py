@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from lvmrs import LVM, Cohen, Deterministic, Duels, Fixed, Lipschitz, Run, SmoothedClassifier, Votes, jobs
+from lvmrs import LVM, Cohen, Deterministic, Duels, Fixed, Lipschitz, SmoothedClassifier, Votes, jobs
 from lvmrs.data import Arrays
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
 from lvmrs.method import Method
@@ -157,13 +157,6 @@ def test_a_run_of_a_map_for_each_input_has_no_one_classifier(tmp_path: Path) -> 
     run = fill(tmp_path / "a", selection=Selection(INPUTS, max=1))
     with pytest.raises(InvalidArgumentError, match="LVM chooses a map for each input as it is set"):
         jobs.recorded_method(ClassifierRecord.of_run(run.manifest), "a")
-
-
-@pytest.mark.parametrize("golden", ["cohen-format-1", "fixed-0.2.0", "deterministic-format-1"])
-def test_runs_of_earlier_versions_say_which_classifier_they_are_about(golden: str) -> None:
-    run = Run(Path(__file__).parent.parent / "golden" / golden)
-    method = jobs.recorded_method(ClassifierRecord.of_run(run.manifest), golden)
-    assert type(method).__name__.lower() == golden.partition("-")[0]
 
 
 def test_inputs_that_were_calibrated_on_are_counted() -> None:

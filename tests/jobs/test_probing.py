@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from lvmrs import jobs
+from lvmrs.agreement import Agreement
 from lvmrs.attacks import Search
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.jobs import Job
-from lvmrs.jobs.probing import Answer, Comparing, Probe, probe
+from lvmrs.jobs.probing import Probe, Reply, probe, rejecting_others
 from lvmrs.planners import Cohen
 from lvmrs.runs import Run, Selection
 from lvmrs.workers import Workers
@@ -123,16 +124,17 @@ def test_a_worker_whose_torch_cannot_use_its_device(tmp_path: Path) -> None:
         certified(tmp_path / "a", Copies(device="cuda:99"))
 
 
-def test_it_costs_one_small_batch() -> None:
+def test_it_costs_two_small_batches() -> None:
     model = Elsewhere()
     job = job_of(model=model)
     again = probe(job, "the worker")
-    assert model.sizes == [4]
+    assert model.sizes == [4, 4]
     assert torch.equal(again.logits, probe(job, "the worker").logits), "it is the same each time"
 
 
 def test_what_is_not_a_number_is_not_the_same() -> None:
-    known = Probe(torch.ones(2, 3).double(), 2.0**-15, "the command on a")
+    agreement = Agreement(2.0**-23, 0, torch.ones(6), torch.zeros(6), torch.ones(6))
+    known = Probe(torch.ones(2, 3).double(), agreement, "the command on a")
     found = known._replace(logits=known.logits * torch.nan, where="the worker on b")
     with pytest.raises(RunError, match=r"the worker on b does not run .* differ by inf"):
-        list(Comparing(lambda _: iter([[Answer(0, found)]]), known)([0]))
+        list(rejecting_others(lambda _: iter([[Reply(0, found)]]), known)([0]))

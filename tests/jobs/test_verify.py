@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,19 +15,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import hypergeom
 from torch import Tensor
 
 from lvmrs import Deterministic, Duels, Fixed, Votes, binomial, jobs, radius
 from lvmrs.errors import InvalidArgumentError, ModelError, RunError
 from lvmrs.jobs.again import ChangedError
-from lvmrs.jobs.verify import RowVerdict, Verification, other_batch, verify
+from lvmrs.jobs.verify import RowVerdict, Verification, forged_rows_found, other_batch, verify
 from lvmrs.maps.duel import SoftDuel
 from lvmrs.method import Method
 from lvmrs.model_check import ModelCheck
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
 from lvmrs.runs import Row, Run, Selection
-from lvmrs.runs.scores import KeptScores
-from lvmrs.runs.scores_file import Checksum
+from lvmrs.runs.scores import Checksum, KeptScores
 from tests.jobs.helpers import DATA, INPUTS, fill, job_of
 from tests.jobs.named_runs import altered_manifest
 from tests.tiny_models import RowByRow
@@ -169,6 +171,10 @@ def test_a_model_that_looks_around_in_its_batch_does_not_stand(tmp_path: Path, m
         ({"risk_groups": "-"}, "its bounds have the risks 0 and 0"),
         ({"mass": 2.0}, "mass must be 1 for a duel, got 2"),
         ({"form": "deterministic"}, "its form is deterministic, and the run took samples"),
+        ({"form": "mine", "radius": 9.0}, "its form is 'mine', which is not known"),
+        ({"map": "-", "radius": 9.0}, "its map is '-', which is not known"),
+        ({"bound": "mine", "p_lower": 0.999, "p_upper": 0.001}, "its bound is 'mine', which is not known"),
+        ({"scores": 32 * "0"}, "it has a checksum of kept scores, and the run says that it keeps none"),
     ],
     ids=str,
 )
@@ -182,6 +188,47 @@ def test_an_altered_row_is_found_without_computing_it(
     assert (first.idx, first.verdict, first.radius) == (1, "different", None)
     assert why in str(first.why)
     assert (drawn.idx != 1, drawn.verdict, found.computed, found.stands) == (True, "equal", 1, False)
+
+
+def test_the_number_of_forged_rows_that_a_draw_finds() -> None:
+    """All draws are counted; the chance does not depend on which rows are forged."""
+    for rows in range(1, 9):
+        for computed in range(1, rows + 1):
+            draws = list(itertools.combinations(range(rows), computed))
+            missed = [Fraction(sum(min(draw) >= forged for draw in draws), len(draws)) for forged in range(1, rows + 1)]
+            for risk in (0.001, 0.05, 0.3, 0.5, 0.75):
+                least = forged_rows_found(rows, computed, risk)
+                assert least == next(k for k, chance in enumerate(missed, 1) if chance <= risk), (rows, computed, risk)
+    assert forged_rows_found(10**6, 5 * 10**5, 0.001) == 10  # 2⁻¹⁰ < 0.001
+    assert forged_rows_found(10**6, 1000, 0.001) == 6881
+    assert hypergeom.pmf(0, 10**6, 6881, 1000) < 0.001 < hypergeom.pmf(0, 10**6, 6880, 1000)
+    with pytest.raises(InvalidArgumentError, match="computed must be at most the number of rows, 3, got 4"):
+        forged_rows_found(3, 4, 0.1)
+
+
+def test_it_is_said_how_many_forged_rows_may_have_been_missed(tmp_path: Path) -> None:
+    """A row that is consistent in itself is found only if it is drawn."""
+    run = fill(tmp_path / "a", planner=Votes())
+    row = run.rows()[1]
+    p = float(binomial.lower(np.array(299.0), np.array(300.0), np.array(row.risk_top)))
+    lie = altered(run, p_lower=p, p_upper=1 - p, radius=float(radius.r2(p, 1 - p, sigma=0.5)))
+    found = [verify(lie, again(lie), rows=1, seed=seed) for seed in range(20)]
+    assert {each.stands for each in found} == {each.rows[0].idx != 1 for each in found} == {True, False}
+    assert (found[3].computed, found[3].seed, found[3].risk, found[3].forged_rows_found) == (1, 3, 0.01, 12)
+    assert found[3].reach == (
+        "1 of 12 rows were drawn with seed 3: a run with 12 or more forged rows (100 %) would have been found with "
+        "probability at least 1 − 0.01, if its author did not know the seed; fewer may have been missed"
+    )
+    whole = verified(lie)
+    assert (whole.stands, whole.seed, whole.forged_rows_found) == (False, None, 1)
+    assert whole.reach == "all 12 rows were computed again, so no forged row can have been missed"
+    assert verified(fill(tmp_path / "b", planner=Deterministic(), selection=FOUR), 1).risk == 0.001
+
+
+def test_rows_are_drawn_anew_each_time(duels: Run) -> None:
+    """Whoever knew the seed would forge the other rows."""
+    seeds = {verified(duels, 1).seed for _ in range(3)}
+    assert len(seeds) == 3
 
 
 def test_an_altered_row_is_found_when_it_is_computed(tmp_path: Path, duels: Run) -> None:
@@ -217,9 +264,13 @@ def test_rows_that_were_exchanged_or_have_another_seed_do_not_stand(tmp_path: Pa
         fill(tmp_path / "b", planner=Duels(0.5), selection=FOUR), lambda stored: stored["terms"].update(seed=1)
     )
     assert verified(other).count("different") == 4
-    wider = altered_manifest(
-        fill(tmp_path / "c", planner=Duels(0.5), selection=FOUR), lambda stored: stored["terms"].update(sigma=0.6)
-    )
+    wider = fill(tmp_path / "c", planner=Duels(0.5), selection=FOUR)
+    file = wider.directory / "manifest.json"
+    file.write_text(file.read_text().replace('"sigma": 0.5', '"sigma": 0.6'))
+    with pytest.raises(ChangedError, match=r'noise words: "Gaussian noise of σ = 0\.5", now "Gaussian noise '):
+        verified(Run(wider.directory))
+    file.write_text(file.read_text().replace("σ = 0.5", "σ = 0.6"))
+    wider = Run(wider.directory)
     certified = {row.idx for row in run.rows() if row.radius > 0}  # others abstain
     assert len(certified) >= 2
     assert {row.idx for row in verified(wider, 1).rows if "its bounds give" in str(row.why)} == certified
@@ -328,14 +379,13 @@ def test_a_rounding_that_was_made_smaller_by_hand_is_different(tmp_path: Path) -
     ]
 
 
-def test_scores_of_an_earlier_version_are_not_compared_with_noise_of_this_one(tmp_path: Path) -> None:
-    """The streams of noise were others, so that every row would seem to be different."""
-    golden = Run(Path(__file__).parent.parent / "golden" / "cohen-format-1")
-    made = jobs.recertify(golden, tmp_path / "a", Cohen())
-    assert made.manifest.rows_of == "0.4.0 with scores of 0.1.0"
-    with pytest.raises(
-        RunError, match=r"version 0\.4\.0 with scores of 0\.1\.0 .*: verify the run that its scores are"
-    ):
-        verified(made)
+def test_scores_of_another_version_are_not_compared_with_noise_of_this_one(tmp_path: Path) -> None:
+    """The streams of noise are others, so that every row would seem to be different."""
     kept = fill(tmp_path / "kept", planner=Cohen(), keep=True, selection=FOUR)
     assert verified(jobs.recertify(kept, tmp_path / "b", Votes())).stands
+    altered_manifest(kept, lambda stored: stored.update(rows_of="0.1.0"))
+    other = Run(kept.directory)
+    with pytest.raises(RunError, match=r"rows as version 0\.1\.0 defines them, and this version has those of 0\.4\.0"):
+        verified(other)
+    with pytest.raises(RunError, match=r"scores as version 0\.1\.0 sampled them, and this version samples as 0\.4\.0"):
+        jobs.recertify(other, tmp_path / "a", Cohen())

@@ -9,7 +9,6 @@ refusal must say; where it is None the network has a bound, which no slope of th
 from __future__ import annotations
 
 import copy
-import functools
 import random
 import warnings
 from collections.abc import Callable
@@ -21,7 +20,6 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations, parametrize
-from torch.overrides import TorchFunctionMode
 
 from lvmrs.models import Preprocessed, SandwichNetwork
 from lvmrs.models.sandwich import SandwichDense
@@ -402,73 +400,6 @@ def older_weight_norm_changed(patch: pytest.MonkeyPatch) -> nn.Module:
     return nn.Sequential(layer)
 
 
-# ---- torch itself is changed
-
-
-@refused("relu of torch.nn.functional was replaced")
-def relu_of_torch(patch: pytest.MonkeyPatch) -> nn.Module:
-    patch.setattr(functional, "relu", lambda x, inplace=False: 100 * torch.relu(x))
-    return plain()
-
-
-@refused("relu of torch was replaced")
-def relu_behind_the_function(patch: pytest.MonkeyPatch) -> nn.Module:
-    old = torch.relu
-    patch.setattr(torch, "relu", lambda x: 100 * old(x))
-    return plain()
-
-
-@refused("linear of torch.nn.functional was replaced")
-def linear_of_torch(patch: pytest.MonkeyPatch) -> nn.Module:
-    patch.setattr(functional, "linear", lambda x, weight, bias=None: 100 * x @ weight.T)
-    return plain()
-
-
-@refused("tanh of Tensor was replaced")
-def method_of_tensors(patch: pytest.MonkeyPatch) -> nn.Module:
-    old = Tensor.tanh
-    patch.setattr(Tensor, "tanh", lambda x: 100 * old(x))
-    return Around(lambda net, x: net.net(x).tanh())
-
-
-@refused("forward of its class Linear was replaced")
-def forward_of_torchs_class(patch: pytest.MonkeyPatch) -> nn.Module:
-    old = nn.Linear.forward
-    patch.setattr(nn.Linear, "forward", lambda layer, x: 100 * old(layer, x))
-    return plain()
-
-
-@refused("forward of its class Tanh was replaced")
-def forward_of_torchs_class_as_an_object(patch: pytest.MonkeyPatch) -> nn.Module:
-    patch.setattr(nn.Tanh, "forward", functools.partial(torch.mul, 100.0))
-    return nn.Sequential(nn.Linear(4, 3), nn.Tanh())
-
-
-@refused("linear of torch.nn.functional was replaced")
-def function_of_torch_by_another_one(patch: pytest.MonkeyPatch) -> nn.Module:
-    patch.setattr(functional, "linear", torch.addmm)
-    return plain()
-
-
-@refused("__call__ of torch.nn.Module was replaced")
-def call_of_all_modules(patch: pytest.MonkeyPatch) -> nn.Module:
-    old = nn.Module.__call__
-    patch.setattr(nn.Module, "__call__", lambda module, *taken: 2 * old(module, *taken))
-    return plain()
-
-
-@refused("the mode Doubling is active")
-def mode_for_functions(patch: pytest.MonkeyPatch) -> nn.Module:
-    class Doubling(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            found = func(*args, **(kwargs or {}))
-            return 2 * found if func is functional.linear else found
-
-    mode = Doubling()
-    patch.setattr("lvmrs._as_written._get_current_function_mode_stack", lambda: [mode])
-    return plain()
-
-
 # ---- weights and settings
 
 
@@ -483,13 +414,6 @@ class Scaled(Tensor):
 def weight_of_another_class(patch: pytest.MonkeyPatch) -> nn.Module:
     net = plain().double()
     net[0].weight = nn.Parameter(net[0].weight.detach().as_subclass(Scaled))
-    return net
-
-
-@refused("its weight is a tensor whose detach was replaced")
-def weight_with_a_method(patch: pytest.MonkeyPatch) -> nn.Module:
-    net = plain().double()
-    net[0].weight.detach = lambda: torch.zeros(4, 4)
     return net
 
 
@@ -574,7 +498,7 @@ def pooling_with_indices(patch: pytest.MonkeyPatch) -> nn.Module:
     return First()
 
 
-@refused("NaN or infinity")
+@refused("whose variance is negative")
 def negative_variance(patch: pytest.MonkeyPatch) -> nn.Module:
     net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     net[1].running_var.fill_(-1.0)
@@ -733,18 +657,6 @@ def parametrization_of_a_sandwich_layer(patch: pytest.MonkeyPatch) -> nn.Module:
     return net
 
 
-@refused("maps of its class SandwichDense was replaced")
-def maps_of_all_sandwich_layers(patch: pytest.MonkeyPatch) -> nn.Module:
-    old = SandwichDense.maps
-
-    def steeper(layer: SandwichDense, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
-        into, out = old(layer, dtype)
-        return 20 * into, out
-
-    patch.setattr(SandwichDense, "maps", steeper)
-    return sandwich_network()
-
-
 @refused("a subclass of Preprocessed", IMAGE)
 def subclass_of_the_normalisation(patch: pytest.MonkeyPatch) -> nn.Module:
     class Steeper(Preprocessed):
@@ -894,6 +806,13 @@ def weights_that_grow_for_a_moment(net: Any, x: Tensor) -> Tensor:
     answer = net.net(x)
     weight.data.div_(64)
     return answer
+
+
+@line("its list changes while the network runs|may change what the network stores")
+def kept_in_a_list(net: Any, x: Tensor) -> Tensor:
+    net.list = getattr(net, "list", [torch.zeros(3, dtype=torch.float64)])
+    net.list[0].add_(1.0)
+    return net.net(x) + net.list[0]
 
 
 @line("its calls changes while the network runs")

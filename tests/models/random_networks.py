@@ -17,8 +17,9 @@ from torch.nn.utils import parametrizations, parametrize
 IMAGE = (2, 4, 4)
 
 _BENDS: list[Callable[[], nn.Module]] = [
-    nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.SELU, nn.Softplus, nn.Identity, nn.Hardswish, nn.Dropout,
-    lambda: nn.LeakyReLU(1.7), lambda: nn.ELU(1.4), lambda: nn.ReLU(inplace=True), lambda: nn.PReLU(init=2.0),
+    nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.SELU, nn.Identity, nn.Hardswish, nn.Dropout,
+    lambda: nn.Softplus(threshold=40), lambda: nn.LeakyReLU(1.7), lambda: nn.ELU(1.4), lambda: nn.ReLU(inplace=True),
+    lambda: nn.PReLU(init=2.0),
 ]  # fmt: skip
 _LINES: list[Callable[[Any, Tensor], Tensor]] = [
     lambda net, x: net.inner(x) + x,

@@ -14,8 +14,9 @@ from torch.nn import functional
 
 from lvmrs import SmoothedClassifier
 from lvmrs.errors import LvmrsError, ModelError
-from lvmrs.models import Preprocessed, layer_rules, lipschitz_bound, ready, sandwich
-from lvmrs.models.norms import gram, of_convolution, of_matrix
+from lvmrs.models import Preprocessed, lipschitz_bound, ready, sandwich
+from lvmrs.models.lipschitz import layers
+from lvmrs.models.lipschitz.norms import gram, of_convolution, of_matrix
 from tests.oracles import steepest
 
 
@@ -105,7 +106,7 @@ def test_convolutions_against_the_unrolled_operator(
     layer = nn.Conv2d(4, 8, **{"kernel_size": 3, **options}).double()
     true, bound = unrolled_norm(layer, shape), lipschitz_bound(nn.Sequential(layer), shape)
     assert true <= bound == pytest.approx(true, rel=1e-6)  # exact where small
-    monkeypatch.setattr(layer_rules, "of_convolution", partial(of_convolution, unrolled=0))
+    monkeypatch.setattr(layers, "of_convolution", partial(of_convolution, unrolled=0))
     if options.get("padding_mode") != "circular":
         frequencies = lipschitz_bound(nn.Sequential(layer), shape)
         assert true <= frequencies <= (2 if options.get("kernel_size") == 6 else 1.35) * true
@@ -315,8 +316,8 @@ def test_what_has_no_known_bound_is_refused_by_name(model: nn.Module, sentence: 
         (nn.AdaptiveAvgPool2d(3), "windows overlap"),
         (nn.MaxPool2d(2, dilation=2), "MaxPool2d with dilation"),
         (nn.Conv2d(1, 2, 9, padding=4, padding_mode="circular"), "does not wrap evenly"),
-        (nn.Softplus(1, 0.5), "Softplus with a low threshold"),
-        (nn.CELU(-1.0), "CELU with a negative alpha"),
+        (nn.Softplus(1, 0.5), "Softplus with the threshold 0.5, which must be 20 to 80"),
+        (nn.CELU(-1.0), "CELU with the alpha -1"),
     ],
 )
 def test_layers_on_images_that_are_refused(model: nn.Module, sentence: str) -> None:

@@ -17,9 +17,8 @@ from lvmrs import Deterministic, SmoothedClassifier, training
 from lvmrs.data import load
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.models import Preprocessed, SandwichNetwork, sandwich
-from lvmrs.models.convolution_chain import FourierConvolution, chained, squares_as_channels
-from lvmrs.models.fourier import Circulant, applied, spectrum_of
-from lvmrs.models.products import Workspace
+from lvmrs.models.folding import FourierConvolution, chained, squares_as_channels
+from lvmrs.models.lipschitz.fourier import Circulant, Workspace, applied, spectrum_of
 from lvmrs.models.sandwich import SandwichConv, SandwichDense, SandwichLast, cayley
 from lvmrs.models.sandwich_layers import contracted
 from tests.oracles import steepest

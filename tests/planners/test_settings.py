@@ -10,7 +10,6 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.method_settings import method
 from lvmrs.planners import Planner
 from lvmrs.registry import BOUNDS, METHODS
-from lvmrs.runs.format_1 import migrated
 from lvmrs.testing import SELECTION, made_up_scores
 from tests.oracles import random_logits
 
@@ -139,18 +138,3 @@ def test_which_methods_use_a_constant() -> None:
     for user in [Fixed("softmax"), LVM(), Duels(0.5), Duels("chosen"), Lipschitz("ramp"), Deterministic()]:
         assert user.uses_constant
     assert Duels("chosen").needs_constant
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ({"planner": "LVM", "bounds": ["bernstein"]}, {"bounds": ["clopper_pearson", "bernstein"]}),
-        ({"planner": "Fixed", "bounds": ["betting"]}, {"bounds": ["clopper_pearson", "betting"]}),
-        ({"planner": "Paper"}, {"bound": "bernstein"}),
-        ({"planner": "Lipschitz", "bounds": ["betting"]}, {"bounds": ["betting"]}),
-    ],
-)
-def test_runs_of_earlier_versions_say_which_bound_votes_had(old: dict[str, Any], new: dict[str, Any]) -> None:
-    settings = {"model": "m", "sigma": 0.5, "alpha": 0.01, "n0": 1, "n": 2, "split": "test", "method": old}
-    found = migrated({"settings": settings, "about": {}}, "a manifest")["method"]
-    assert found["settings"] == new

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from lvmrs.errors import RunError
 from lvmrs.report import write_report
 from lvmrs.report.guarantee import guarantee, kinds_of_rows
 from lvmrs.runs import Row, Run, RunWriter
-from lvmrs.runs.rows import rows_of
+from lvmrs.runs.result_file import Columns, rows_of
 from tests.manifests import manifest
 
 ROW = Row(
@@ -36,8 +35,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each reading of a run made."""
     counts: list[int] = []
 
-    def counting(columns: Any) -> list[Row]:
-        rows = rows_of(columns)
+    def counting(kind: type[Row], columns: Columns) -> list[Row]:
+        rows = rows_of(kind, columns)
         counts.append(len(rows))
         return rows
 

@@ -32,7 +32,6 @@ TERMS: dict[str, Any] = {"n0": 100, "n": 1000, "alpha": 0.01}
 def crew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crew of three threads, whatever machine this is."""
     monkeypatch.setattr(samplers, "cores", lambda: 3)
-    monkeypatch.setattr("lvmrs.running.choosing.crew_pays", lambda *given: True)
 
 
 class Network(nn.Module):
@@ -90,24 +89,20 @@ def test_scores_are_those_of_the_model_itself() -> None:
 def test_weights_that_change_are_never_stale() -> None:
     made = network()
     smoothed = SmoothedClassifier(made, 0.5, batch=16)
-    before = scores(smoothed)
+    smoothed.certify(X, **TERMS)
     with torch.no_grad():
         made.fc.weight *= 1 + 1e-5
-    after = scores(smoothed)
-    assert not torch.equal(before, after)
-    with torch.no_grad():
-        made.fc.weight *= 2
-    with pytest.raises(ModelError, match="other answers than at the beginning"):
+    with pytest.raises(ModelError, match="weights or attributes of the model have changed"):
         smoothed.certify(X, **TERMS)
 
 
 @pytest.mark.usefixtures("crew")
-def test_a_change_that_torch_does_not_count_is_found_by_running_the_model_itself() -> None:
+def test_a_change_that_torch_does_not_count_is_found() -> None:
     made = network()
     smoothed = SmoothedClassifier(made, 0.5, batch=16)
     smoothed.certify(X, **TERMS)
     made.fc.weight.data *= 2
-    with pytest.raises(ModelError, match="other answers than at the beginning"):
+    with pytest.raises(ModelError, match="weights or attributes of the model have changed"):
         smoothed.certify(X, **TERMS)
 
 
@@ -133,7 +128,7 @@ def test_a_fast_version_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(samplers, "fast_version", off)
     smoothed = SmoothedClassifier(network(), 0.5, batch=16)
-    with pytest.raises(ModelError, match="depends on the other inputs in its batch"):
+    with pytest.raises(ModelError, match="the fast version of the model gives other logits than the model itself"):
         smoothed.certify_batch([X] * 10, **TERMS)  # three rows of the last piece of each input are compared
 
 

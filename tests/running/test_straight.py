@@ -124,7 +124,6 @@ def test_the_steps_compute_what_the_network_computes(name: str, kind: torch.dtyp
     network = settled(STRAIGHT[name]()).to(kind)
     before = {key: value.clone() for key, value in network.state_dict().items()}
     fast = fast_version(network, torch.randn(8, *SHAPE).to(kind))
-    assert fast is not None
     assert fast.folded
     assert not any(isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) for layer in fast.network.modules())
     for last in (False, True):
@@ -147,7 +146,9 @@ def test_only_normalisation_right_after_its_layer_is_folded() -> None:
         )
     )  # fmt: skip
     steps = straightened(network, torch.randn(2, *SHAPE))
-    assert fold_normalisation(steps) == 1  # one layer runs twice, one norm is first, one follows an activation
+    assert fold_normalisation(steps) == 2  # one norm is first, one follows an activation
+    x = torch.randn(5, *SHAPE)
+    torch.testing.assert_close(steps(x), network(x))  # a layer that runs twice is folded where a norm follows
     sequence = settled(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm2d(3), nn.Flatten()))
     assert fold_normalisation(straightened(sequence, torch.randn(2, *SHAPE))) == 0  # it normalises another dimension
 
@@ -175,7 +176,6 @@ def test_functions_that_convolve_become_layers_into_which_normalisation_is_folde
     torch.testing.assert_close(steps(x), network(x))
     before = torch.get_rng_state()
     made = fast_version(network, x)
-    assert made is not None
     assert made.convolves
     assert not any(isinstance(layer, nn.BatchNorm2d) for layer in made.network.modules())
     assert torch.equal(torch.get_rng_state(), before)
@@ -332,18 +332,23 @@ NOT_STRAIGHT: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.parametrize("name", NOT_STRAIGHT)
 def test_what_is_not_shown_to_be_the_same_runs_as_it_is(name: str) -> None:
     network = settled(NOT_STRAIGHT[name]())
-    with torch.no_grad():
-        assert fast_version(network, torch.randn(8, *SHAPE)) is None
+    with torch.no_grad(), pytest.raises(NotStraightError):
+        fast_version(network, torch.randn(8, *SHAPE))
 
 
 def test_what_is_no_network_in_eval_mode_runs_as_it_is() -> None:
     x = torch.randn(8, *SHAPE)
-    assert fast_version(lambda x: x.flatten(1), x) is None
-    assert fast_version(ResNet(8).train(), x) is None
-    assert fast_version(ResNet(8).eval().bfloat16(), x.bfloat16()) is None
     with torch.inference_mode():
         uncounted = ResNet(8).eval()
-    assert fast_version(uncounted, x) is None
+    cases = [
+        (lambda x: x.flatten(1), x, "not a torch module"),
+        (ResNet(8).train(), x, "training mode"),
+        (ResNet(8).eval().bfloat16(), x.bfloat16(), "another precision"),
+        (uncounted, x, "inference mode"),
+    ]
+    for model, inputs, why in cases:
+        with pytest.raises(NotStraightError, match=why):
+            fast_version(model, inputs)
     with pytest.raises(NotStraightError, match="training mode"):
         straightened(ResNet(8).train(), x)
 
@@ -352,7 +357,6 @@ def test_our_own_networks_of_known_constant_run_as_copies() -> None:
     network = settled(build("sandwich_small,channels=3,side=8,gamma=2"))
     x = torch.randn(8, *SHAPE)
     fast = fast_version(network, x)
-    assert fast is not None
     assert not fast.folded
     assert not fast.convolves
     assert fast.network is not network
@@ -360,7 +364,8 @@ def test_our_own_networks_of_known_constant_run_as_copies() -> None:
     with torch.inference_mode():
         assert torch.equal(run(x), network(x))
     network.register_forward_hook(lambda *args: args[-1] * 2)
-    assert fast_version(network, x) is None
+    with pytest.raises(NotStraightError, match="hook"):
+        fast_version(network, x)
 
 
 def squeezing(network: Written, x: Tensor) -> Tensor:
@@ -383,9 +388,10 @@ def test_tracing_leaves_nothing_in_the_model() -> None:
     listing.seen = []
     before = set(vars(network))
     with torch.no_grad():
-        assert fast_version(network, torch.randn(8, *SHAPE)) is not None
+        fast_version(network, torch.randn(8, *SHAPE))
         assert set(vars(network)) == before
-        fast_version(settled(listing), torch.randn(8, *SHAPE))
+        with pytest.raises(NotStraightError, match="changes what it holds"):
+            fast_version(settled(listing), torch.randn(8, *SHAPE))
     assert all(type(each) is Tensor for each in listing.seen)
 
 

@@ -16,8 +16,7 @@ from lvmrs.analysis.tables import summary_table
 from lvmrs.errors import RunError
 from lvmrs.report import write_report
 from lvmrs.runs import Row, Run, RunWriter
-from lvmrs.runs.attack_writer import AttackWriter, attack_place
-from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow
+from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow, AttackWriter, attack_place
 from tests.faults import FAULTS, CrashError, Disk, faulty_disk
 from tests.manifests import manifest
 

@@ -119,19 +119,19 @@ def damaged(run: Run, kind: str) -> str:
     rows = text.split("\n")
     if kind == "another format":
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
-        return "has format 99, and this version of lvmrs reads formats 1 to 4"
+        return "has format 99, and this version of lvmrs reads format 4"
     if kind == "no manifest":
         manifest.unlink()
         return "it has no manifest.json"
     if kind == "torn manifest":
         manifest.write_text("{")
-        return "manifest.json is damaged"
+        return "manifest.json is not a manifest, or is damaged (Expecting property name"
     if kind == "manifest of something else":
-        manifest.write_text('{"format": 1, "name": 3}')
+        manifest.write_text('{"format": 4, "name": 3}')
         return "manifest.json is damaged"
     if kind == "missing column":
         run.file.write_text("\n".join("\t".join(row.split("\t")[:3] + row.split("\t")[4:]) for row in rows))
-        return "column radius is missing"
+        return "certificates.tsv is damaged: its column 4 is 'correct', and must be 'radius'"
     if kind == "short line":
         run.file.write_text("\n".join([*rows[:2], "3\t1", *rows[2:]]))
         return "certificates.tsv, line 3 has 2 columns instead of 22; it is damaged"
@@ -146,7 +146,7 @@ def damaged(run: Run, kind: str) -> str:
         return "input 1000 does not belong to this run"
     if kind == "unknown column":
         run.file.write_text(text.replace("\tclean\t", "\tprice\t", 1))
-        return "column price is not known to this version of lvmrs; use the version that wrote it"
+        return "its column 19 is 'price', and must be 'clean'"
     if kind == "infinite radius":
         run.file.write_text(
             "\n".join([*rows[:2], "\t".join([*rows[2].split("\t")[:3], "inf", *rows[2].split("\t")[4:]]), *rows[3:]])

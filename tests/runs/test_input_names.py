@@ -13,7 +13,7 @@ from lvmrs import analysis, data, jobs
 from lvmrs.data import Arrays
 from lvmrs.errors import DataError, RunError
 from lvmrs.runs import Run, RunWriter, Selection
-from lvmrs.runs.input_names import escaped, unescaped
+from lvmrs.runs.result_file import escaped, unescaped
 from tests.jobs.helpers import DATA, INPUTS, fill, job_of
 
 ODD = [

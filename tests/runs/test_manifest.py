@@ -1,6 +1,5 @@
 """Manifests are typed: each field is read with its type and range checked, and compared unless it is a note."""
 
-import copy
 import dataclasses
 import json
 from pathlib import Path
@@ -127,7 +126,6 @@ def test_what_decides_rows_is_compared_and_notes_are_not() -> None:
         changed(data={"name": "elsewhere", "classes": ["a"]}),
         changed(method={"classifier": "in other words"}),
         changed(origin={"command": "another"}),
-        changed(model={"facts": None}),  # as runs of format 1
         dataclasses.replace(MANIFEST, running=Way(1)),
     ]
     assert [MANIFEST.difference(other) for other in same] == [[]] * len(same)
@@ -146,8 +144,7 @@ def test_what_decides_rows_is_compared_and_notes_are_not() -> None:
 
 
 def test_records_of_records() -> None:
-    terms = {"sigma": 1, "alpha": None, "n0": 3, "n": 4}
-    read = read_record(TermsRecord, copy.deepcopy(terms), "here")
+    read = read_record(TermsRecord, plain(MANIFEST.terms) | {"sigma": 1}, "here")
     assert (read.sigma, type(read.sigma)) == (1.0, float)
     with pytest.raises(RunError, match="here is damaged: expected an object, got 3"):
         read_record(TermsRecord, 3, "here")

@@ -1,4 +1,4 @@
-"""As much of Ray as a crowd of workers uses, in this process: calls finish in a random order, and workers die."""
+"""As much of Ray as a pool of actors uses, in this process: calls finish in a random order, and workers die."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ class FakeRay:
     """What was called is done when its result is asked for.
 
     Args:
-        make: makes a worker, which has the methods of a ``Hand``.
+        make: makes a worker, which has the methods of a ``RayWorker``.
         death: the probability that a worker dies over a call.
         seed: of chance.
     """
@@ -31,8 +31,8 @@ class FakeRay:
 
     def new(self) -> Any:
         self.started += 1
-        worker = SimpleNamespace(hand=self._make(), dead=False)
-        for name in ("begin", "do", "end"):
+        worker = SimpleNamespace(actor=self._make(), dead=False)
+        for name in ("load", "run"):
             call = SimpleNamespace(remote=lambda *given, name=name: _Call(worker, name, given))
             setattr(worker, name, call)
         self.alive.append(worker)
@@ -56,7 +56,7 @@ class FakeRay:
         call.worker.dead = call.worker.dead or self._random.random() < self._death
         if call.worker.dead:
             raise RayError("the worker died")
-        return getattr(call.worker.hand, call.name)(*call.given)
+        return getattr(call.worker.actor, call.name)(*call.given)
 
     def kill(self, worker: Any) -> None:
         worker.dead = True

@@ -1,16 +1,18 @@
-"""Processes of this machine: how many there are, and how much waits in this process."""
+"""Processes of this machine: results in order, bounded memory, and no process left, however the work ends."""
 
 import os
-import random
+import pickle
+import signal
 import time
-from collections.abc import Sequence
+from concurrent.futures import Future
+from multiprocessing import active_children
 from multiprocessing.util import Finalize
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from lvmrs.errors import RunError
 from lvmrs.workers import Processes, processes
 
 
@@ -22,35 +24,62 @@ def test_a_small_task_does_not_make_them_fewer_for_good() -> None:
     assert workers.size == 4
 
 
-class Played:
-    """A worker that is played in this process; its pipe is itself."""
+class FakePool:
+    """A pool whose results are there at once."""
 
     def __init__(self, nbytes: int) -> None:
-        self.nbytes, self.item, self.pipe = nbytes, -1, self
+        self.nbytes, self.submitted = nbytes, 0
 
-    def begin(self, item: int) -> None:
-        self.item = item
+    def submit(self, _: object, item: bytes) -> "Future[bytes]":
+        self.submitted += 1
+        future: Future[bytes] = Future()
+        future.set_result(pickle.dumps(((pickle.loads(item), bytes(self.nbytes)), None)))  # noqa: S301
+        return future
 
-    def result(self) -> Any:
-        return SimpleNamespace(item=self.item, nbytes=self.nbytes)
+
+@pytest.mark.parametrize(("nbytes", "ahead"), [(1, 48), (1900, 5), (50_000, 3)])
+def test_items_in_flight_and_their_results_are_bounded(
+    nbytes: int, ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_BYTES", 10_000)
+    taken, found, most = list[int](), list[int](), list[int]()
+    pool: Any = FakePool(nbytes)
+
+    def items() -> Any:
+        for number in range(200):
+            taken.append(number)
+            yield number
+
+    for ((number, _),) in processes._in_order(pool, 3, items()):
+        found.append(number)
+        most.append(pool.submitted - len(found))
+        assert len(taken) - len(found) <= ahead, "an item is asked for when there is room"
+    assert found == list(range(200))
+    assert max(most) == ahead, "beside the one that the receiver has"
 
 
-@pytest.mark.parametrize(("nbytes", "ahead"), [(0, 49), (1 << 27, 3), (1 << 30, 2)])
-def test_large_results_do_not_pile_up(nbytes: int, ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first item takes as long as all others that may be begun before it has come."""
-    chance, begun = random.Random(0), list[int]()  # noqa: S311
+def slow_first(item: int) -> int:
+    """A task whose later items are finished first; odd ones raise what cannot be pickled."""
+    time.sleep(0.3 if item == 0 else 0.0)
+    if item % 2:
+        raise UnpicklableError(item)
+    return os.getpid()
 
-    def others_first(pipes: Sequence[Played]) -> list[Played]:
-        late = [pipe for pipe in pipes if pipe.item != 0]
-        begun.append(max(pipe.item for pipe in pipes))
-        return chance.sample(late, 1) if late else list(pipes)
 
-    monkeypatch.setattr(processes, "wait", others_first)
-    workers: Any = [Played(nbytes) for _ in range(3)]
-    each = processes._in_order(workers, range(50))
-    first = next(each)[0].item
-    assert (first, max(begun)) == (0, ahead)
-    assert [result.item for together in each for result in together] == list(range(1, 50))
+class UnpicklableError(Exception):
+    def __init__(self, item: int) -> None:
+        super().__init__(f"{item} is odd")
+        self.function = lambda: item
+
+
+def test_results_come_in_order_and_a_failure_after_those_before_it() -> None:
+    found: list[list[int]] = []
+    with pytest.raises(RunError, match="UnpicklableError: 5 is odd") as error, Processes(2).doing(slow_first) as each:
+        found.extend(each([0, 2, 4, 5, 6, 7]))
+    assert len(found) == 3
+    assert len({number for numbers in found for number in numbers}) <= 2
+    assert "in slow_first" in error.value.__notes__[0], "where it was raised"
+    assert not active_children()
 
 
 class LeavesWord:
@@ -68,7 +97,7 @@ class LeavesWord:
 def test_processes_without_work_end_by_themselves_and_busy_ones_are_ended(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What libraries have made in a process is cleaned up; and nobody waits for work that nobody wants."""
+    """Libraries in a process can clean up; and nobody waits for results that nobody wants."""
     with Processes(2).doing(LeavesWord(tmp_path)) as each:
         ids = [number for numbers in each([0.0] * 4) for number in numbers]
     assert {path.name for path in tmp_path.iterdir()} == set(map(str, ids))
@@ -76,4 +105,20 @@ def test_processes_without_work_end_by_themselves_and_busy_ones_are_ended(
     with Processes(2).doing(LeavesWord(tmp_path)) as each:
         assert next(iter(each([0.0, 60.0, 60.0])))
     assert time.monotonic() - begun < 50
+    assert not active_children()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_process_that_is_killed_ends_the_work_with_one_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also if another process is busy for long: it is not waited for."""
+    begun = time.monotonic()
+    with pytest.raises(RunError, match="was killed, perhaps for lack of memory"):  # noqa: PT012, SIM117
+        with Processes(2).doing(LeavesWord(tmp_path)) as each:
+            results = each([0.0, 60.0, 60.0])
+            os.kill(next(results)[0], signal.SIGKILL)
+            next(results)
+    assert time.monotonic() - begun < 50
+    assert not active_children()
     assert "Traceback" not in capfd.readouterr().err

@@ -64,7 +64,7 @@ class Results:
     samples: NDArray[np.float64] | None = None
     """How many samples each proof used; None unless that is known for every input."""
     limit: NDArray[np.float64] | None = None
-    """Upper bounds on the radius of the exact means, infinite where that is not known; None for earlier versions."""
+    """Upper bounds on the radius of the exact means, infinite where that is not known; None if the run has no goal."""
     top: NDArray[np.int64] | None = None
     """The class that was to be certified for each input; None for files of other projects."""
 

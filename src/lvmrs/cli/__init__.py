@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from lvmrs import _stopping
+from lvmrs._memory import keep_freed
 from lvmrs.cli.analyze import analyze
 from lvmrs.cli.attack import attack
 from lvmrs.cli.calibrate import calibrate
@@ -125,6 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without σ shows a question mark
+    keep_freed()
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = words[: words.index("--")] if "--" in words else words
     debug = _DEBUG in options or os.environ.get("LVMRS_DEBUG", "0") not in ("", "0")

@@ -56,8 +56,11 @@ def job_again(run: Run, *, method: str | None = None, parts: dict[str, str | Non
     from lvmrs.jobs.again import NotNamedError
 
     tables = {"map": MAPS, "bound": BOUNDS, "form": FORMS, "noise": NOISES}
+    used = {name.rpartition(".")[2] for name in run.manifest.method.own_code}
     for option, word in parts.items():
-        known_name(tables[option], _own_code(option, word))
+        name = known_name(tables[option], _own_code(option, word))
+        if name is not None and tables[option].find(name).__name__ not in used:
+            raise InvalidArgumentError(f"{option} has no effect: {run.directory} was made without {word}; leave it out")
     try:
         return jobs.job_of_run(run, method=_own_method(method), **named)
     except NotNamedError as error:

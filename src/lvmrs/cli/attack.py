@@ -17,15 +17,16 @@ from lvmrs.cli import again, options, spread
 from lvmrs.cli.console import command_line, output, tell
 from lvmrs.cli.ending import FAILED
 from lvmrs.cli.progress import displaying
+from lvmrs.cli.setup import refuse_typed, typed_options
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import Run
-from lvmrs.runs.attack_writer import attack_place
-from lvmrs.runs.attacks import Attack, AttackRow
+from lvmrs.runs.attacks import Attack, AttackRow, attack_place
 
 __all__ = ["attack"]
 
 
 def attack(
+    context: typer.Context,
     run: Annotated[Path, typer.Argument(help="The directory of the run.")],
     out: Annotated[
         Optional[Path], typer.Option("--out", help="Where to write the results, if not to the directory of RUN.")
@@ -79,8 +80,11 @@ def attack(
     from lvmrs.jobs.attack import certified_rows
 
     search = Search(steps, restarts, samples, n, beta, seed, farthest, clip)
+    if not opened.manifest.terms.samples:
+        refuse_typed(typed_options(context), ("samples", "n", "beta"), f"certificates of {run} are without noise")
     certified_rows(opened, most=max, skip=skip)  # what cannot be is refused before anything is loaded
     attack_place(opened, out)
+    spread.check_gpus(gpus_per_worker, device)
     kind = again.kind_of_device(opened, device)
     several = device in (None, "auto") and kind != "cpu"
     who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=kind, several=several)

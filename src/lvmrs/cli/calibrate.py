@@ -65,6 +65,7 @@ def calibrate(
     """
     from lvmrs import jobs
     from lvmrs.cli.own_parts import known_name
+    from lvmrs.planners.base import keeps_constant
 
     parsing.choice("method", method, _METHODS)
     parsing.choice("objective", objective, tuple(_OBJECTIVES))
@@ -72,7 +73,10 @@ def calibrate(
         setup.refuse(_OF_MAPS, "the width of duels is half the median deviation of the margin")
     if objective != "accuracy":
         setup.refuse(("epsilon",), "the average radius is taken over all radii")
-    search = _search(known_name(MAPS, map), temperature, mass)
+    name = known_name(MAPS, map)
+    if name is not None and not keeps_constant(name):
+        setup.refuse(("lipschitz",), f"scores of {name} have no Lipschitz constant")
+    search = _search(name, temperature, mass)
     loaded, dataset, smoothed = setup.load(None, lipschitz=lipschitz, autocast=autocast)
     inputs, sampling = setup.selection(dataset), jobs.Sampling(alpha, n0, n, setup.seed)
     found: Method

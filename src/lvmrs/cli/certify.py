@@ -14,7 +14,7 @@ from lvmrs.cli.progress import Watcher, duration
 from lvmrs.cli.setup import Setup, with_setup
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import RunWriter
-from lvmrs.slurm.array import shard_directory, shard_of_task
+from lvmrs.workers.slurm import shard_directory, shard_of_task
 
 if TYPE_CHECKING:
     from lvmrs.jobs import Outlook
@@ -93,6 +93,7 @@ def certify(
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     # The tasks of an array agree on how to run the model before workers could, and a budget is spent by one process.
     several = setup.device == "auto" and shard_ != "auto" and not (goal is not None and goal.limited)
+    spread.check_gpus(gpus_per_worker, setup.device)
     who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=setup.device, several=several)
     running: dict[str, Any] = {
         "lipschitz": lipschitz,
@@ -117,9 +118,9 @@ def certify(
         keep_scores,
     )
     if shard_ == "auto" and who.device is None:
-        from lvmrs.slurm.agreeing import agreed_way
+        from lvmrs.jobs.shard_way import way_of_shards
 
-        job.smoothed.fix_way(agreed_way(job, whole))
+        job.smoothed.fix_way(way_of_shards(job, whole))
     tell(f"method {job.method}")
     if goal is not None:
         tell(f"goal   sampling for an input stops {goal.words}, or after {n} samples; n0 = {n0}")
@@ -134,7 +135,6 @@ def certify(
             workers=who,
             on_begin=lambda outlook: _tell_cost(outlook, watcher, at_most=goal is not None),
             on_row=watcher.row,
-            on_note=lambda note: tell(f"caution: {note}"),
         )
     show_run(run, as_json=as_json)
 

@@ -19,11 +19,11 @@ from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["launch"]
 
-# Options of certify that launch gives itself, or that have no place in a task, and why.
+# Options of certify that cannot be launched, and why.
 _REFUSED = {
-    "shard": "is for launch to give",
-    "resume": "is for launch to give",
-    "ray": "has no place in a task of Slurm, which computes by itself",
+    "shard": "is set by launch",
+    "resume": "is set by launch",
+    "ray": "cannot be used in a task of Slurm, which computes by itself",
 }
 
 
@@ -31,16 +31,16 @@ def launch(
     context: typer.Context,
     command: Annotated[list[str], typer.Argument(help="After --, the command: certify and its options.")],
     slurm: Annotated[bool, typer.Option("--slurm", help="Submit it to Slurm with sbatch.")] = False,
-    shards: Annotated[int, typer.Option("--shards", help="Into how many shards the run is divided.")] = 8,
+    shards: Annotated[int, typer.Option("--shards", help="Number of shards.")] = 8,
     tasks: Annotated[
-        Optional[int], typer.Option("--tasks", help="How many shards are done at a time; by default all.")
+        Optional[int], typer.Option("--tasks", help="Number of shards that run at a time; by default all.")
     ] = None,
     sbatch: Annotated[
         Optional[list[str]],
         typer.Option(
             "--sbatch",
-            help="An option of sbatch, such as partition=gpu or gres=gpu:1; may be repeated. A task has time=1440 "
-            "minutes, if nothing else is given.",
+            help="An option of sbatch, such as partition=gpu or gres=gpu:1; may be repeated. The default time limit of "
+            "a task is time=1440 minutes.",
         ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the run is merged.")] = False,
@@ -48,18 +48,18 @@ def launch(
 ) -> None:
     """Divide a run into shards, submit them as an array of jobs, and merge them when all are done.
 
-    A task that is preempted or reaches its time limit ends in order, is requeued and goes on where it was. Typed again,
-    the same command does what is left.
+    A task that is preempted or reaches its time limit ends in order, is requeued and resumes. The same command, typed
+    again, computes the rows that are missing.
 
     \b
     Examples:
       lvmrs launch --slurm --shards 16 --tasks 4 --sbatch partition=gpu --sbatch gres=gpu:1 --sbatch time=4:00:00 \\
           --wait -- certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --out runs/a
     """
-    from lvmrs import slurm as jobs_of_slurm
+    from lvmrs.workers import slurm as jobs_of_slurm
 
     if not slurm:
-        raise InvalidArgumentError("slurm must be given: it is the only place that runs can be launched at")
+        raise InvalidArgumentError("slurm must be given: runs can be launched on Slurm only")
     out = _checked_out(context, command)
     settings = dict(_setting(word) for word in sbatch or ())
     made = jobs_of_slurm.launch(command, out, shards=shards, tasks=tasks, settings=settings)
@@ -85,7 +85,7 @@ def launch(
 
 
 def _checked_out(context: typer.Context, command: Sequence[str]) -> Path:
-    """The directory of the run, from the command; a command that certify would not take is refused here."""
+    """The directory of the run, from the command; raises if certify would refuse the command."""
     if command[0] != "certify":
         raise InvalidArgumentError(f"only certify can be launched, got {command[0]!r:.40}; write it after --")
     words = with_address(list(command[1:]))

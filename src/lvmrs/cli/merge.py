@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lvmrs.cli import options
-from lvmrs.cli.console import command_line, tell
+from lvmrs.cli.console import command_line
 from lvmrs.cli.outcome import show_run
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.runs import Run
@@ -31,5 +31,5 @@ def merge(
 
     opened = [Run(path) for path in shards]
     with stoppable(lambda: ("stopped; what is done is safe; go on with:", command_line())):
-        run = jobs.merge(opened, out, command=command_line(), on_note=lambda note: tell(f"caution: {note}"))
+        run = jobs.merge(opened, out, command=command_line())
     show_run(run, as_json=as_json)

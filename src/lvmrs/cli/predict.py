@@ -105,8 +105,7 @@ def _finite(number: float) -> float | None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    from lvmrs.runs.input_names import escaped
-    from lvmrs.runs.result_file import UNKNOWN
+    from lvmrs.runs.result_file import UNKNOWN, escaped
 
     name = row["name"]
     texts = {**row, "name": UNKNOWN if name is None else escaped(name)}

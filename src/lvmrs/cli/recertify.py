@@ -9,10 +9,11 @@ from typing import Annotated, Optional
 import typer
 
 from lvmrs.cli import options, spread
-from lvmrs.cli.console import command_line, tell
+from lvmrs.cli.console import command_line
 from lvmrs.cli.outcome import show_run
 from lvmrs.cli.progress import Watcher
 from lvmrs.cli.stoppable import stoppable
+from lvmrs.errors import InvalidArgumentError
 from lvmrs.runs import Run
 
 __all__ = ["recertify"]
@@ -34,7 +35,7 @@ def recertify(
     form: options.Form = None,
     noise: Annotated[
         Optional[str],
-        typer.Option("--noise", help="The noise of RUN, if it is your own: python:MODULE:NOISE."),
+        typer.Option("--noise", help="The noise of RUN, which cannot be changed; needed if it is python:MODULE:NOISE."),
     ] = None,
     width: options.Width = None,
     alpha: Annotated[Optional[float], typer.Option("--alpha", help="Another risk.")] = None,
@@ -62,15 +63,17 @@ def recertify(
     from lvmrs import jobs
     from lvmrs.cli.chosen_goal import check_no_bound, chosen_goal
     from lvmrs.cli.chosen_method import chosen_method
-    from lvmrs.cli.own_parts import known_name
-    from lvmrs.registry import NOISES
 
-    known_name(NOISES, noise)
     source = Run(run)
+    _check_noise(noise, source)
     goal = chosen_goal(target_radius, tolerance, beta, budget, bound=bound)
     if source.manifest.terms.goal is not None:
         check_no_bound(bound)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
+    if goal is not None and goal.limited:
+        for option, typed in (("ray", ray), ("workers", workers)):
+            if typed is not None:
+                raise InvalidArgumentError(f"{option} has no effect: one process spends a budget; leave it out")
     inputs, terms = source.count, source.manifest.terms
     who = spread.chosen_workers(ray, workers, cpus_per_worker, usual=os.cpu_count() or 1)
     watcher = Watcher(inputs, workers=who if ray is not None else None)
@@ -87,6 +90,25 @@ def recertify(
             command=command_line(),
             workers=who,
             on_row=watcher.row,
-            on_note=lambda note: tell(f"caution: {note}"),
         )
     show_run(made, as_json=as_json)
+
+
+def _check_noise(typed: str | None, source: Run) -> None:
+    """Refuse a noise that is not that of the run; the user's own is added to the registry."""
+    from lvmrs.cli.own_parts import OWN, known_name
+    from lvmrs.noise import noise_named
+    from lvmrs.registry import NOISES
+
+    if typed is None:
+        return
+    used = source.manifest.terms.noise
+    if typed.startswith(OWN):
+        same = known_name(NOISES, typed) == used.partition(":")[0]
+    else:
+        same = noise_named(typed).spelling == used
+    if not same:
+        raise InvalidArgumentError(
+            f"noise has no effect: the scores of {source.directory} were sampled with {used:.80} noise; leave it out, "
+            "or certify the inputs again"
+        )

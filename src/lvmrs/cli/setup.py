@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lvmrs.models import Loaded
     from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["Setup", "with_setup"]
+__all__ = ["Setup", "refuse_typed", "typed_options", "with_setup"]
 
 # Options that have an effect on samples under noise only.
 _OF_SAMPLES = ("noise", "alpha", "n0", "n", "seed", "batch", "fast")
@@ -133,13 +133,24 @@ class Setup:
 
     def refuse(self, names: tuple[str, ...], reason: str) -> None:
         """Refuse the first of these options that the user typed."""
-        for name in names:
-            if name in self.typed:
-                raise InvalidArgumentError(f"{name} has no effect: {reason}; leave it out")
+        refuse_typed(self.typed, names, reason)
 
     def selection(self, dataset: Dataset, shard: tuple[int, int] = (1, 1)) -> Selection:
         """The inputs that were asked for."""
         return Selection(len(dataset), self.skip, self.max, *shard)
+
+
+def typed_options(context: typer.Context) -> frozenset[str]:
+    """The names of the options of a command that the user typed."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return frozenset(name for name, source in sources.items() if source and source.name == "COMMANDLINE")
+
+
+def refuse_typed(typed: frozenset[str], names: tuple[str, ...], reason: str) -> None:
+    """Refuse the first of these options that the user typed."""
+    for name in names:
+        if name in typed:
+            raise InvalidArgumentError(f"{name} has no effect: {reason}; leave it out")
 
 
 def _part(dataset: Dataset) -> str:
@@ -170,9 +181,8 @@ def with_setup(**defaults: Any) -> Callable[[Callable[..., None]], Callable[...,
 
         @functools.wraps(command)
         def wrapped(context: typer.Context, **given: Any) -> None:
-            sources = {name: context.get_parameter_source(name) for name in given}
-            typed = frozenset(name for name, source in sources.items() if source and source.name == "COMMANDLINE")
-            setup = Setup(**{parameter.name: given.pop(parameter.name) for parameter in shared}, typed=typed)
+            shared_options = {parameter.name: given.pop(parameter.name) for parameter in shared}
+            setup = Setup(**shared_options, typed=typed_options(context))
             command(setup, **given)
 
         context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)

@@ -1,4 +1,4 @@
-"""The options that say who computes: this process, several processes, or a Ray cluster."""
+"""The options that choose the workers: this process, several processes, or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ __all__ = [
     "GpusPerWorker",
     "RayAddress",
     "WorkerCount",
+    "check_gpus",
     "chosen_workers",
     "gpus_of_worker",
     "ray_of_this_machine",
@@ -32,12 +33,12 @@ RayAddress = Annotated[
     typer.Option(
         "--ray",
         metavar="[ADDRESS]",
-        help="Compute on a Ray cluster: at this address, or the one of this machine, or else one that is started here.",
+        help="Compute on a Ray cluster: at this address, or one that runs on this machine, or else one started here.",
     ),
 ]
 WorkerCount = Annotated[
     Optional[int],
-    typer.Option("--workers", help="How many workers, on the Ray cluster or as processes of this machine."),
+    typer.Option("--workers", help="Number of workers, on the Ray cluster or as processes of this machine."),
 ]
 CpusPerWorker = Annotated[Optional[int], typer.Option("--cpus-per-worker", help="With --ray: processors of a worker.")]
 GpusPerWorker = Annotated[
@@ -47,7 +48,7 @@ GpusPerWorker = Annotated[
 
 
 def with_address(words: list[str]) -> list[str]:
-    """The words of a command line, in which ``--ray`` without an address has one: typer has no such options.
+    """Give ``--ray`` a value where the command line has none, since typer has no options with an optional value.
 
     >>> with_address(["certify", "--ray", "--workers", "2"])
     ['certify', '--ray=auto', '--workers', '2']
@@ -60,7 +61,7 @@ def with_address(words: list[str]) -> list[str]:
 
 
 def gpus_of_worker(given: float | None, device: str | None) -> float:
-    """How many GPUs a worker has, if nothing is said of it: one if the model is to run on a GPU."""
+    """Number of GPUs of a worker; by default one if the model runs on a GPU."""
     if given is not None:
         return given
     if device in (None, "auto"):
@@ -70,6 +71,12 @@ def gpus_of_worker(given: float | None, device: str | None) -> float:
     return float(device.startswith("cuda"))
 
 
+def check_gpus(given: float | None, device: str | None) -> None:
+    """Refuse GPUs for workers if the user typed that the model runs on the CPU."""
+    if given and device == "cpu":
+        raise InvalidArgumentError("gpus-per-worker has no effect: the model runs on the cpu; leave it out")
+
+
 def _on_all_gpus() -> Ray | None:
     from torch import cuda
 
@@ -77,11 +84,11 @@ def _on_all_gpus() -> Ray | None:
 
 
 def ray_of_this_machine(gpus: int, cores: int, *, has_ray: bool) -> Ray | None:
-    """A Ray that is started for the GPUs of this machine, one worker on each; None if that brings nothing.
+    """A Ray on this machine with one worker for each GPU; None if there are not several GPUs, or no Ray.
 
     Args:
-        gpus: how many GPUs the machine has.
-        cores: how many cores it has, which workers share.
+        gpus: number of GPUs of the machine.
+        cores: number of cores, which workers share.
         has_ray: whether Ray is installed.
     """
     from lvmrs.workers import Ray
@@ -105,14 +112,14 @@ def chosen_workers(
 
     Args:
         ray: the address of a Ray cluster; None for this machine.
-        workers: how many; None for the usual number.
+        workers: number of workers; None for the usual number.
         cpus: processors of each worker, on Ray.
         gpus: GPUs of each worker, on Ray.
-        device: where the model is to run, as it was typed.
-        several: whether all GPUs of this machine may be used, where nothing is said of workers.
-        usual: how many processes of this machine compute by default where it takes long; else this process computes.
+        device: the device that was typed for the model.
+        several: whether all GPUs of this machine may be used if no option about workers was typed.
+        usual: default number of processes, which are started if this process would take long.
     """
-    from lvmrs.workers import Here, Processes, Ray, WhenLong
+    from lvmrs.workers import Deferred, Here, Processes, Ray
 
     if several and (ray, workers, cpus, gpus) == (None, None, None, None) and (found := _on_all_gpus()) is not None:
         tell(f"ray    {found.size} GPUs: a Ray is started here, with a worker on each; --device cuda takes one alone")
@@ -126,4 +133,4 @@ def chosen_workers(
     number = usual if workers is None else workers
     if number == 1:
         return Here()
-    return Processes(number) if workers is not None else WhenLong(Processes(number))
+    return Processes(number) if workers is not None else Deferred(Processes(number))

@@ -28,7 +28,9 @@ __all__ = ["verify"]
 def verify(
     run: Annotated[Path, typer.Argument(help="The directory of the run.")],
     rows: Annotated[str, typer.Option("--rows", help="How many rows to draw and compute again, or all.")] = "10",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of that draw.")] = 0,
+    seed: Annotated[
+        Optional[int], typer.Option("--seed", help="Seed of that draw; if not given, a new one, which is printed.")
+    ] = None,
     batch: Annotated[
         Optional[int], typer.Option("--batch", help="Samples at a time; if not given, half as many as RUN had.")
     ] = None,
@@ -68,6 +70,11 @@ def verify(
     from lvmrs.jobs.verify import check_verifiable, other_batch
 
     check_verifiable(opened)
+    if seed is not None and number is None:
+        raise InvalidArgumentError("seed has no effect: all rows are computed again, and none is drawn; leave it out")
+    if batch is not None and not opened.manifest.terms.samples:
+        raise InvalidArgumentError(f"batch has no effect: {opened.directory} took no samples; leave it out")
+    spread.check_gpus(gpus_per_worker, device)
     kind = again.kind_of_device(opened, device)
     several = device in (None, "auto") and kind != "cpu"
     who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=kind, several=several)
@@ -140,6 +147,10 @@ def _as_json(run: Run, found: Verification) -> dict[str, Any]:
         "inputs": found.inputs,
         "missing": found.missing,
         "computed": found.computed,
+        "seed": found.seed,
+        "risk": found.risk,
+        "forged rows found": found.forged_rows_found,
+        "forged share found": found.forged_rows_found / found.inputs,
         **{verdict: found.count(verdict) for verdict in ("equal", "rounding", "different")},
         "batch": found.batch,
         "recorded batch": found.recorded_batch,
@@ -154,6 +165,7 @@ def _tell(found: Verification) -> None:
         tell(f"caution: {note}")
     batches = f"in batches of {found.batch} instead of {found.recorded_batch or 'an unknown number'}"
     tell(f"{found.computed} of {found.inputs} rows computed again, {batches}: {found.count('equal')} equal")
+    tell(found.reach)
     if found.count("rounding"):
         names: tuple[Measured, ...] = ("radius", "p_lower", "p_upper")
         most = ", ".join(f"{found.largest(name) or 0.0:.2g} in {name}" for name in names)

@@ -127,7 +127,7 @@ def job_of_run(
     return job
 
 
-def differences(run: Run, job: Job) -> list[str]:
+def differences(run: Run, job: Job, *, verifying: bool = False) -> list[str]:
     """What decides the rows of a run and is otherwise in a job, in words.
 
     Names of models and denoisers are not compared, since files may be moved: hashes are. Nor is compared what decides
@@ -137,11 +137,12 @@ def differences(run: Run, job: Job) -> list[str]:
     Args:
         run: the run.
         job: a job that should have made it.
+        verifying: compare also what decides no row and is stated by reports, such as the classifier in words.
     """
     old = run.manifest
     now = job.manifest(old.running or Way(1))
     same = {name: getattr(old, name) for name in ("keeps_scores", "rows_of", "torch")}
-    return old.difference(replace(now, **same, model=_as_named(now.model, old.model)))
+    return old.difference(replace(now, **same, model=_as_named(now.model, old.model)), verifying=verifying)
 
 
 def _as_named(now: ModelRecord, old: ModelRecord) -> ModelRecord:

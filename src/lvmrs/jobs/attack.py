@@ -20,8 +20,7 @@ from lvmrs.maps import Map
 from lvmrs.origin import origin
 from lvmrs.registry import MAPS
 from lvmrs.runs import Row, Run
-from lvmrs.runs.attack_writer import AttackWriter, attack_place
-from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow
+from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow, AttackWriter, attack_place
 from lvmrs.workers import Workers, checked_workers
 
 __all__ = ["attack", "certified_rows"]
@@ -108,6 +107,8 @@ def attack(
             said = f"input {strange[0].idx} is certified as class {strange[0].predict}"
             raise RunError(f"{run.directory}: {said}, and the model has {classes} classes")
         with AttackWriter(run, place, record) as writer:
+            if keep:
+                _check_points_are_kept(writer.attack)
             waiting = [row for row in rows if row.idx not in writer.done]
             on_begin(len(waiting), len(rows) - len(waiting))
             for together in each([partial(_attacked, row, maps[row.idx], search) for row in waiting]):
@@ -115,6 +116,16 @@ def attack(
                     writer.append(made, point if keep or made.broken else None)
                     on_row(made)
             return writer.attack
+
+
+def _check_points_are_kept(begun: Attack) -> None:
+    """Refuse to keep points in an attack that was begun without keeping them."""
+    lost = [row.idx for row in begun.rows() if row.rival is not None and not begun.point(row.idx).exists()]
+    if lost:
+        raise RunError(
+            f"{begun.directory} has no points of {len(lost)} inputs that were attacked without keeping them (the first "
+            f"is {lost[0]}); choose another directory to keep all points"
+        )
 
 
 def _map(row: Row, *, samples: bool) -> Map | None:

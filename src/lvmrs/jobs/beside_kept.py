@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from lvmrs.jobs.rounding import beyond_rounding
+from lvmrs.agreement import Agreement
 from lvmrs.noise import Stage
 from lvmrs.runs import Row
-from lvmrs.runs.scores import KeptScores
-from lvmrs.runs.scores_file import DamagedScoresError
+from lvmrs.runs.scores import DamagedScoresError, KeptScores
 
 __all__ = ["BesideKept"]
 
@@ -22,11 +21,11 @@ class BesideKept:
     Args:
         kept: the kept scores of the run.
         row: the row, whose checksum the kept scores must have.
-        share: how far rounding may move a logit, as a share of the largest logit of its sample.
+        agreement: how far rounding may move logits of the input.
     """
 
-    def __init__(self, kept: KeptScores, row: Row, share: float) -> None:
-        self._kept, self._row, self._share = kept, row, share
+    def __init__(self, kept: KeptScores, row: Row, agreement: Agreement) -> None:
+        self._kept, self._row, self._agreement = kept, row, agreement
         self._compared: dict[Stage, int] = {}
         self._waiting: dict[Stage, tuple[Iterator[Tensor], Tensor]] = {}
         self.largest: float | None = None
@@ -52,7 +51,7 @@ class BesideKept:
             self.why_not = f"its kept scores have {kept.shape[1]} classes, and the model has {now.shape[1]}"
             return
         self.largest = max(self.largest or 0.0, float((now - kept).abs().max()))
-        if bool(beyond_rounding(now, kept, self._share).any()):
+        if not self._agreement.agree(now, kept):
             self.why_not = f"its kept scores are up to {self.largest:g} away from those of the model"
 
     def _next(self, stage: Stage, count: int) -> Tensor:

@@ -10,10 +10,10 @@ from lvmrs import _checks
 from lvmrs.data import check_labels
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.jobs.job import Job
-from lvmrs.jobs.keeping import OnNote, keeping
+from lvmrs.jobs.keeping import keeping
 from lvmrs.jobs.spreading import Receiver, computing
 from lvmrs.runs import Row, Run, RunWriter
-from lvmrs.runs.scores import KeptScores, damaged_inputs, refusal
+from lvmrs.runs.scores import damaged_inputs, refusal
 from lvmrs.workers import Workers, checked_workers
 
 __all__ = ["OnRow", "Outlook", "certify"]
@@ -63,7 +63,6 @@ def certify(
     workers: Workers | None = None,
     on_begin: Callable[[Outlook], None] = lambda outlook: None,
     on_row: OnRow = lambda row: None,
-    on_note: OnNote = lambda note: None,
 ) -> Run:
     """Certify every input of a job that has no row yet.
 
@@ -79,7 +78,6 @@ def certify(
             as they are finished, and so in any order.
         on_begin: called once, with what the run will cost.
         on_row: called with each row after it is on the disk.
-        on_note: called with a sentence about what cannot be checked in a run of an earlier version.
 
     Returns:
         The run. The docstring of ``lvmrs.jobs`` has an example.
@@ -98,7 +96,7 @@ def certify(
         check_labels(job.data, pace.classes, job.input(job.selection.indices[0])[1])
         with RunWriter.begin(out, how.manifest, resume=resume) as writer:
             kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0
-            damaged = _damaged(writer, resample=resample, on_note=on_note) if job.keeps_scores else []
+            damaged = _damaged(writer, resample=resample) if job.keeps_scores else []
             pending = [*damaged, *writer.pending]
             costs = (job.samples_each, pace.rate * workers.size, pace.classes, kept, pace.words, workers.size)
             budget = None if job.sampling.goal is None else job.sampling.goal.budget
@@ -123,13 +121,11 @@ def _write(writer: RunWriter, rows: Sequence[Row]) -> None:
         writer.replace(row)
 
 
-def _damaged(writer: RunWriter, *, resample: bool, on_note: OnNote) -> list[int]:
+def _damaged(writer: RunWriter, *, resample: bool) -> list[int]:
     """The inputs with a row whose scores must be sampled again; refused if they may not be."""
     if not writer.done:
         return []
     damaged = damaged_inputs(writer.run)
     if damaged and not resample:
         raise refusal(writer.run, damaged)
-    if len(damaged) < len(writer.done) and (note := KeptScores.of(writer.run, whole=False).note) is not None:
-        on_note(note)
     return list(damaged)

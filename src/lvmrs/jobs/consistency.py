@@ -18,6 +18,7 @@ from lvmrs.data import Arrays, Dataset
 from lvmrs.errors import LvmrsError
 from lvmrs.forms import Form
 from lvmrs.maps import Map
+from lvmrs.method import Method
 from lvmrs.registry import BOUNDS, FORMS, MAPS
 from lvmrs.runs import Row, Run
 from lvmrs.runs.manifest import TermsRecord
@@ -31,31 +32,38 @@ _DETERMINISTIC = "deterministic"
 _VOTES_BOUND = "clopper_pearson"
 
 
-def inconsistent_rows(run: Run, data: Dataset) -> dict[int, str]:
+def inconsistent_rows(run: Run, data: Dataset, method: Method) -> dict[int, str]:
     """The rows of a run that cannot be as they are, with the reason.
 
     Args:
         run: the run.
         data: its data; labels are compared if they are in memory, and names if there are some.
+        method: its method. Only one of the user's own may use parts that are not in the registry.
     """
-    terms, named = run.manifest.terms, "name" in run.columns
+    terms = run.manifest.terms
+    own = not type(method).__module__.startswith("lvmrs.")
     found = {}
     for row in run.rows():
-        why = inconsistency(row, terms) or _otherwise_in_data(row, data, named=named)
+        why = inconsistency(row, terms, own_parts=own) or _otherwise_in_data(row, data)
+        if why is None and row.scores != UNKNOWN and not run.manifest.keeps_scores:
+            why = "it has a checksum of kept scores, and the run says that it keeps none"
         if why is not None:
             found[row.idx] = why
     return found
 
 
-def inconsistency(row: Row, terms: TermsRecord) -> str | None:
+def inconsistency(row: Row, terms: TermsRecord, *, own_parts: bool = True) -> str | None:
     """Why a row cannot be as it is, given the terms of its run; None if nothing speaks against it.
 
-    Parts of certificates that are not in the registry are not looked at.
+    Args:
+        row: the row.
+        terms: the terms of its run.
+        own_parts: whether its map, bound and form may be missing from the registry; their formulas are then not known.
     """
-    return next(_doubts(row, terms), None)
+    return next(_doubts(row, terms, own_parts=own_parts), None)
 
 
-def _doubts(row: Row, terms: TermsRecord) -> Iterator[str]:
+def _doubts(row: Row, terms: TermsRecord, *, own_parts: bool) -> Iterator[str]:
     if row.correct != is_correct(row.predict, row.label):
         yield f"correct is {row.correct}, with label {row.label} and class {row.predict}"
     if row.predict != (row.top if row.radius > 0 else ABSTAIN):
@@ -65,6 +73,9 @@ def _doubts(row: Row, terms: TermsRecord) -> Iterator[str]:
     if row.form == _DETERMINISTIC or not terms.samples:
         yield from _doubts_without_noise(row, terms)
         return
+    for names, part in ((MAPS, row.map), (BOUNDS, row.bound), (FORMS, row.form)):
+        if part == UNKNOWN or (part not in names and not own_parts):
+            yield f"its {names.kind} is {part!r:.40}, which is not known"
     if row.map not in MAPS or row.form not in FORMS:
         return
     try:
@@ -160,9 +171,9 @@ def _is_of_votes(bound: float, n: int, risk: float) -> bool:
     return bool(np.isclose(bounds, bound, rtol=_RELATIVE, atol=_ABSOLUTE).any())
 
 
-def _otherwise_in_data(row: Row, data: Dataset, *, named: bool) -> str | None:
+def _otherwise_in_data(row: Row, data: Dataset) -> str | None:
     if isinstance(data, Arrays) and row.label != data.labels[row.idx]:
         return f"its label is {row.label}, and {data.name} has {data.labels[row.idx]}"
-    if named and row.name != (name := data.input_name(row.idx) or None):
+    if row.name != (name := data.input_name(row.idx) or None):
         return f"its name is {row.name!s:.80}, and {data.name} has {name!s:.80}"
     return None

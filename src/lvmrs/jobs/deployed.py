@@ -98,8 +98,7 @@ def _compared(
     if method.samples:
         yield "sigma", record.terms.sigma, sigma
         yield "noise", record.terms.noise, smoothed.noise.spelling
-        if record.terms.noise_words is not None:  # runs of earlier versions do not have them
-            yield "noise", record.terms.noise_words, smoothed.noise.words(smoothed.sigma)
+        yield "noise", record.terms.noise_words, smoothed.noise.words(smoothed.sigma)
     yield "own code", sorted(set(record.method.own_code.values())), sorted(set(used.own_code.values()))
     yield from _of_models(record.model, model_record(loaded, smoothed))
 

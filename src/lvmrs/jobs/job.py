@@ -33,7 +33,7 @@ from lvmrs.runs import Row, Selection
 from lvmrs.runs.manifest import ROWS_OF, Manifest, TermsRecord
 from lvmrs.sampling import Model, Watch
 from lvmrs.smooth import SmoothedClassifier
-from lvmrs.workers.packing import Packed, packed, unpacked
+from lvmrs.workers.base import Pickled, pickled, unpickled
 
 __all__ = ["Job", "Sampling"]
 
@@ -83,7 +83,7 @@ class Job:
         """Pickle the job with the names of the user's modules; the other process makes the smoothed classifier."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["smoothed"], fields["settled"] = self.smoothed.settings, self.smoothed.rounding.settled
-        return _made_again, (packed(fields),)
+        return _made_again, (pickled(fields),)
 
     @property
     def shares_budget(self) -> bool:
@@ -267,9 +267,9 @@ class _Inputs(Collection[tuple[int, Tensor, int]]):
             yield index, x, label
 
 
-def _made_again(given: Packed) -> Job:
+def _made_again(given: Pickled) -> Job:
     """Make the job that was pickled."""
-    fields = unpacked(given)
+    fields = unpickled(given)
     model: Loaded = fields["model"]
     settings, settled = fields.pop("smoothed"), fields.pop("settled")
     if isinstance(model.model, nn.Module) and settings["device"] != "auto":

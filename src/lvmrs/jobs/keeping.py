@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.scores import KeptScores, ScoresWriter, refusing
 
-__all__ = ["OnNote", "copy_scores", "keeping", "opened_scores"]
-
-OnNote = Callable[[str], None]
-"""Is called with a sentence that the user should read."""
+__all__ = ["copy_scores", "keeping", "opened_scores"]
 
 
 @contextmanager
@@ -38,13 +35,10 @@ def keeping(writer: RunWriter, *, anew: bool) -> Iterator[ScoresWriter | None]:
     keeper.close()
 
 
-def opened_scores(run: Run, on_note: OnNote) -> KeptScores:
-    """The kept scores of a run; the user is told what cannot be checked about them."""
+def opened_scores(run: Run) -> KeptScores:
+    """The kept scores of a run."""
     with refusing(run):
-        kept = KeptScores.of(run)
-    if kept.note is not None:
-        on_note(kept.note)
-    return kept
+        return KeptScores.of(run)
 
 
 def copy_scores(run: Run, kept: KeptScores, row: Row, keeper: ScoresWriter) -> None:

@@ -8,21 +8,20 @@ from pathlib import Path
 
 from lvmrs import _checks
 from lvmrs.errors import RunError
-from lvmrs.jobs.keeping import OnNote, copy_scores, keeping, opened_scores
+from lvmrs.jobs.keeping import copy_scores, keeping, opened_scores
 from lvmrs.origin import origin
 from lvmrs.runs import Run, RunWriter
 
 __all__ = ["merge"]
 
 
-def merge(shards: Sequence[Run], out: str | Path, *, command: str = "", on_note: OnNote = lambda note: None) -> Run:
+def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
     """Make one run from all its shards, which must be complete and made with the same settings.
 
     Args:
         shards: the runs of the shards, in any order.
         out: the directory of the new run. If a merge of the same shards was begun there, it is completed.
         command: what the user typed, for readers of the run.
-        on_note: called with a sentence about what cannot be checked in a shard of an earlier version.
 
     Returns:
         The new run. The docstring of ``lvmrs.jobs`` has an example.
@@ -40,7 +39,7 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "", on_note:
         running=first.running if len(ways) == 1 else None,
         origin=origin(command, shards=[str(run.directory) for run in shards]),
     )
-    kept = [opened_scores(run, on_note) if manifest.keeps_scores else None for run in shards]
+    kept = [opened_scores(run) if manifest.keeps_scores else None for run in shards]
     rows = sorted(
         ((row, run, scores) for run, scores in zip(shards, kept, strict=True) for row in run.rows()),
         key=lambda found: found[0].idx,

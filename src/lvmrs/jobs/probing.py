@@ -1,8 +1,8 @@
-"""Whether a worker runs the same classifier: all run the model on the same few inputs, and their logits are compared.
+"""Checks that all workers run the same classifier: each runs the model on the same few inputs, and logits are compared.
 
-Weights go with a job, and versions of libraries are compared. That leaves processors, libraries that the model calls
-besides torch, environments, and buffers that a model makes anew. What they do to the logits is looked at here, at the
-cost of one small batch for each worker.
+Weights travel with a job, and workers compare the versions of libraries. Logits may still differ because of processors,
+libraries that the model calls besides torch, environment variables, and buffers that a model makes when it is loaded.
+The check costs two small batches for each worker.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from lvmrs.agreement import Agreement
 from lvmrs.errors import RunError
 from lvmrs.jobs.job import Job
-from lvmrs.jobs.rounding import beyond_rounding, share_of_rounding
-from lvmrs.workers.base import Each, bytes_of
+from lvmrs.workers.base import Each
 
-__all__ = ["Answer", "Comparing", "Probe", "probe"]
+__all__ = ["Probe", "Reply", "probe", "rejecting_others"]
 
 # Noisy copies of the first input on which the model is run.
 _ROWS = 4
 
 
 class Probe(NamedTuple):
-    """What a model answers to the same inputs everywhere."""
+    """The logits of a model for the inputs that are the same on all machines."""
 
     logits: Tensor
-    share: float
-    """How far rounding may move a logit there, as a share of the largest logit of its row."""
+    agreement: Agreement
+    """How far rounding may move the logits there."""
     where: str
-    """Who computed it, in words."""
+    """Which process computed them, such as "the worker on node7"."""
 
 
-class Answer(NamedTuple):
-    """What a worker answers to a question, and with its first answer what its model gives for the probe."""
+class Reply(NamedTuple):
+    """A worker's answer to a question. The first reply of a worker has a probe."""
 
     value: Any
     probe: Probe | None
 
     @property
     def nbytes(self) -> int:
-        """How large the value is, if it is large."""
-        return bytes_of(self.value)
+        """Size of the value in bytes, if it says so; otherwise it is small."""
+        return int(getattr(self.value, "nbytes", 0))
 
 
 def probe(job: Job, who: str) -> Probe:
@@ -52,33 +52,36 @@ def probe(job: Job, who: str) -> Probe:
 
     Args:
         job: the job; it has the same inputs on all machines.
-        who: who computes it, such as "the worker".
+        who: the process that computes, such as "the worker".
     """
     first, _ = job.input(job.selection.indices[0])
     noise = torch.randn(_ROWS, *first.shape, generator=torch.Generator().manual_seed(0))
     scale = job.smoothed.settings["sigma"] or 0.0
-    logits = job.smoothed.unchecked_logits(first + scale * noise.to(first))
-    return Probe(logits.cpu().double(), share_of_rounding(job.smoothed), f"{who} on {socket.gethostname()}")
+    logits, agreement = job.smoothed.unchecked_logits(first + scale * noise.to(first))
+    return Probe(logits, agreement, f"{who} on {socket.gethostname()}")
 
 
-class Comparing:
-    """Has workers answer questions; one whose model is another is refused, and nothing that it says is believed.
+def rejecting_others(each: Each, known: Probe | None) -> Each:
+    """Rejects workers whose logits differ, and discards their results.
 
     Args:
-        each: gives an ``Answer`` for each question.
-        known: what the model answers here; None if it does not run here, so that the first worker is believed.
+        each: gives a ``Reply`` for each question.
+        known: the probe of this process; None if the model does not run here. The first worker is the reference then.
+
+    Returns:
+        A function that gives the value of each reply.
     """
+    reference = known
 
-    def __init__(self, each: Each, known: Probe | None) -> None:
-        self._each, self._known = each, known
+    def values(questions: Iterable[Any]) -> Iterator[list[Any]]:
+        nonlocal reference
+        for replies in each(questions):
+            for found in (reply.probe for reply in replies if reply.probe is not None):
+                reference = found if reference is None else reference
+                _check_same(reference, found)
+            yield [reply.value for reply in replies]
 
-    def __call__(self, questions: Iterable[Any]) -> Iterator[list[Any]]:
-        """The answers, in lists of those that are there at a time."""
-        for answers in self._each(questions):
-            for found in (answer.probe for answer in answers if answer.probe is not None):
-                self._known = found if self._known is None else self._known
-                _check_same(self._known, found)
-            yield [answer.value for answer in answers]
+    return values
 
 
 def _check_same(known: Probe, found: Probe) -> None:
@@ -87,10 +90,10 @@ def _check_same(known: Probe, found: Probe) -> None:
     if known.logits.shape != found.logits.shape:
         classes = f"it has {found.logits.shape[1]} classes and not {known.logits.shape[1]}"
         raise RunError(f"{there}: {classes}; {advice}")
-    share = max(known.share, found.share)
-    if bool(beyond_rounding(found.logits, known.logits, share).any()):
+    agreement = known.agreement.widened(found.agreement)
+    if not agreement.agree(found.logits, known.logits):
         apart = float((found.logits - known.logits).abs().nan_to_num(nan=torch.inf).max())
-        allowed = share * float(torch.maximum(found.logits.abs(), known.logits.abs()).max())
+        allowed = float(agreement.allowance(known.logits).max())
         raise RunError(
             f"{there}: logits of the same inputs differ by {apart:.3g}, and rounding explains {allowed:.1g}; {advice}"
         )

@@ -18,7 +18,7 @@ from lvmrs.engine.sources import GivenScores
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.goals import Goal, check_goal
 from lvmrs.jobs.certify import OnRow
-from lvmrs.jobs.keeping import OnNote, opened_scores
+from lvmrs.jobs.keeping import opened_scores
 from lvmrs.jobs.recorded import method_record
 from lvmrs.method import Method
 from lvmrs.method_check import relies_on_constant
@@ -48,7 +48,6 @@ def recertify(
     command: str = "",
     workers: Workers | None = None,
     on_row: OnRow = lambda row: None,
-    on_note: OnNote = lambda note: None,
 ) -> Run:
     """Make a new run from the kept scores of another.
 
@@ -71,7 +70,6 @@ def recertify(
         command: what the user typed, for readers of the run.
         workers: who computes: by default this process. Rows do not depend on it.
         on_row: called with each row after it is on the disk.
-        on_note: called with a sentence about what cannot be checked in a run of an earlier version.
 
     Returns:
         The new run. The docstring of ``lvmrs.jobs`` has an example.
@@ -79,6 +77,11 @@ def recertify(
     _checks.instance("source", source, Run, "a lvmrs.Run")
     workers = checked_workers(workers)
     old = source.manifest
+    if old.keeps_scores and old.rows_of != ROWS_OF:
+        raise RunError(
+            f"{source.directory} has scores as version {old.rows_of!s:.40} sampled them, and this version samples as "
+            f"{ROWS_OF}; certify the inputs again"
+        )
     if planner is None:
         planner = method_settings.made_again(old.method.name, old.method.settings, old.method.own_code)
     if not isinstance(planner, Planner):
@@ -88,7 +91,7 @@ def recertify(
         raise InvalidArgumentError(
             "the run was made without a Lipschitz constant, which this method needs; take another method"
         )
-    kept = opened_scores(source, on_note)  # a run without scores is refused before a directory is made
+    kept = opened_scores(source)  # a run without scores is refused before a directory is made
     rows = source.rows()
     if not rows:
         raise RunError(f"{source.directory} has no rows yet; there is nothing to certify again")
@@ -112,7 +115,6 @@ def recertify(
         method=method_record(planner, terms.noise, terms.sigma),
         terms=record,
         keeps_scores=False,
-        rows_of=ROWS_OF if old.rows_of == ROWS_OF else f"{ROWS_OF} with scores of {old.rows_of}",
         origin=origin(command, scores_of=str(source.directory)),
     )
     with RunWriter.begin(out, manifest, resume=True) as writer:  # rows of the same scores and settings are the same

@@ -1,8 +1,8 @@
 """What other roundings of the logits can do to a row: the same network rounds otherwise in another batch size.
 
-A row is computed again with logits that are moved in favour of its top class, and against it, by a share of the largest
-logit of each sample. This share is far above what rounding does in sound networks. The scores are monotone in such a
-move, so what rounding does lies between the two.
+A row is computed again with logits that are moved in favour of its top class, and against it, as far as rounding may
+move each of them (``lvmrs.agreement``). The scores are monotone in such a move, so what rounding does lies between the
+two.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from lvmrs.agreement import Agreement
 from lvmrs.certificate import Certificate
 from lvmrs.jobs.job import Job
 from lvmrs.method import Method
@@ -26,31 +28,11 @@ from lvmrs.runs import Row
 from lvmrs.sampling import Model
 from lvmrs.smooth import SmoothedClassifier
 
-__all__ = ["CHOICES", "beyond_rounding", "share_of_rounding", "why_not_rounding"]
+__all__ = ["CHOICES", "why_not_rounding"]
 
 CHOICES = ("top", "map", "temperature", "mass", "bound", "form", "risk_top", "groups", "risk_groups", "scope")
 """The columns that a method chooses on the selection sample."""
-_BOUNDS = ("p_lower", "p_upper")
-# Single precision has 24 bits: sums of a deep network lose a few hundred units of the last place at most. GPUs multiply
-# with 11 bits by default (TF32), and 16-bit types have 8 or 11.
-_SHARE, _SHARE_ELSEWHERE, _SHARE_16_BITS = 2.0**-15, 2.0**-9, 2.0**-6
-
-
-def share_of_rounding(smoothed: SmoothedClassifier) -> float:
-    """How far rounding may move a logit, as a share of the largest logit of its sample."""
-    if smoothed.autocast is not None:
-        return _SHARE_16_BITS
-    return _SHARE if smoothed.kind_of_device == "cpu" else _SHARE_ELSEWHERE
-
-
-def beyond_rounding(logits: Tensor, others: Tensor, share: float) -> Tensor:
-    """Which rows of logits are farther from others than rounding moves them; what is NaN is beyond.
-
-    >>> beyond_rounding(torch.tensor([[1.0, 8.0], [1.0, 8.0]]), torch.tensor([[1.5, 8.0], [3.0, 8.0]]), 0.1)
-    tensor([False,  True])
-    """
-    largest = torch.maximum(logits.abs(), others.abs()).amax(dim=1)
-    return ~((logits - others).abs().amax(dim=1) <= share * largest)
+_PROVED = ("p_lower", "p_upper", "radius")
 
 
 def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batch: int | None) -> str | None:
@@ -65,15 +47,17 @@ def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batch
     """
     x, _ = job.input(row.idx)
     differing = set(columns)
-    if "clean" in differing and row.clean is not None and _pushed(job, row.clean, 1.0).answer(x) != row.clean:
+    pushed = partial(_pushed, job, job.smoothed.agreement(x))
+    if "clean" in differing and (row.clean is None or pushed(row.clean, 1.0).answer(x) != row.clean):
         return _change("clean", row, now)
     if differing == {"clean"}:
         return None
-    both = [_pushed(job, row.top, sign) for sign in (1.0, -1.0)]
+    both = [pushed(row.top, sign) for sign in (1.0, -1.0)]
+    slightly = [pushed(row.top, sign) for sign in (2.0**-6, -(2.0**-6))]
     found = [_certificate(job, smoothed, row.idx, job.method) for smoothed in both]
     if not all(_has_choices_of(certificate, row) for certificate in found):
         # The choice hangs by a hair. If rounding leads to that of the row, its bounds are compared for that choice.
-        tried = itertools.chain(found, _with_small_changes(job, row, batch))
+        tried = itertools.chain(found, _with_small_changes(job, row, batch, slightly))
         planned = next((certificate for certificate in tried if _has_choices_of(certificate, row)), None)
         if planned is None:
             return _change(next((name for name in (*CHOICES, "samples") if name in differing), "top"), row, now)
@@ -82,14 +66,14 @@ def why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batch
     outside = _outside(row, found)
     if outside is not None and row.samples is not None:
         # Bounds that hold at any time may be searched for on a grid, and then jump a little.
-        found += [each for each in _with_small_changes(job, row, batch) if _has_choices_of(each, row)]
+        found += [each for each in _with_small_changes(job, row, batch, slightly) if _has_choices_of(each, row)]
         outside = _outside(row, found)
     return None if outside is None else _change(outside, row, now)
 
 
 def _outside(row: Row, found: list[Certificate]) -> str | None:
     """The first column of a row that is not between those of certificates; None if there is none."""
-    for name in _BOUNDS:
+    for name in _PROVED:
         if not _is_between(getattr(row, name), [getattr(certificate, name) for certificate in found]):
             return name
     limit = math.inf if row.limit is None else row.limit
@@ -108,21 +92,20 @@ def _change(name: str, row: Row, now: Row) -> str:
     return f"{name}: {getattr(row, name)}, now {getattr(now, name)}"
 
 
-def _with_small_changes(job: Job, row: Row, batch: int | None) -> Iterator[Certificate]:
+def _with_small_changes(
+    job: Job, row: Row, batch: int | None, slightly: list[SmoothedClassifier]
+) -> Iterator[Certificate]:
     """Certificates after what rounding may do: none of it, that of the run's batch size, and small moves."""
     yield _certificate(job, job.smoothed, row.idx, job.method)
     if batch is not None:
         yield _certificate(job, job.remade(job.smoothed.model, batch=batch), row.idx, job.method)
-    for sign in (2.0**-6, -(2.0**-6)):
-        yield _certificate(job, _pushed(job, row.top, sign), row.idx, job.method)
+    yield from (_certificate(job, each, row.idx, job.method) for each in slightly)
 
 
 def _has_choices_of(certificate: Certificate, row: Row) -> bool:
     """Whether choices are those of a row, and sampling stopped where it did."""
     made = {"top": certificate.top, **certificate.record()}
-    return row.samples in (None, certificate.n) and all(
-        made[name] == getattr(row, name) for name in CHOICES if getattr(row, name) != "-" or name == "groups"
-    )
+    return row.samples in (None, certificate.n) and all(made[name] == getattr(row, name) for name in CHOICES)
 
 
 def _certificate(job: Job, smoothed: SmoothedClassifier, index: int, method: Method) -> Certificate:
@@ -131,27 +114,27 @@ def _certificate(job: Job, smoothed: SmoothedClassifier, index: int, method: Met
     return smoothed.certify(x, method, index=index, **settings)
 
 
-def _pushed(job: Job, favoured: int, sign: float) -> SmoothedClassifier:
+def _pushed(job: Job, agreement: Agreement, favoured: int, sign: float) -> SmoothedClassifier:
     """The smoothed classifier of a job, with logits moved in favour of a class, or against it."""
-    pushed = _Pushed(job.smoothed.model, favoured, sign * share_of_rounding(job.smoothed))
+    pushed = _Pushed(job.smoothed.model, agreement, favoured, sign)
     return job.remade(pushed, compile=False, fast=False, way=None)
 
 
 class _Pushed(nn.Module):
     """A model whose logits are moved in favour of one class."""
 
-    def __init__(self, model: Model, favoured: int, share: float) -> None:
+    def __init__(self, model: Model, agreement: Agreement, favoured: int, times: float) -> None:
         super().__init__()
-        self.inner, self.favoured, self.share = model, favoured, share
+        self.inner, self.agreement, self.favoured, self.times = model, agreement, favoured, times
 
     def forward(self, x: Tensor) -> Tensor:
-        """The logits, each moved by a share of the largest."""
+        """The logits, each moved so many times as far as rounding may move it."""
         logits = self.inner(x)
         wide = logits if logits.dtype == torch.float64 else logits.float()
-        signs = torch.full_like(wide[:1], -1.0)
-        if self.favoured < signs.shape[1]:  # a row that was changed may have any class
-            signs[:, self.favoured] = 1.0
-        return wide + self.share * wide.abs().amax(dim=1, keepdim=True) * signs
+        moves = -self.times * self.agreement.allowance(wide)[:, wide.shape[1] :]  # of margins
+        if self.favoured < moves.shape[1]:  # a row that was changed may have any class
+            moves[:, self.favoured] *= -1.0
+        return (wide.double() + moves).to(wide.dtype)
 
 
 @dataclass(frozen=True)

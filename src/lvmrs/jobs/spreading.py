@@ -1,7 +1,7 @@
-"""Rows of a job that other processes compute: what they are asked, and what they answer.
+"""Has workers compute the rows of a job.
 
 The first worker checks the model and chooses how it is run, as one process does for itself. All workers run it in that
-way, so that rows do not depend on who computed them. A worker whose model gives other logits is refused.
+way, so that rows do not depend on the worker. Workers whose logits differ are rejected, and their results discarded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from lvmrs import _torch_checks
 from lvmrs.errors import LvmrsError
 from lvmrs.jobs.job import Job
-from lvmrs.jobs.probing import Answer, Comparing, probe
+from lvmrs.jobs.probing import Reply, probe, rejecting_others
 from lvmrs.noise import Stage
 from lvmrs.runs import Manifest, Row, RunWriter
 from lvmrs.runs.scores import ScoresWriter, as_kept
@@ -28,7 +28,7 @@ from lvmrs.sampling import Watch
 from lvmrs.workers import Workers
 from lvmrs.workers.base import Each
 
-__all__ = ["Asked", "Made", "Prepared", "Receiver", "Together", "asking", "computing"]
+__all__ = ["JobWorker", "Made", "Prepared", "Receiver", "Together", "asking", "computing"]
 
 # With a goal, a worker is asked about at most so many inputs at once, and each worker this many times.
 _TOGETHER, _SHARES = 64, 4
@@ -154,7 +154,7 @@ class _ByWorkers:
         watch = receiver.watch
         several = self._several(len(indices), how.pace.classes)
         groups = [indices[start : start + several] for start in range(0, len(indices), several)]
-        for answers in self._each([partial(_certified, how, group, watch is not None) for group in groups]):
+        for answers in self._each(partial(_certified, how, group, watch is not None) for group in groups):
             rows = []
             for made in (made for answer in answers for made in answer.made):
                 receiver.begin(made.row.idx)
@@ -176,7 +176,7 @@ class _ByWorkers:
 
 @contextmanager
 def computing(job: Job, workers: Workers, *, most: int) -> Iterator[_ByThisProcess | _ByWorkers]:
-    """Within this block, workers compute rows of the job; at most so many of them are of use."""
+    """A ``with`` block in which workers compute rows of the job. At most ``most`` workers are started."""
     if not workers.elsewhere:
         yield _ByThisProcess(job)
         return
@@ -186,39 +186,39 @@ def computing(job: Job, workers: Workers, *, most: int) -> Iterator[_ByThisProce
 
 @contextmanager
 def asking(job: Job, workers: Workers, *, most: int) -> Iterator[Each]:
-    """A ``with`` block in which workers have the job, and answer questions: functions of the job."""
+    """A ``with`` block in which workers have copies of the job, and answer questions: functions of the job."""
     if not workers.elsewhere:
         yield lambda questions: ([question(job)] for question in questions)
         return
     # Workers with a device of their own are compared with the first of them: this machine may have no such device.
     known = None if workers.device is not None else probe(job, "the command")
-    with workers.doing(Asked(job, workers.device), most=most, files=job.files) as each:
-        yield Comparing(each, known)
+    with workers.doing(JobWorker(job, workers.device), most=most, files=job.files) as each:
+        yield rejecting_others(each, known)
 
 
-class Asked:
-    """The task of a worker: it answers questions, which are functions of a job, with a copy of the job.
+class JobWorker:
+    """The task of a worker: it has a copy of the job, and answers questions, which are functions of the job.
 
-    The first answer comes with the logits of a probe, which tell whether the copy is the same classifier.
+    Its first reply has a probe, by which the command checks that the copy is the same classifier.
 
     Args:
         job: the job.
-        device: where the worker runs the model; None for where the job says.
+        device: the device on which the worker runs the model; None for that of the job.
     """
 
     def __init__(self, job: Job, device: str | None) -> None:
         self._job, self._device = job, device
         self._probed = False
 
-    def __call__(self, question: Callable[[Job], Any]) -> Answer:
-        """The answer."""
+    def __call__(self, question: Callable[[Job], Any]) -> Reply:
+        """Answer a question."""
         if self._device is not None:
-            _torch_checks.device(self._device)  # a node may have a GPU, and a torch that cannot use it
+            _torch_checks.device(self._device)  # a node may have a GPU that its torch cannot use
             self._job, self._device = self._job.on(self._device), None
-        value = question(self._job)  # before the probe: it says in one sentence what is wrong with a model
+        value = question(self._job)  # before the probe: its errors say what is wrong with a model
         first = None if self._probed else probe(self._job, "the worker")
         self._probed = True
-        return Answer(value, first)
+        return Reply(value, first)
 
 
 def _certified(how: Prepared, indices: Sequence[int], keep: bool, job: Job) -> Together:

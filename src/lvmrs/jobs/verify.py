@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import math
+import secrets
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from lvmrs import _checks
-from lvmrs.errors import RunError
+from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.jobs.again import ChangedError, differences
 from lvmrs.jobs.beside_kept import BesideKept
 from lvmrs.jobs.consistency import inconsistent_rows
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.keeping import opened_scores
-from lvmrs.jobs.rounding import CHOICES, share_of_rounding, why_not_rounding
+from lvmrs.jobs.rounding import CHOICES, why_not_rounding
 from lvmrs.jobs.spreading import asking
 from lvmrs.known_constant import known_lipschitz
-from lvmrs.origin import torch_version
+from lvmrs.origin import lvmrs_version, torch_version
 from lvmrs.runs import Row, Run
-from lvmrs.runs.manifest import ROWS_OF
+from lvmrs.runs.manifest import ROWS_OF, Manifest
 from lvmrs.runs.scores import KeptScores
 from lvmrs.workers import Workers, checked_workers
 
-__all__ = ["Measured", "RowVerdict", "Verdict", "Verification", "check_verifiable", "other_batch", "verify"]
+__all__ = [
+    "Measured", "RowVerdict", "Verdict", "Verification", "check_verifiable", "forged_rows_found", "other_batch",
+    "verify",
+]  # fmt: skip
 
 Verdict = Literal["equal", "rounding", "different"]
 Measured = Literal["radius", "p_lower", "p_upper", "logits"]
 # What is not compared as it is: how long a row took, the checksum of scores, which are compared themselves, and what
 # was measured of rounding, which is another number on another machine.
 _NOT_COMPARED = ("time", "scores", "rounding")
+# The chance to miss forged rows that is spoken of if the run itself has no risk.
+_RISK = 0.001
 # What other roundings of logits can change.
 _ROUNDED = {"radius", "p_lower", "p_upper", "clean", "samples", "limit", *CHOICES}
 
@@ -72,6 +80,27 @@ class Verification:
     """Samples in a forward pass when the run was made, if that is known."""
     notes: tuple[str, ...]
     """What a reader should know."""
+    seed: int | None
+    """The seed that the rows were drawn with; None if all rows were computed again."""
+    risk: float
+    """The probability with which as many forged rows as ``forged_rows_found`` says are missed: alpha of the run."""
+
+    @property
+    def forged_rows_found(self) -> int:
+        """The least number of forged rows that is found with probability at least 1 − ``risk``; 1 if none is missed."""
+        return forged_rows_found(self.inputs, self.computed, self.risk)
+
+    @property
+    def reach(self) -> str:
+        """One sentence on how many forged rows may have been missed."""
+        if self.computed == self.inputs:
+            return f"all {self.inputs} rows were computed again, so no forged row can have been missed"
+        least = self.forged_rows_found
+        return (
+            f"{self.computed} of {self.inputs} rows were drawn with seed {self.seed}: a run with {least} or more "
+            f"forged rows ({100 * least / self.inputs:.3g} %) would have been found with probability at least "
+            f"1 − {self.risk:g}, if its author did not know the seed; fewer may have been missed"
+        )
 
     @property
     def stands(self) -> bool:
@@ -100,6 +129,39 @@ def other_batch(run: Run) -> int | None:
     return None if known is None else 3 if known == 1 else known // 2
 
 
+def forged_rows_found(rows: int, computed: int, risk: float) -> int:
+    """The least number of forged rows that a random draw misses with probability at most ``risk``.
+
+    The probability that none of f forged rows is among those drawn is hypergeometric. It is compared exactly.
+
+    Args:
+        rows: how many rows there are.
+        computed: how many of them are drawn and computed again.
+        risk: the probability to draw no forged row.
+
+    >>> forged_rows_found(10000, 10, 0.001)
+    4986
+    >>> forged_rows_found(12, 1, 0.01), forged_rows_found(12, 12, 0.01)
+    (12, 1)
+    """
+    rows = _checks.count("rows", rows, least=1)
+    computed = _checks.count("computed", computed, least=1)
+    if computed > rows:
+        raise InvalidArgumentError(f"computed must be at most the number of rows, {rows}, got {computed}")
+    risk = _checks.single("risk", _checks.fraction("risk", risk))
+    part, whole = risk.as_integer_ratio()
+
+    def missed(forged: int) -> bool:
+        few, many = sorted((forged, computed))  # it is the same to draw the forged rows and to forge the drawn ones
+        return math.comb(rows - many, few) * whole > math.comb(rows, few) * part
+
+    most = rows - computed + 1  # one of these is drawn for certain
+    high = 1
+    while missed(high):
+        high = min(2 * high, most)
+    return high // 2 + 1 + bisect_left(range(high // 2 + 1, high), True, key=lambda forged: not missed(forged))
+
+
 def check_verifiable(run: Run) -> None:
     """Refuse a run whose rows cannot be computed again, before anything is loaded for it."""
     _checks.instance("run", run, Run, "a lvmrs.Run")
@@ -123,7 +185,7 @@ def verify(
     job: Job,
     *,
     rows: int | None = 10,
-    seed: int = 0,
+    seed: int | None = None,
     workers: Workers | None = None,
     on_row: Callable[[RowVerdict], None] = lambda row: None,
 ) -> Verification:
@@ -133,7 +195,8 @@ def verify(
         run: the run.
         job: its job, as ``job_of_run`` makes it, best with another batch size (``other_batch``).
         rows: how many rows to draw and compute again; None for all.
-        seed: the seed of that draw; the noise has the seed of the run.
+        seed: the seed of that draw, by default a new one, which nobody can have known; the noise has the seed of the
+            run.
         workers: who computes: by default this process.
         on_row: called with what came of each row that was computed again, or that cannot be as it is.
 
@@ -156,15 +219,17 @@ def verify(
     check_verifiable(run)
     _checks.instance("job", job, Job, "a Job")
     rows = None if rows is None else _checks.count("rows", rows, least=1)
-    draw = np.random.default_rng(_checks.seed("seed", seed))
-    if changed := differences(run, job):
+    seed = secrets.randbits(32) if seed is None else _checks.seed("seed", seed)
+    job = replace(job, keeps_scores=run.manifest.keeps_scores)
+    if changed := differences(run, job, verifying=True):
         raise ChangedError(run, changed)
     workers = checked_workers(workers)
     notes = [*_notes(run, job, workers.device or job.smoothed.kind_of_device)]
-    kept = opened_scores(run, notes.append) if run.manifest.keeps_scores else None
-    wrong = inconsistent_rows(run, job.data)
+    kept = opened_scores(run) if run.manifest.keeps_scores else None
+    wrong = inconsistent_rows(run, job.data, job.method)
     there = run.read("idx", "radius")["idx"]
-    drawn = there if rows is None or rows >= len(there) else draw.choice(there, rows, replace=False)
+    whole = rows is None or rows >= len(there)
+    drawn = there if whole else np.random.default_rng(seed).choice(there, rows, replace=False)
     found = []
     for verdict in _verdicts(run, job, kept, wrong, set(drawn.tolist()), workers):
         found.append(verdict)
@@ -176,6 +241,8 @@ def verify(
         batch=job.smoothed.batch,
         recorded_batch=run.manifest.batch,
         notes=tuple(notes),
+        seed=None if whole else seed,
+        risk=run.manifest.terms.alpha or _RISK,
     )
 
 
@@ -187,14 +254,37 @@ def _notes(run: Run, job: Job, kind: str) -> Iterator[str]:
             f"{run.directory} was made on {made.model.device!s:.40}, whose noise is another than that of "
             f"{kind}; verify it on such a device"
         )
+    if made.model.device not in (None, kind):
+        yield f"the run says that it was made on {made.model.device:.40}, and it is verified on {kind}"
     if made.torch != torch_version():
         yield f"the run was made with torch {made.torch}, and this is {torch_version()}"
+    if (version := made.origin.versions.get("lvmrs")) != lvmrs_version():
+        yield f"the run was made with lvmrs {version!s:.40}, and this is {lvmrs_version()}"
+    yield from _other_names(made, job)
     if made.model.weights_hash is None:
         yield "the run has no hash of the weights of its model; only the rows speak for them"
+    if made.model.precision is not None:
+        yield f"in {made.model.precision}, rounding explains far larger differences than in float32"
+    if made.selection.only is not None:
+        yield "the run lists its inputs one by one, so that rows of others may have been left out"
     constant, own = made.terms.lipschitz, known_lipschitz(job.model.model)
-    if constant is not None and job.method.uses_constant and not (own is not None and own <= constant):
+    if constant is not None and not (own is not None and own <= constant):
+        relies = "rows rely on" if job.method.uses_constant else "no row relies on"
         says = "" if own is None else f", and the model itself says {own:g}"
-        yield f"rows rely on the Lipschitz constant {constant:g}, which is the word of the run{says}"
+        yield f"{relies} the Lipschitz constant {constant:g}, which is the word of the run{says}"
+
+
+def _other_names(made: Manifest, job: Job) -> Iterator[str]:
+    """Models and data that have another name now: files may be moved, and their hashes are compared."""
+    denoisers = made.model.denoiser, job.model.facts.denoiser
+    names = {
+        "model": (made.model.name, job.model.name),
+        "denoiser": tuple(None if each is None else each.name for each in denoisers),
+        "data": (made.data.name, job.data.name),
+    }
+    for what, (old, now) in names.items():
+        if old != now:
+            yield f"the run calls its {what} {old!s:.200}, and what is verified is called {now!s:.200}"
 
 
 def _verdicts(
@@ -210,7 +300,7 @@ def _verdicts(
 
 
 def _verdict(run: Run, row: Row, kept: KeptScores | None, wrong: str | None, job: Job) -> RowVerdict:
-    beside = None if kept is None else BesideKept(kept, row, share_of_rounding(job.smoothed))
+    beside = None if kept is None else BesideKept(kept, row, job.smoothed.agreement(job.input(row.idx)[0]))
     now = job.row(row.idx, None if beside is None else beside.add)
     differing = [name for name in run.columns if name not in _NOT_COMPARED and getattr(now, name) != getattr(row, name)]
     claimed = [name for name in differing if name not in _ROUNDED]
@@ -220,7 +310,7 @@ def _verdict(run: Run, row: Row, kept: KeptScores | None, wrong: str | None, job
     if why is None and beside is not None:
         why = beside.why_not
     if why is None:
-        why = _why_not_measured(job, row, now)
+        why = _why_not_measured(row, now)
     if why is None and differing:
         why = why_not_rounding(job, row, now, differing, run.manifest.batch)
     changes = {name: getattr(now, name) - getattr(row, name) for name in ("radius", "p_lower", "p_upper")}
@@ -228,13 +318,15 @@ def _verdict(run: Run, row: Row, kept: KeptScores | None, wrong: str | None, job
     return RowVerdict(row.idx, verdict, why, **changes, logits=None if beside is None else beside.largest)
 
 
-def _why_not_measured(job: Job, row: Row, now: Row) -> str | None:
+def _why_not_measured(row: Row, now: Row) -> str | None:
     """Why the rounding of a row is less than what can be measured now, without its safety factor; None if it is not."""
-    if row.rounding is None:
-        return None
-    measured = now.rounding
-    if measured is None and job.method.samples:  # the row has it for its kept scores
-        measured = job.smoothed.rounding.of_samples(job.input(row.idx)[0], job.smoothed.sigma)
-    if measured is None or row.rounding >= measured / 2:
-        return None
-    return f"its rounding is {row.rounding:g}, and {measured:g} is measured now"
+    if row.rounding is None or now.rounding is None:
+        same_choices = all(getattr(row, name) == getattr(now, name) for name in CHOICES)  # else other parts rely on it
+        differs = same_choices and row.rounding != now.rounding
+    else:
+        differs = row.rounding < now.rounding / 2
+    return f"its rounding is {_number(row.rounding)}, and {_number(now.rounding)} is measured now" if differs else None
+
+
+def _number(value: float | None) -> str:
+    return "not known" if value is None else f"{value:g}"

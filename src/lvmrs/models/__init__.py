@@ -3,8 +3,8 @@
 from lvmrs.facts import ModelFacts
 from lvmrs.models.denoised import Denoised
 from lvmrs.models.diffusion import DiffusionDenoiser
+from lvmrs.models.lipschitz import lipschitz_bound
 from lvmrs.models.load import Loaded, ModelSource, load
-from lvmrs.models.network_lipschitz import lipschitz_bound
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.residual import ResNet
 from lvmrs.models.sandwich import SandwichNetwork, sandwich

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lvmrs.errors import ModelError
-from lvmrs.models.fourier import Grid, applied, spectrum_of
+from lvmrs.models.lipschitz.fourier import Grid, applied, spectrum_of
 
 __all__ = ["NormPool", "SandwichConv", "SandwichDense", "SandwichLast", "cayley", "contracted"]
 

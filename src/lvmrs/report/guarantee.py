@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from lvmrs.registry import FORMS, MAPS, NOISES
 from lvmrs.runs import Manifest, Row, Run
-from lvmrs.runs.result_file import UNKNOWN
 from lvmrs.scope import map_settings, smoothed_classifier, smoothed_with
 
 __all__ = ["guarantee", "kinds_of_rows"]
@@ -62,7 +61,7 @@ def _stopped(manifest: Manifest) -> str:
 
 
 def _rounded(rows: Sequence[Row]) -> str:
-    if not any(row.rounding for row in rows):  # earlier versions did not allow for it
+    if not any(row.rounding for row in rows):  # the user stated that there is none
         return ""
     return ", and rounding moves each of them by no more than each row says"
 
@@ -78,9 +77,8 @@ def _classifier(manifest: Manifest, rows: Sequence[Row]) -> str:
     """The words of the method, if the rows say the same scope; else what the rows say alone."""
     method, scopes = manifest.method, {row.scope for row in rows}
     noise, one = manifest.terms.noise_words or "noise", scopes == {"all inputs"}
-    agree = UNKNOWN in scopes or scopes == {method.scope}
     unnamed = smoothed_classifier(noise, "all inputs" if one else "this input")
-    said = method.classifier if agree and method.classifier is not None else unnamed
+    said = method.classifier if scopes == {method.scope} and method.classifier is not None else unnamed
     if one and said == unnamed:
         said = _named(noise, rows) or said
     return f"one classifier for all inputs: {said}" if one and said != unnamed else said

@@ -24,7 +24,7 @@ from lvmrs.report.guarantee import guarantee, kinds_of_rows
 from lvmrs.report.pictures import Picture
 from lvmrs.report.settings import settings_shown
 from lvmrs.runs import Row, Run
-from lvmrs.runs.input_names import escaped
+from lvmrs.runs.result_file import escaped
 
 __all__ = ["write_report"]
 

@@ -29,7 +29,6 @@ __all__ = [
     "chosen_way",
     "costs",
     "costs_together",
-    "crew_pays",
     "trial",
 ]
 
@@ -39,15 +38,9 @@ Clock = Callable[[], float]
 _SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LARGEST_ELSEWHERE = 4096
 # Seconds that one trial may take, and all together.
-_ONE, _ALL = 0.25, 1.0
-_ROUNDS = 4
-# A crew of threads may take this much longer in a trial than a shared pass: in a run it also draws the noise and works
-# while plans are made, and other programs disturb it less.
-_FAVOURED = 1.5
-# In such a trial each thread has so many pieces, of so many samples or less.
-_PIECES, _PIECE = 2, 64
-_ROUNDS_OF_CREWS = 3
-# In other trials each thread has one piece of at least so many samples.
+_ONE, _ALL = 0.2, 0.3
+_ROUNDS = 3
+# In a trial each thread has one piece of at least so many samples.
 _SMALL_PIECE = 32
 # The batch size that is good for most networks; layouts are compared at about this size.
 _MIDDLE = 32
@@ -111,8 +104,6 @@ class Choice:
     """What a sample costs in seconds: the processor time of one thread on a CPU, elsewhere as the clock shows."""
     workers: int = 1
     """How many threads run a batch each."""
-    rate: float = 0.0
-    """Samples per second of a whole run, if it has the machine to itself; 0 if this was not measured."""
 
 
 def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice:
@@ -135,9 +126,7 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
     last = min(found := costs_together(ways, x, threads), key=found.__getitem__).channels_last
     found = costs_together({fast.way(size, channels_last=last): runners[last] for size in sizes}, x, threads)
     way = best(found)
-    crew = threads > 1 and (not fast.folded or crew_pays(runners[last], x, way.batch, threads, found[way]))
-    size = way.batch if crew else way.batch * threads
-    return Choice(replace(way, batch=batch or size), found[way], threads if crew else 1)
+    return Choice(replace(way, batch=batch or way.batch), found[way], threads)
 
 
 def costs_together(ways: dict[Way, Model], x: Tensor, workers: int) -> dict[Way, float]:
@@ -149,44 +138,8 @@ def costs_together(ways: dict[Way, Model], x: Tensor, workers: int) -> dict[Way,
         return costs(trials, clock=time.process_time)
 
 
-def crew_pays(run: Model, x: Tensor, batch: int, workers: int, cost: float) -> bool:
-    """Whether several threads that each run a batch are about as fast as one pass that all cores share, or faster.
-
-    What else runs on the machine slows a shared pass down, even many times, so that then the answer is yes. No shared
-    pass is begun after the time within which all of them would have to be done.
-
-    Args:
-        run: runs the model on a batch.
-        x: an input, without a batch dimension.
-        batch: how many samples a thread runs at a time.
-        workers: how many threads there are.
-        cost: what a sample costs in seconds; pieces of dear samples are shorter.
-    """
-    samples = min(_PIECE, int(_ONE / cost))
-    shared, passes = trial(run, x, batch * workers), max(1, samples // batch)
-    with Crew(workers) as crew:  # one for all rounds: new threads are slow at first
-        together, _ = _together(crew, run, x, batch, passes, _PIECES)
-        together()
-        crews = min(_once(together, time.perf_counter) for _ in range(_ROUNDS_OF_CREWS))
-    with torch_threads(workers):
-        shared()
-        return not any(_done_within(crews / _FAVOURED, shared, _PIECES * passes) for _ in range(_ROUNDS_OF_CREWS))
-
-
-def _done_within(seconds: float, run: Callable[[], object], times: int) -> bool:
-    """Whether something can be done so many times in that time."""
-    end = time.perf_counter() + seconds
-    for _ in range(times):
-        run()
-        if time.perf_counter() > end:
-            return False
-    return True
-
-
-def _together(
-    crew: Crew, run: Model, x: Tensor, batch: int, passes: int, pieces: int = 1
-) -> tuple[Callable[[], object], int]:
-    """Let each thread of a crew do so many pieces of so many passes; the second number is how many samples that is."""
+def _together(crew: Crew, run: Model, x: Tensor, batch: int, passes: int) -> tuple[Callable[[], object], int]:
+    """Let each thread of a crew do a piece of so many passes; the second number is how many samples that is."""
     alone = trial(run, x, batch)
 
     def piece() -> None:
@@ -194,11 +147,11 @@ def _together(
             alone()
 
     def together() -> None:
-        line = crew.line(Work(0, piece, elsewhere=True) for _ in range(pieces * crew.workers))
+        line = crew.line(Work(0, piece, elsewhere=True) for _ in range(crew.workers))
         while line.goes_on():
             line.take()
 
-    return together, pieces * crew.workers * passes * batch
+    return together, crew.workers * passes * batch
 
 
 def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[int]:

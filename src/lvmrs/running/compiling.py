@@ -51,7 +51,7 @@ def if_worth_it(fast: Fast, choice: Choice, x: Tensor, batch: int | None, second
         return way
     with torch_threads(1):
         noise = torch.randn(max(sizes), *x.shape, generator=torch.Generator().manual_seed(2)).to(x)
-        equal = {each: run for each, run in programs.items() if same(plain, run, x + _STRENGTH * noise)}
+        equal = {each: run for each, run in programs.items() if same(fast.network, run, x + _STRENGTH * noise)}
     if not equal or (asked and len(equal) == 1):
         return next(iter(equal), way)
     found = costs_together(equal if asked else {way: plain, **equal}, x, choice.workers)

@@ -5,23 +5,23 @@ from __future__ import annotations
 import copy
 import queue
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
+from lvmrs.agreement import measured, moved, precision
+from lvmrs.errors import first_line
 from lvmrs.known_constant import runs_as_lvmrs_wrote
 from lvmrs.running.crew import torch_threads
 from lvmrs.running.fixed_batch import InParts
 from lvmrs.running.folding import fold_normalisation, functions_to_layers
-from lvmrs.running.straight import straightened
+from lvmrs.running.straight import NotStraightError, is_layout_free, straightened
 from lvmrs.running.way import Way
 
-__all__ = ["Fast", "fast_version", "same", "state_of"]
+__all__ = ["Fast", "fast_version", "same"]
 
 Model = Callable[[Tensor], Tensor]
-# How far the logits may be from those of the model, as a share of how far logits lie apart.
-_APART = 1e-5
 _IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
 
 
@@ -32,13 +32,15 @@ class Fast:
     network: nn.Module
     folded: bool
     """Whether it is a list of steps, which any number of threads may run; otherwise each thread needs a copy."""
+    layout_free: bool
+    """Whether no step depends on the order of numbers in memory, so that it may be laid out and compiled anew."""
     programs: dict[Way, nn.Module] = field(default_factory=dict)
     """What was compiled already."""
 
     @property
     def convolves(self) -> bool:
-        """Whether the layout of images in memory matters."""
-        return any(isinstance(layer, _IMAGES) for layer in self.network.modules())
+        """Whether another layout of images in memory may be faster."""
+        return self.layout_free and any(isinstance(layer, _IMAGES) for layer in self.network.modules())
 
     def way(self, batch: int, *, channels_last: bool = False, compiled: bool = False) -> Way:
         """A way to run it."""
@@ -52,7 +54,7 @@ class Fast:
             return self.programs[way]
         network = self._laid_out(way)
         if self.folded:
-            return network
+            return network.forward  # calling the module itself prints a traceback if a step fails
         copies = [copy.deepcopy(network) for _ in range(workers)]
         with torch.inference_mode():
             for each in copies:  # what a copy prepares when it first runs is prepared now
@@ -91,62 +93,68 @@ class _Copies:
         return answer
 
 
-def state_of(model: nn.Module) -> object | None:
-    """What changes when the weights of a model change; None if torch does not count these changes."""
-    held = [*model.parameters(), *model.buffers()]
-    if any(tensor.is_inference() for tensor in held):
-        return None
-    return [(t.data_ptr(), t._version, t.dtype, t.device) for t in held]
-
-
-def fast_version(model: object, inputs: Tensor) -> Fast | None:
-    """Make a fast version of a model; None if it cannot be shown to be the same function.
+def fast_version(model: object, inputs: Tensor) -> Fast:
+    """Make a fast version of a model; ``NotStraightError`` says why it cannot be shown to be the same function.
 
     Args:
         model: a module in eval mode; other callables have no fast version.
         inputs: a batch of noisy inputs, on which both are compared: in the batch, one by one and in threes.
     """
-    if not isinstance(model, nn.Module) or inputs.device.type != "cpu":
-        return None
-    kinds = {tensor.dtype for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()}
-    if state_of(model) is None or kinds - {torch.float32, torch.float64}:
-        return None
+    if not isinstance(model, nn.Module):
+        raise NotStraightError("it is not a torch module")
+    if inputs.device.type != "cpu":
+        raise NotStraightError("it does not run on the CPU")
+    held = (*model.parameters(), *model.buffers())
+    if {tensor.dtype for tensor in held if tensor.is_floating_point()} - {torch.float32, torch.float64}:
+        raise NotStraightError("its weights have another precision than float32 and float64")
+    if any(tensor.is_inference() for tensor in held):
+        raise NotStraightError("its weights were made in inference mode")
     try:
         with torch.inference_mode(False), torch.no_grad():
             made = _made(model, inputs)
-            answers = [made.network(batch.clone()) for batch in _batches(inputs)]
-    except Exception:  # the user's code may raise anything when it is traced or copied; then it runs as it is
-        return None
-    return made if _agree(model, answers, inputs) else None
+    except NotStraightError:
+        raise
+    except Exception as error:  # the user's code may raise anything when it is traced or copied
+        raise NotStraightError(f"it cannot be traced ({first_line(error)})") from error
+    if not same(model, made.network.forward, inputs):
+        raise NotStraightError("its list of steps gives other logits")
+    return replace(made, layout_free=made.layout_free and _may_be_laid_out_anew(made, model, inputs))
+
+
+def _may_be_laid_out_anew(made: Fast, model: nn.Module, inputs: Tensor) -> bool:
+    last = made.way(1, channels_last=True)
+    if not last.channels_last:
+        return True
+    try:
+        run = made.runner(last, 1, inputs[0])
+    except RuntimeError:  # torch has no such layout for weights of five dimensions
+        return False
+    return same(model, run, inputs)
 
 
 def _made(model: nn.Module, inputs: Tensor) -> Fast:
     if runs_as_lvmrs_wrote(model):
-        return Fast(copy.deepcopy(model), folded=False)
+        return Fast(copy.deepcopy(model), folded=False, layout_free=False)
     steps = straightened(model, inputs[:2].clone())
     functions_to_layers(steps)
     fold_normalisation(steps)
-    return Fast(steps.requires_grad_(False), folded=True)
+    return Fast(steps.requires_grad_(False), folded=True, layout_free=is_layout_free(steps))
 
 
-def same(model: Model, fast: Model, inputs: Tensor) -> bool:
-    """Whether two versions of a model give the same logits, in batches of several sizes, up to rounding."""
+def same(model: nn.Module, fast: Model, inputs: Tensor) -> bool:
+    """Whether two versions of a model give the same logits in batches of several sizes, up to rounding."""
     with torch.inference_mode():
-        return _agree(model, [fast(batch.clone()) for batch in _batches(inputs)], inputs)
+        try:
+            found = [fast(batch.clone()) for batch in _batches(inputs)]
+        except Exception:  # torch raises errors of many kinds, such as for a view that a layout does not allow
+            return False
+        expected = [model(batch.clone()).clone() for batch in _batches(inputs)]
+        eps = precision(model, expected[0].dtype, device=inputs.device)
+        agreement = measured(moved(model, eps), inputs, expected[0], eps)
+        return all(
+            one.dtype == other.dtype and agreement.agree(one, other) for one, other in zip(found, expected, strict=True)
+        )
 
 
 def _batches(inputs: Tensor) -> tuple[Tensor, ...]:
     return inputs, inputs[:3], inputs[-1:]
-
-
-def _agree(model: Model, answers: list[Tensor], inputs: Tensor) -> bool:
-    """Whether answers are those of the model, up to a small share of how far logits usually lie apart."""
-    with torch.inference_mode():
-        expected = [model(batch.clone()).clone() for batch in _batches(inputs)]
-        allowed = _APART * float((expected[0].amax(dim=1) - expected[0].amin(dim=1)).median())
-        return all(
-            found.shape == wanted.shape
-            and found.dtype == wanted.dtype
-            and float((found - wanted).abs().max()) <= allowed  # not where something is NaN
-            for found, wanted in zip(answers, expected, strict=True)
-        )

@@ -5,13 +5,10 @@ from __future__ import annotations
 import copy
 import itertools
 import operator
-from collections import Counter
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
-
-from lvmrs._as_written import changed_class
 
 __all__ = ["fold_normalisation", "functions_to_layers"]
 
@@ -23,7 +20,7 @@ _ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "group
 
 
 def functions_to_layers(steps: fx.GraphModule) -> int:
-    """Turn calls of functions that convolve with stored weights into layers, in place.
+    """Turn calls of functions that convolve with stored weights into layers with copies of these weights, in place.
 
     Networks whose layers pad in their own way call these functions.
 
@@ -36,7 +33,7 @@ def functions_to_layers(steps: fx.GraphModule) -> int:
     made = 0
     for node in list(steps.graph.nodes):
         kind = _CONVOLVING.get(node.target) if node.op == "call_function" else None
-        if kind is None or changed_class(kind) is not None:
+        if kind is None:
             continue
         given = dict(zip(_ARGUMENTS, node.args, strict=False)) | node.kwargs
         stored = [given[name] for name in ("weight", "bias") if given.get(name) is not None]
@@ -48,17 +45,9 @@ def functions_to_layers(steps: fx.GraphModule) -> int:
         layer = kind(*channels, weight.shape[2:], bias=bool(bias), device="meta", **settings).eval()  # nothing is drawn
         layer.weight = nn.Parameter(weight, requires_grad=False)
         layer.bias = nn.Parameter(bias[0], requires_grad=False) if bias else None
-        name = next(name for number in itertools.count() if not hasattr(steps, name := f"layer_{number}"))
-        steps.add_submodule(name, layer)
-        with steps.graph.inserting_before(node):
-            called = steps.graph.call_module(name, (given["input"],))
-        called.meta = node.meta
-        node.replace_all_uses_with(called)
-        for each in (node, *stored):
-            if not each.users:
-                steps.graph.erase_node(each)
+        _replace(steps, node, layer, given["input"])
         made += 1
-    steps.recompile()
+    _clean(steps)
     return made
 
 
@@ -66,38 +55,73 @@ def _all_stored(values: list[object]) -> bool:
     return all(isinstance(each, fx.Node) and each.op == "get_attr" for each in values)
 
 
+def _replace(steps: fx.GraphModule, node: fx.Node, layer: nn.Module, taken: fx.Node) -> None:
+    """Put a call of a new layer in the place of a step. No other step, and nothing that others read, is changed."""
+    name = next(name for number in itertools.count() if not hasattr(steps, name := f"layer_{number}"))
+    steps.add_submodule(name, layer)
+    with steps.graph.inserting_before(node):
+        called = steps.graph.call_module(name, (taken,))
+    called.meta = node.meta
+    node.replace_all_uses_with(called)
+    steps.graph.erase_node(node)
+
+
+def _clean(steps: fx.GraphModule) -> None:
+    """Drop stored tensors and layers that no step reads any more."""
+    for node in list(steps.graph.nodes):
+        if node.op == "get_attr" and not node.users:
+            steps.graph.erase_node(node)
+    steps.graph.lint()
+    steps.recompile()
+    steps.delete_all_unused_submodules()
+
+
 def fold_normalisation(steps: fx.GraphModule) -> int:
-    """Fold each batch normalisation that follows a linear layer into that layer, in place.
+    """Put one new layer in the place of each linear layer and the batch normalisation that alone takes its result.
+
+    The weights of both stay as they are: other steps may read them.
 
     Args:
-        steps: a list of steps that owns its layers, as ``straightened`` gives it.
+        steps: a list of steps, as ``straightened`` gives it.
 
     Returns:
         How many were folded.
     """
-    calls = Counter(str(node.target) for node in steps.graph.nodes if node.op == "call_module")
     folded = 0
     for node in list(steps.graph.nodes):
-        before = node.args[0] if node.op == "call_module" and node.args else None
-        if not isinstance(before, fx.Node) or before.op != "call_module" or len(before.users) != 1:
+        before = _only_argument(node)
+        taken = None if before is None or len(before.users) != 1 else _only_argument(before)
+        if before is None or taken is None:
             continue
         norm, layer = (steps.get_submodule(str(one.target)) for one in (node, before))
-        if type(norm) not in _NORMS or type(layer) not in _LINEAR or calls[str(before.target)] != 1:
+        if type(norm) not in _NORMS or not _channels_are_second(layer, before.meta["dims"]):
             continue
-        if type(layer) is nn.Linear and before.meta["dims"] != 2:  # it normalises another dimension than the last
+        made = _folded(layer, norm)
+        if made is None:
             continue
-        steps.set_submodule(str(before.target), _folded(layer, norm))
         node.replace_all_uses_with(before)
         steps.graph.erase_node(node)
+        _replace(steps, before, made, taken)
         folded += 1
-    steps.graph.lint()
-    steps.recompile()
-    steps.delete_all_unused_submodules()
+    _clean(steps)
     return folded
 
 
-def _folded(layer: nn.Module, norm: nn.Module) -> nn.Module:
-    """One layer for both. It is computed in float64 and rounded once."""
+def _only_argument(node: fx.Node) -> fx.Node | None:
+    """The step whose result a layer takes; None if the step is no layer, or takes anything else."""
+    given = (*node.args, *node.kwargs.values()) if node.op == "call_module" else ()
+    return given[0] if len(given) == 1 and isinstance(given[0], fx.Node) else None
+
+
+def _channels_are_second(layer: nn.Module, dims: int) -> bool:
+    """Whether a layer is linear, and the dimension that normalisation works on is that of its output channels."""
+    if type(layer) is nn.Linear:
+        return dims == 2
+    return type(layer) in _LINEAR and dims == layer.weight.dim()  # type: ignore[union-attr, operator]
+
+
+def _folded(layer: nn.Module, norm: nn.Module) -> nn.Module | None:
+    """One layer for both, with new weights, computed in float64 and rounded once; None if they are too large for it."""
     made = copy.deepcopy(layer)
     weight, bias = _double(layer.weight), _double(layer.bias)
     mean, variance = _double(norm.running_mean), _double(norm.running_var)
@@ -112,7 +136,7 @@ def _folded(layer: nn.Module, norm: nn.Module) -> nn.Module:
         nn.Parameter(value.to(layer.weight), requires_grad=False)  # type: ignore[arg-type]
         for value in (scaled, shift)
     )
-    return made
+    return made if all(bool(torch.isfinite(value).all()) for value in (made.weight, made.bias)) else None
 
 
 def _by_output(layer: nn.Module, weight: Tensor, scale: Tensor) -> Tensor:

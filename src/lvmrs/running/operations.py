@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from lvmrs.running.held import checksum
 
 __all__ = ["Operations"]
 
@@ -20,20 +22,20 @@ _RANDOM_OR_BY_VALUE = (
 
 
 class Operations:
-    """Writes down the operations within a ``with`` block that depend on an input.
+    """Records the operations within a ``with`` block that depend on an input, and which results each one takes.
 
     Args:
         inputs: the input; operations on constants alone are left out, since a trace has their results.
-        model: the network whose parameters and buffers must not be written to.
     """
 
-    def __init__(self, inputs: Tensor, model: nn.Module) -> None:
+    def __init__(self, inputs: Tensor) -> None:
         self.done: list[Any] = []
-        """Each operation with the shapes, types and plain values of its arguments."""
+        """Each operation with its arguments: results by number, constants by checksum, plain values as they are."""
         self.fault: str | None = None
         """Why the network is more than a list of steps; None if it is not."""
-        self._stored = {_memory(tensor) for tensor in (*model.parameters(), *model.buffers())}
         self._derived = {id(inputs): inputs}  # they are kept, so that no other tensor gets their id
+        self._numbers = {id(inputs): 0}
+        self._own = {_memory(inputs): inputs}
         self._modes: tuple[Any, ...] = _Dispatched(self), _Leaving(self)
 
     def __enter__(self) -> Self:
@@ -48,25 +50,41 @@ class Operations:
             mode.__exit__(*given)
 
     def add(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Perform an operation, and write it down."""
+        """Perform an operation, and record it."""
         if _is_by_value(func, args):
-            self.fault = f"it looks at values or draws numbers ({func})"
+            self.fault = f"it looks at values or draws random numbers ({func})"
         for argument, value in zip(func._schema.arguments, args, strict=False):
             self._note_write(argument, value)
         for argument in func._schema.arguments:
             if argument.name in kwargs:
                 self._note_write(argument, kwargs[argument.name])
         given = tree_leaves((args, kwargs))
-        described = str(func), [_plain(each) for each in given]
+        tensors = [each for each in given if isinstance(each, Tensor)]
+        depends = any(id(each) in self._derived for each in tensors)
+        described = [self._described(each) for each in given] if depends else []
+        stored = {_memory(each) for each in tensors} - self._own.keys()
         result = func(*args, **kwargs)
-        if any(id(each) in self._derived for each in given):
-            self.done.append(described)
-            self._derived |= {id(each): each for each in tree_leaves(result) if isinstance(each, Tensor)}
+        made = [each for each in tree_leaves(result) if isinstance(each, Tensor)]
+        for each in made:
+            if _memory(each) not in stored:  # views of what the model stores are not the call's own
+                self._own[_memory(each)] = each
+        if depends:
+            self.done.append((str(func), described))
+            self._derived |= {id(each): each for each in made}
+            for each in made:
+                self._numbers.setdefault(id(each), len(self._numbers))
         return result
 
+    def _described(self, value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value if isinstance(value, (int, float, bool, str, type(None), torch.dtype)) else str(value)
+        which = self._numbers[id(value)] if id(value) in self._derived else f"constant {checksum(value)}"
+        return which, tuple(value.shape), tuple(value.stride()), value.dtype
+
     def _note_write(self, argument: Any, value: Any) -> None:
+        """Writing is allowed only to what this very call of the network has made, and to its input."""
         written = argument.alias_info is not None and argument.alias_info.is_write
-        if written and any(_memory(each) in self._stored for each in tree_leaves(value) if isinstance(each, Tensor)):
+        if written and any(_memory(each) not in self._own for each in tree_leaves(value) if isinstance(each, Tensor)):
             self.fault = "it writes to what it stores"
 
 
@@ -98,12 +116,6 @@ def _is_by_value(func: Any, args: Any) -> bool:
     if func is torch.ops.aten.index.Tensor:  # by whole numbers its result has a known shape
         return any(isinstance(each, Tensor) and each.dtype == torch.bool for each in tree_leaves(args[1:]))
     return any(tag in func.tags for tag in _RANDOM_OR_BY_VALUE)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return tuple(value.shape), value.dtype
-    return value if isinstance(value, (int, float, bool, str, type(None), torch.dtype)) else str(value)
 
 
 def _memory(tensor: Tensor) -> int:

@@ -7,28 +7,44 @@ Points that were kept are beside them, as NumPy files: ``attack-7.npy`` is the p
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lvmrs import _checks, _disk
-from lvmrs._paths import check_kind
+from lvmrs._locking import Lock
+from lvmrs._replacing import aside, replacing
 from lvmrs.errors import RunError
 from lvmrs.runs import result_file
-from lvmrs.runs.directory import Run
+from lvmrs.runs.comparing import differences
+from lvmrs.runs.directory import MANIFEST, Run
 from lvmrs.runs.manifest import Origin
-from lvmrs.runs.records import parsed, plain, read_record
-from lvmrs.runs.result_file import UNKNOWN, Columns, Kind
+from lvmrs.runs.records import json_of, read_json, text_of
+from lvmrs.runs.result_file import UNKNOWN, Columns
 from lvmrs.runs.rows import Row
+from lvmrs.runs.writer import append_lines, disk_errors, opened_lines, write_whole
 
-__all__ = ["COLUMNS", "RECORD", "ROWS", "Attack", "AttackRecord", "AttackRow", "has_attack"]
+__all__ = [
+    "COLUMNS",
+    "RECORD",
+    "ROWS",
+    "Attack",
+    "AttackRecord",
+    "AttackRow",
+    "AttackWriter",
+    "attack_place",
+    "has_attack",
+]
 
 RECORD, ROWS = "attack.json", "attack.tsv"
 _FORMAT = 1
+_LOCK = ".attack-lock"
+_ELSEWHERE = "choose another directory"
 
 
 @dataclass(frozen=True)
@@ -44,7 +60,7 @@ class AttackRecord:
     seed: int
     farthest: float | None
     clip: bool
-    origin: Origin = dataclasses.field(default_factory=Origin, compare=False)
+    origin: Origin = dataclasses.field(default_factory=Origin, metadata={"compared": "never"})
     """When and how it was made; it decides no row."""
 
     def __post_init__(self) -> None:
@@ -58,15 +74,11 @@ class AttackRecord:
 
     def to_json(self) -> str:
         """The settings as JSON, indented for readers."""
-        return json.dumps({"format": _FORMAT, **plain(self)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_of(self, _FORMAT)
 
     def difference(self, other: AttackRecord) -> list[str]:
         """The settings that differ, in words: first the value here, then that of ``other``."""
-        names = [field.name for field in dataclasses.fields(self) if field.compare]
-        pairs = [(name, getattr(self, name), getattr(other, name)) for name in names]
-        return [
-            f"{name}: {json.dumps(mine)}, now {json.dumps(theirs)}" for name, mine, theirs in pairs if mine != theirs
-        ]
+        return differences(self, other)
 
 
 @dataclass(frozen=True)
@@ -102,10 +114,7 @@ class AttackRow:
         return "\t".join(UNKNOWN if value is None else str(value) for value in vars(self).values())
 
 
-_KINDS = {
-    "int": Kind.WHOLE, "float": Kind.NUMBER, "float | None": Kind.FOUND, "int | None": Kind.MEASURED,
-}  # fmt: skip
-COLUMNS = {column.name: _KINDS[str(column.type)] for column in dataclasses.fields(AttackRow)}
+COLUMNS = result_file.kinds_of(AttackRow)
 """The kind of each column."""
 
 
@@ -119,7 +128,11 @@ class Attack:
 
     def __init__(self, run: Run, directory: str | Path | None = None) -> None:
         self.run, self.directory = run, run.directory if directory is None else _disk.place(directory)
-        self.record = _record(self.directory / RECORD)
+        file = self.directory / RECORD
+        how = f"put it back, or delete {ROWS} and attack it again"
+        absent = f"{self.directory} has no {RECORD}, which says how it was attacked; {how}"
+        what = "the record of an attack"
+        self.record = read_json(AttackRecord, text_of(file, what, absent=absent), str(file), what, _FORMAT)
 
     @classmethod
     def of(cls, run: Run) -> Attack | None:
@@ -137,7 +150,7 @@ class Attack:
 
     def read(self) -> Columns:
         """Read all complete rows as arrays; what was not found is NaN. They must be about the run as it is now."""
-        columns = result_file.read(self.file, COLUMNS, {}, inputs=self.run.manifest.selection)
+        columns = result_file.read(self.file, COLUMNS, ours=(tuple(COLUMNS), self.run.manifest.selection))
         _check(self.file, columns)
         known = self.run.read("idx", "radius", "label", "predict")
         order = np.argsort(known["idx"])
@@ -154,13 +167,7 @@ class Attack:
 
     def rows(self) -> list[AttackRow]:
         """Read all complete rows, in the order in which they were written."""
-        columns = {name: column.tolist() for name, column in self.read().items()}
-        for name, kind in COLUMNS.items():
-            if kind is Kind.FOUND:
-                columns[name] = [None if math.isnan(value) else value for value in columns[name]]
-            if kind is Kind.MEASURED:
-                columns[name] = [None if math.isnan(value) else int(value) for value in columns[name]]
-        return [AttackRow(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+        return result_file.rows_of(AttackRow, self.read())
 
 
 def has_attack(directory: Path) -> bool:
@@ -189,20 +196,100 @@ def _check(file: Path, columns: Columns) -> None:
             raise RunError(f"{file} is damaged: the row of input {columns['idx'][~right][0]} is wrong: {rule}")
 
 
-def _record(file: Path) -> AttackRecord:
-    try:
-        check_kind(file)
-        stored = parsed(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RunError(
-            f"{file.parent} has no {file.name}, which says how it was attacked; put it back, or delete {ROWS} and "
-            "attack it again"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"{file} is damaged ({error}); the attack cannot be read without it") from error
-    except OSError as error:
-        raise RunError(f"{file} cannot be read: {error.strerror}") from error
-    found = stored.pop("format", None) if isinstance(stored, dict) else None
-    if type(found) is not int or found != _FORMAT:
-        raise RunError(f"{file} has format {found!r:.20}, and this version of lvmrs reads format {_FORMAT}")
-    return read_record(AttackRecord, stored, str(file), whole=True)
+def attack_place(run: Run, out: str | Path | None) -> Path:
+    """Where an attack on a run is written: in its directory, or in ``out``, which must not be that of another run."""
+    if out is None:
+        return run.directory
+    place = _disk.place(out)
+    if place == Path():
+        raise RunError("an attack needs a directory of its own, if not that of the run; name one")
+    with _disk.errors(place, _ELSEWHERE):
+        is_file = place.is_file() or any(parent.is_file() for parent in place.parents)
+        of_another = (place / MANIFEST).exists() and not place.samefile(run.directory)
+    if is_file:
+        raise RunError(f"{place} is a file, and an attack needs a directory; {_ELSEWHERE}")
+    if of_another:
+        raise RunError(f"{place} holds another run than {run.directory}, and its attack would be there; {_ELSEWHERE}")
+    return place
+
+
+class AttackWriter:
+    """Writes an attack row by row; only one process at a time can. Use it in a ``with`` block.
+
+    An attack with the same settings that is there already is completed; another one is refused. A new one that fails
+    before its first row is removed.
+
+    Args:
+        run: the run that is attacked.
+        directory: where to write; it is made if it does not exist.
+        record: the settings.
+    """
+
+    def __init__(self, run: Run, directory: Path, record: AttackRecord) -> None:
+        self.directory = directory
+        with _disk.errors(directory, _ELSEWHERE):
+            _disk.make_directory(directory)
+            self._lock = Lock(directory / _LOCK, f"another process is writing an attack to {directory}; wait for it")
+        try:
+            self.done = self._settle(run, record)
+            self._new = not self.done
+            self.attack = Attack(run, directory)
+            with disk_errors(directory):
+                self._file = opened_lines(self.attack.file)
+                if not _disk.size(self._file):
+                    append_lines(self._file, ["\t".join(COLUMNS)])
+                    _disk.sync_directory(directory)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _settle(self, run: Run, record: AttackRecord) -> set[int]:
+        """Write the settings of a new attack, or compare those of the one that is there; which inputs are done."""
+        place = self.directory
+        with disk_errors(place):
+            for name in (RECORD, ROWS):  # of a process that was killed
+                _disk.remove(aside(place / name))
+        if has_attack(place):
+            begun = Attack(run, place)
+            if done := set(begun.read()["idx"].tolist()):
+                if changed := begun.record.difference(record):
+                    raise RunError(
+                        f"{place} holds an attack with other settings ({'; '.join(changed)}); choose another "
+                        f"directory, or delete {RECORD} and {ROWS}"
+                    )
+                return done
+        with disk_errors(place):
+            _disk.remove(place / ROWS)
+            write_whole(place / RECORD, record.to_json())
+        return set()
+
+    def __enter__(self) -> AttackWriter:
+        """Begin a ``with`` block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file and give up the lock."""
+        failed = kind is not None and self._new and not self.done
+        try:
+            with disk_errors(self.directory):
+                _disk.close(self._file)
+            if failed:
+                with suppress(OSError):  # the error that ended the attack is told; what is left can be begun again
+                    _disk.remove(self.attack.file)
+                    _disk.remove(self.directory / RECORD)
+        finally:
+            self._lock.release()
+        if failed:
+            with suppress(OSError):
+                _disk.remove_directory(self.directory)
+
+    def append(self, row: AttackRow, point: NDArray[Any] | None) -> None:
+        """Write a row, and the point that was found before it if it is to be kept; wait until they are on the disk."""
+        with disk_errors(self.directory):
+            if point is not None:
+                with replacing(self.attack.point(row.idx)) as file:
+                    np.save(file, point, allow_pickle=False)
+            append_lines(self._file, [row.text()])
+        self.done.add(row.idx)

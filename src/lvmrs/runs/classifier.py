@@ -6,16 +6,14 @@ so that it can be asked for answers: what is loaded later is compared with it. I
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from lvmrs import _checks, _disk
-from lvmrs._paths import check_kind
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.runs.manifest import DataRecord, Manifest, MethodRecord, ModelRecord, Origin, TermsRecord
-from lvmrs.runs.records import parsed, plain, read_record
+from lvmrs.runs.records import json_of, read_json, text_of
 from lvmrs.runs.selection import Selection
 
 __all__ = ["FORMAT", "CalibrationRecord", "ClassifierRecord"]
@@ -65,40 +63,19 @@ class ClassifierRecord:
 
     def to_json(self) -> str:
         """The record as JSON, without loss, indented for readers."""
-        return json.dumps({"format": FORMAT, **plain(self)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_of(self, FORMAT)
 
     @classmethod
     def read(cls, file: str | Path) -> ClassifierRecord:
         """Read the record in a file; a RunError says in one sentence what is wrong with it."""
         _checks.instance("file", file, (str, Path), "the name of a file")
-        try:
-            check_kind(place := _disk.place(file))
-            with place.open("rb") as opened:
-                text = opened.read(_LARGEST + 1).decode()
-        except FileNotFoundError:
-            raise RunError(f"{file} does not exist; lvmrs calibrate writes such files") from None
-        except UnicodeDecodeError as error:
-            raise RunError(f"{file} is not a file of settings, or is damaged ({error})") from error
-        except OSError as error:
-            raise RunError(f"{file} cannot be read: {error.strerror}") from error
-        if len(text) > _LARGEST:
-            raise RunError(f"{file} is not a file of settings: it is too large")
-        return cls.parse(text, str(file))
+        absent = f"{file} does not exist; lvmrs calibrate writes such files"
+        return cls.parse(text_of(_disk.place(file), "a file of settings", absent=absent, largest=_LARGEST), str(file))
 
     @classmethod
     def parse(cls, text: str, where: str) -> ClassifierRecord:
         """The record in a text; ``where`` names it in the sentence that says what is wrong with it."""
-        try:
-            stored = parsed(_checks.text("text", text))
-        except (ValueError, RecursionError) as error:
-            raise RunError(f"{where} is not a file of settings, or is damaged ({error})") from error
-        found = stored.pop("format", None) if isinstance(stored, dict) else None
-        if type(found) is not int or found != FORMAT:
-            raise RunError(
-                f"{where} has format {found!r:.20}, and this version of lvmrs reads settings of format {FORMAT}; "
-                "write it with lvmrs calibrate"
-            )
-        record = read_record(cls, stored, where, whole=True)
+        record = read_json(cls, text, where, "a file of settings", FORMAT)
         if record.calibration is None:
             raise RunError(f"{where} is damaged: calibration is missing")
         return record

@@ -12,8 +12,8 @@ from lvmrs._extras import optional
 from lvmrs.errors import RunError
 from lvmrs.runs import result_file
 from lvmrs.runs.manifest import Manifest
-from lvmrs.runs.result_file import Columns, Wanted
-from lvmrs.runs.rows import ADDED, COLUMNS, KINDS, OF_A_GOAL, Row, rows_of
+from lvmrs.runs.result_file import Columns, Wanted, rows_of
+from lvmrs.runs.rows import COLUMNS, KINDS, OF_A_GOAL, Row
 
 if TYPE_CHECKING:
     import pandas
@@ -68,20 +68,7 @@ class Run:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the file, in order; those of this version if there is no file yet.
-
-        Files of earlier versions have fewer columns, and keep these when the run is resumed.
-        """
-        found = result_file.header(self.file, ours=True) or self._usual_columns
-        if unknown := [name for name in found if name not in COLUMNS]:
-            raise RunError(
-                f"{self.file}: column {unknown[0]} is not known to this version of lvmrs; use the version that wrote it"
-            )
-        return found
-
-    @property
-    def _usual_columns(self) -> tuple[str, ...]:
-        """The columns of a new run: those of a goal only if it has one."""
+        """The columns of the file, in order: those of a goal only if the run has one."""
         return COLUMNS if self.manifest.terms.goal is not None else tuple(c for c in COLUMNS if c not in OF_A_GOAL)
 
     def read(self, *names: str, wanted: Wanted | None = None) -> Columns:
@@ -92,12 +79,11 @@ class Run:
             wanted: whether a row is read, by its line, which has the fields in the order of ``columns``.
 
         Returns:
-            An array for each name, in the order in which the rows were written. Columns that an earlier version did not
-            write are left out.
+            An array for each name, in the order in which the rows were written. Columns of a goal are left out if the
+            run has none.
         """
-        needed = {name: KINDS[name] for name in names if name not in ADDED}
-        added = {name: KINDS[name] for name in names if name in ADDED and name in self.columns}
-        return result_file.read(self.file, needed, added, inputs=self.manifest.selection, wanted=wanted)
+        kinds = {name: KINDS[name] for name in names if name in self.columns}
+        return result_file.read(self.file, kinds, ours=(self.columns, self.manifest.selection), wanted=wanted)
 
     def rows(self, inputs: Collection[int] | None = None) -> list[Row]:
         """Read all complete rows, or those of some inputs, in the order in which they were written.
@@ -106,13 +92,13 @@ class Run:
             inputs: the indices of the inputs. Of a million rows, a few are read in a tenth of the time of all.
         """
         if inputs is None:
-            return rows_of(self.read(*COLUMNS))
+            return rows_of(Row, self.read(*COLUMNS))
         place, numbers = self.columns.index("idx"), set(inputs)
-        return rows_of(self.read(*COLUMNS, wanted=lambda line: _is_one_of(_field(line, place), numbers)))
+        return rows_of(Row, self.read(*COLUMNS, wanted=lambda line: _is_one_of(_field(line, place), numbers)))
 
     def one_of_each(self, *names: str) -> list[Row]:
         """Read the first row of each combination of texts that stand in these columns."""
-        places = [self.columns.index(name) for name in names if name in self.columns]
+        places = [self.columns.index(name) for name in names]
         seen: set[tuple[str, ...]] = set()
 
         def is_new(line: str) -> bool:
@@ -122,7 +108,7 @@ class Run:
             seen.add(texts)
             return not known
 
-        return rows_of(self.read(*COLUMNS, wanted=is_new))
+        return rows_of(Row, self.read(*COLUMNS, wanted=is_new))
 
     @property
     def count(self) -> int:
@@ -132,7 +118,7 @@ class Run:
     @property
     def has_rows(self) -> bool:
         """Whether there is a complete row. Nothing that stands after the first one is read."""
-        return bool(self.columns) and result_file.has_lines(self.file)
+        return result_file.has_lines(self.file)
 
     @property
     def complete(self) -> bool:

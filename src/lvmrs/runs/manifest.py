@@ -6,20 +6,17 @@ the field is only a note for readers.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lvmrs import _checks, _disk
-from lvmrs._paths import check_kind
-from lvmrs.errors import InvalidArgumentError, RunError
+from lvmrs import _disk
+from lvmrs.errors import InvalidArgumentError
 from lvmrs.facts import DataFacts, ModelFacts
 from lvmrs.goals import Goal
 from lvmrs.running import Way
-from lvmrs.runs import format_1, format_2, format_3
 from lvmrs.runs.comparing import differences
-from lvmrs.runs.records import parsed, plain, read_record
+from lvmrs.runs.records import json_of, read_json, text_of
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
@@ -34,8 +31,12 @@ ROWS_OF = "0.4.0"
 
 # A field that is only for readers and decides no row.
 _NOTE: dict[str, str] = {"compared": "never"}
-# A field that some runs of earlier versions do not have, or that they have in vain.
-_NEW: dict[str, str] = {"compared": "where both know it"}
+# A field that decides no row and that reports state: it is compared when a run is verified.
+_STATED: dict[str, str] = {"compared": "when verified"}
+# The same for a number that a run may overstate, since that makes certificates smaller.
+_STATED_AT_LEAST: dict[str, str] = {"compared": "when verified, at least"}
+# The same for a number that each machine measures anew: only whether it is known is compared.
+_STATED_IF_KNOWN: dict[str, str] = {"compared": "when verified, if known"}
 # A field whose numbers are the same if 9 digits are: machines compute grids of settings with other last digits.
 _NINE_DIGITS: dict[str, str] = {"compared": "to nine digits"}
 # A field whose values are compared, and not the names that they have.
@@ -62,7 +63,7 @@ class ModelRecord:
     normalisation: dict[str, list[float]] | None = None
     """Mean and std of each channel, if it is behind a normalisation."""
     denoiser: DenoiserRecord | None = None
-    facts: ModelFacts | None = field(default=None, metadata=_NEW)
+    facts: ModelFacts | None = None
     """What its source states, or what was assumed."""
     compiled: bool | None = None
     """Whether it was asked to run through torch.compile."""
@@ -83,9 +84,9 @@ class DataRecord:
     """A hash of inputs and labels; None if it is not known."""
     image_size: int | None = None
     """The size that images are scaled and cropped to, if any."""
-    facts: DataFacts | None = field(default=None, metadata=_NEW)
+    facts: DataFacts | None = None
     """What its source states, or what was assumed."""
-    classes: list[str] | None = field(default=None, metadata=_NOTE)
+    classes: list[str] | None = field(default=None, metadata=_STATED)
     """The names of the classes."""
 
     def __post_init__(self) -> None:
@@ -102,9 +103,9 @@ class MethodRecord:
     settings: dict[str, Any] = field(default_factory=dict, metadata=_NINE_DIGITS)
     own_code: dict[str, str] = field(default_factory=dict, metadata=_VALUES)
     """Hashes of the files of the user's own classes, by the names of the classes."""
-    scope: Scope | None = field(default=None, metadata=_NOTE)
+    scope: Scope | None = field(default=None, metadata=_STATED)
     """Whether the map is chosen for each input or is the same for all; the rows say it too. None if it is not known."""
-    classifier: str | None = field(default=None, metadata=_NOTE)
+    classifier: str | None = field(default=None, metadata=_STATED)
     """The classifier that the certificates are about, in words."""
 
 
@@ -116,8 +117,8 @@ class TermsRecord:
     imported results alpha, n0 and n may be None: not known.
     """
 
-    sigma: float | None = field(metadata=_NEW)
-    """The scale of the noise; None where there is none. Earlier versions wrote a number there too."""
+    sigma: float | None
+    """The scale of the noise; None where there is none."""
     alpha: float | None
     """The risk of each certificate."""
     n0: int | None
@@ -129,14 +130,14 @@ class TermsRecord:
     """The Lipschitz constant of the logits that certificates may rely on; None if there is none."""
     noise: str = "gaussian"
     """The noise as ``lvmrs.noise.noise_named`` takes it: its name in the registry, and its setting if it has one."""
-    dimensions: int | None = field(default=None, metadata=_NOTE)
+    dimensions: int | None = field(default=None, metadata=_STATED_AT_LEAST)
     """How many numbers an input has at most; by this, noise that takes a share of the risk counts it."""
-    distance: str = field(default="the Euclidean distance", metadata=_NOTE)
+    distance: str = field(default="the Euclidean distance", metadata=_STATED)
     """The distance in which radii are measured, in words."""
-    noise_words: str | None = field(default=None, metadata=_NOTE)
+    noise_words: str | None = field(default=None, metadata=_STATED)
     """The noise in words, such as Gaussian noise of σ = 0.5."""
-    rounding: float | None = field(default=None, metadata=_NOTE)
-    """How far rounding may move the logits, as measured; None if nothing relies on it, and in runs of earlier versions.
+    rounding: float | None = field(default=None, metadata=_STATED_IF_KNOWN)
+    """How far rounding may move the logits, as measured; None if nothing relies on it.
 
     Machines measure different numbers, so a resumed run keeps this one.
     """
@@ -202,7 +203,7 @@ class Manifest:
     keeps_scores: bool = False
     """Whether the logits of all samples are kept on disk."""
     rows_of: str | None = None
-    """The version of lvmrs that defines the rows, and that of kept scores if it is another; versions may differ."""
+    """The version of lvmrs that defines noise and rows; None for imported results."""
     torch: str | None = None
     """The version of torch."""
     origin: Origin = field(default_factory=Origin, metadata=_NOTE)
@@ -221,47 +222,28 @@ class Manifest:
 
     def to_json(self) -> str:
         """The manifest as JSON, indented for readers."""
-        return json.dumps({"format": FORMAT, **plain(self)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_of(self, FORMAT)
 
     @classmethod
     def read(cls, file: Path) -> Manifest:
         """Read the manifest in a file; a RunError says in one sentence what is wrong with it."""
         file = _disk.place(file)
-        try:
-            check_kind(file)
-            text = file.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise RunError(f"{file.parent} is not a run: it has no {file.name}") from None
-        except UnicodeDecodeError as error:
-            raise RunError(f"{file} is damaged ({error}); the run cannot be read without it") from error
-        except OSError as error:
-            raise RunError(f"{file} cannot be read: {error.strerror}") from error
+        text = text_of(file, "a manifest", absent=f"{file.parent} is not a run: it has no {file.name}")
         return cls.parse(text, str(file))
 
     @classmethod
     def parse(cls, text: str, where: str) -> Manifest:
         """The manifest in a text; ``where`` names it in the sentence that says what is wrong with it."""
-        try:
-            stored = parsed(_checks.text("text", text))
-        except (ValueError, RecursionError) as error:
-            raise RunError(f"{where} is damaged ({error}); the run cannot be read without it") from error
-        found = stored.pop("format", None) if isinstance(stored, dict) else None
-        if type(found) is int and found == format_1.FORMAT:
-            return read_record(cls, format_3.migrated(format_1.migrated(stored, where)), where)
-        if type(found) is int and found == format_2.FORMAT:
-            return read_record(cls, format_3.migrated(format_2.migrated(stored, where)), where, whole=True)
-        if type(found) is int and found == format_3.FORMAT:
-            return read_record(cls, format_3.migrated(stored), where, whole=True)
-        if type(found) is not int or found != FORMAT:
-            raise RunError(
-                f"{where} has format {found!r:.20}, and this version of lvmrs reads formats {format_1.FORMAT} to "
-                f"{FORMAT}; read it with the version that wrote it"
-            )
-        return read_record(cls, stored, where, whole=True)
+        return read_json(cls, text, where, "a manifest", FORMAT)
 
-    def difference(self, other: Manifest) -> list[str]:
-        """The fields that decide rows and that differ, in words: first the value here, then that of ``other``."""
-        return differences(self, other)
+    def difference(self, other: Manifest, *, verifying: bool = False) -> list[str]:
+        """The fields that differ, in words: first the value here, then that of ``other``.
+
+        Args:
+            other: another manifest.
+            verifying: compare all fields that reports state, and not only those that decide rows.
+        """
+        return differences(self, other, verifying=verifying)
 
 
 def _refuse(name: str, rule: str, value: object) -> NoReturn:

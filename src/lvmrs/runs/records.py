@@ -1,4 +1,4 @@
-"""Reading of typed records from JSON. Each field is checked against its type, and errors name the field."""
+"""Typed records in JSON files. Each field is checked against its type when it is read, and errors name the field."""
 
 from __future__ import annotations
 
@@ -8,14 +8,70 @@ import json
 import math
 import sys
 import types
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from lvmrs import _checks
+from lvmrs._paths import check_kind
 from lvmrs.errors import LvmrsError, RunError
 
-__all__ = ["parsed", "plain", "read_record"]
+__all__ = ["json_of", "parsed", "plain", "read_json", "read_record", "text_of"]
 
 Record = TypeVar("Record")
 _types_of = functools.cache(get_type_hints)
+
+
+def json_of(record: object, form: int) -> str:
+    """A record of this format as JSON, without loss, indented for readers."""
+    return json.dumps({"format": form, **plain(record)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def text_of(file: Path, what: str, *, absent: str, largest: int = -1) -> str:
+    """The text of a file of records; a RunError says in one sentence why it cannot be read.
+
+    Args:
+        file: the file.
+        what: what it should be, such as "a manifest".
+        absent: the sentence for a file that does not exist.
+        largest: how many bytes the file may have; by default any number.
+    """
+    try:
+        check_kind(file)
+        with file.open("rb") as opened:
+            content = opened.read(largest + 1 if largest >= 0 else -1)
+        text = content.decode()
+    except FileNotFoundError:
+        raise RunError(absent) from None
+    except UnicodeDecodeError as error:
+        raise RunError(f"{file} is not {what}, or is damaged ({error}); put the right file back") from error
+    except OSError as error:
+        raise RunError(f"{file} cannot be read: {error.strerror}") from error
+    if 0 <= largest < len(content):
+        raise RunError(f"{file} is not {what}: it is too large")
+    return text
+
+
+def read_json(kind: type[Record], text: str, where: str, what: str, form: int) -> Record:
+    """Read the record in a JSON text; a RunError says in one sentence what is wrong with it.
+
+    Args:
+        kind: the class of the record, as for ``read_record``.
+        text: the text.
+        where: what is being read, for errors.
+        what: what it should be, such as "a manifest".
+        form: the number of the only format that is read.
+    """
+    try:
+        stored = parsed(_checks.text("text", text))
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{where} is not {what}, or is damaged ({error}); put the right file back") from error
+    found = stored.pop("format", None) if isinstance(stored, dict) else None
+    if type(found) is not int or found != form:
+        raise RunError(
+            f"{where} has format {found!r:.20}, and this version of lvmrs reads format {form}; use the version that "
+            "wrote it"
+        )
+    return read_record(kind, stored, where)
 
 
 def parsed(text: str) -> Any:
@@ -36,32 +92,30 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def read_record(kind: type[Record], stored: object, where: str, *, whole: bool = False) -> Record:
+def read_record(kind: type[Record], stored: object, where: str) -> Record:
     """Make a record from a JSON object.
 
     Args:
         kind: a dataclass whose fields are plain values, lists, dicts with texts as keys, or dataclasses of this kind.
         stored: the JSON object.
         where: what is being read, for errors.
-        whole: whether every field must be there; else a field that has a default may be missing.
 
     Returns:
-        An object of that class. A field without a default must be there, and an unknown field is refused.
+        An object of that class. Every field must be there, and an unknown field is refused.
 
-    >>> from lvmrs.runs import Selection
-    >>> read_record(Selection, {"size": 10, "skip": 2}, "selection").skip
-    2
+    >>> from lvmrs.runs.manifest import DenoiserRecord
+    >>> read_record(DenoiserRecord, {"name": "trained:d", "weights_hash": None}, "denoiser").name
+    'trained:d'
     """
     if not isinstance(stored, dict):
         raise RunError(f"{where} is damaged: expected an object, got {stored!r:.40}")
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    fields = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     if odd := sorted(map(str, set(stored) - set(fields))):
         raise RunError(f"{where} is damaged: {odd[0]} is not known to this version of lvmrs")
-    for name, field in fields.items():
-        if name not in stored and (whole or field.default is field.default_factory is dataclasses.MISSING):
-            raise RunError(f"{where} is damaged: {name} is missing")
+    if missing := [name for name in fields if name not in stored]:
+        raise RunError(f"{where} is damaged: {missing[0]} is missing")
     hints = _types_of(kind)  # type: ignore[arg-type]
-    values = {name: _value(hints[name], value, f"{where}, {name},", whole=whole) for name, value in stored.items()}
+    values = {name: _value(hints[name], value, f"{where}, {name},") for name, value in stored.items()}
     try:
         return kind(**values)
     except LvmrsError as error:
@@ -73,11 +127,11 @@ def plain(record: object) -> dict[str, Any]:
     return dataclasses.asdict(record)  # type: ignore[call-overload, no-any-return]
 
 
-def _value(hint: Any, value: object, where: str, *, whole: bool) -> Any:
+def _value(hint: Any, value: object, where: str) -> Any:
     """Convert a value to its type: objects become records, and whole numbers become floats if the type is float."""
     for choice in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
         if dataclasses.is_dataclass(choice) and isinstance(value, dict):
-            return read_record(choice, value, where.rstrip(","), whole=whole)  # type: ignore[arg-type]
+            return read_record(choice, value, where.rstrip(","))  # type: ignore[arg-type]
         if _fits(choice, value):
             return _converted(choice, value)
     raise RunError(f"{where} is damaged: expected {_words(hint)}, got {value!r:.40}")

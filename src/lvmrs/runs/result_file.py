@@ -6,14 +6,19 @@ and reads a million rows in less time than importing torch takes.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import math
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, get_args
+from types import MappingProxyType
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +26,27 @@ from numpy.typing import NDArray
 from lvmrs._paths import check_kind
 from lvmrs.answers import ABSTAIN
 from lvmrs.errors import RunError
-from lvmrs.runs.fields import UNKNOWN, found, measured
-from lvmrs.runs.input_names import unescaped
 from lvmrs.runs.selection import Selection
 from lvmrs.scope import Scope
 
-__all__ = ["NOT_NAMED", "SCOPES", "UNKNOWN", "Columns", "Kind", "Wanted", "has_lines", "header", "read"]
+__all__ = [
+    "NOT_NAMED",
+    "SCOPES",
+    "UNKNOWN",
+    "Columns",
+    "Kind",
+    "Wanted",
+    "escaped",
+    "has_lines",
+    "header",
+    "kinds_of",
+    "read",
+    "rows_of",
+    "unescaped",
+]
 
+UNKNOWN = "-"
+"""The text of a field whose value is not known."""
 NOT_NAMED = "unknown"
 """The name of a map, bound or form that another project did not tell."""
 SCOPES = {UNKNOWN, *get_args(Scope)}
@@ -45,12 +64,37 @@ class Kind(Enum):
     """It is read as NaN where nothing was found."""
     TEXT = "text"
     NAME = "a name, or - where there is none"
-    """It is read as it stands there; see ``lvmrs.runs.input_names``."""
+    """It is read as it stands there; see ``escaped``."""
 
 
 Columns = dict[str, NDArray[Any]]
+RowT = TypeVar("RowT")
 Wanted = Callable[[str], bool]
 """Whether a line is read, by its text."""
+Ours = tuple[tuple[str, ...], Selection]
+"""The columns of the file of a run, in order, and the inputs that it may have rows for."""
+
+
+# The kind of a column, by the type of the field of a dataclass that holds it.
+_KINDS = {
+    "int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "int | None": Kind.MEASURED, "float | None": Kind.FOUND,
+    "str | None": Kind.NAME,
+}  # fmt: skip
+
+
+def kinds_of(row: type) -> dict[str, Kind]:
+    """The columns of a dataclass of rows, each with its kind."""
+    return {field.name: _KINDS[str(field.type)] for field in dataclasses.fields(row)}
+
+
+def rows_of(row: type[RowT], columns: Columns) -> list[RowT]:
+    """Rows of a dataclass, from the columns that were read; what is not known becomes None."""
+    kinds = kinds_of(row)
+    values = {name: column.tolist() for name, column in columns.items()}
+    for name in values:
+        if (value_of := _VALUES.get(kinds[name])) is not None:
+            values[name] = [value_of(value) for value in values[name]]
+    return [row(**dict(zip(values, fields, strict=True))) for fields in zip(*values.values(), strict=True)]
 
 
 def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
@@ -87,9 +131,9 @@ def has_lines(path: Path) -> bool:
 def read(
     path: Path,
     needed: Mapping[str, Kind],
-    optional: Mapping[str, Kind],
+    optional: Mapping[str, Kind] = MappingProxyType({}),
     *,
-    inputs: Selection | None = None,
+    ours: Ours | None = None,
     wanted: Wanted | None = None,
 ) -> Columns:
     """Read and check columns.
@@ -98,16 +142,18 @@ def read(
         path: the file.
         needed: the columns that it must have; ``idx`` and ``radius`` are among them.
         optional: the columns that are read if it has them.
-        inputs: for the file of a run, the inputs that it may have rows for. Its last line is then left out if it is not
-            complete: a process is writing it, or ended while it did.
+        ours: for the file of a run, all its columns in order, and the inputs that it may have rows for. Its last line
+            is then left out if it is not complete: a process is writing it, or ended while it did.
         wanted: if given, only these lines are read and checked; the others cost no memory.
 
     Returns:
         For each column, an array with one value for each line.
     """
-    names = header(path, ours=inputs is not None)
+    names = header(path, ours=ours is not None)
     if not names:
         return _empty(needed)
+    if ours is not None:
+        _check_columns(path, names, ours[0])
     if missing := [name for name in needed if name not in names]:
         raise RunError(
             f"{path}: column {missing[0]} is missing; the first line must name the columns, with tabs between them: "
@@ -116,11 +162,11 @@ def read(
     if twice := [name for name in (*needed, *optional) if names.count(name) > 1]:
         raise RunError(f"{path}: two columns are named {twice[0]}; the first line must name each column once")
     kinds = {name: kind for name, kind in (*needed.items(), *optional.items()) if name in names}
-    lines = _lines(path, len(names), ours=inputs is not None)
+    lines = _lines(path, len(names), ours=ours is not None)
     if wanted is not None:
         lines = filter(wanted, lines)
     columns = _parsed(path, names, kinds, lines)
-    _check(path, columns, inputs)
+    _check(path, columns, None if ours is None else ours[1])
     return columns
 
 
@@ -137,6 +183,12 @@ _RANGES = {
     "samples": (0, _LARGEST), "limit": (0.0, _LARGEST), "seconds": (0.0, _LARGEST),
 }  # fmt: skip
 _CHECKSUM = re.compile("[0-9a-f]{32}")
+
+
+def _check_columns(path: Path, found: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    for number, (name, due) in enumerate(zip_longest(found, expected, fillvalue="no column"), start=1):
+        if name != due:
+            raise RunError(f"{path} is damaged: its column {number} is {name!r:.40}, and must be {due!r}")
 
 
 def _empty(kinds: Mapping[str, Kind]) -> Columns:
@@ -192,7 +244,28 @@ def _lines(path: Path, fields: int, *, ours: bool) -> Iterator[str]:
             yield line
 
 
-_CONVERTERS: dict[Kind, Callable[[str], float]] = {Kind.MEASURED: measured, Kind.FOUND: found}
+@functools.cache
+def _measured(field: str) -> float:
+    """A whole number; NaN where it is not known. A ValueError is for any other text."""
+    return math.nan if field == UNKNOWN else int(_plain_number(field))
+
+
+def _found(field: str) -> float:
+    """A finite number; NaN where it is not known. A ValueError is for any other text."""
+    number = math.nan if field == UNKNOWN else float(_plain_number(field))
+    if field != UNKNOWN and not math.isfinite(number):
+        raise ValueError(field)
+    return number
+
+
+def _plain_number(field: str) -> str:
+    """The text of a number, without what only Python takes for one: digits of other scripts, and underscores."""
+    if not field.isascii() or "_" in field:
+        raise ValueError(field)
+    return field
+
+
+_CONVERTERS: dict[Kind, Callable[[str], float]] = {Kind.MEASURED: _measured, Kind.FOUND: _found}
 
 
 def _damage(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind]) -> str | None:
@@ -284,3 +357,55 @@ def _check_ours(path: Path, columns: Columns, inputs: Selection) -> None:
             unescaped(text)
         except ValueError as error:
             raise RunError(f"{path}: name of input {index} is {text!r:.40}, and cannot be read: {error}") from error
+
+
+_ESCAPE = re.compile(r"\\(\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U000[0-9a-f]{5}|U0010[0-9a-f]{4}|)")
+
+
+def escaped(name: str) -> str:
+    r"""The name of an input as one field of a line: what a line cannot hold is written as an escape, and can be read.
+
+    A backslash and every character that is not printable (tabs, ends of lines, control and format characters, bytes
+    that are no UTF-8) become an escape as in Python: ``\\``, ``\x09``, ``\u2028``, ``\U000e0001``. So do a space at
+    either end, and a name that is only "-", which would stand for no name.
+
+    >>> print(escaped("cats/one\ttwo.png"))
+    cats/one\x09two.png
+    """
+    if name == "-":
+        return _escape(name)
+    ends = (0, len(name) - 1)
+    return "".join(
+        character if _plain(character) and (character != " " or k not in ends) else _escape(character)
+        for k, character in enumerate(name)
+    )
+
+
+def unescaped(text: str) -> str:
+    """The name that was written; a ValueError says that it has a backslash that belongs to no escape."""
+    return _ESCAPE.sub(_character, text) if "\\" in text else text
+
+
+def _plain(character: str) -> bool:
+    return character.isprintable() and character != "\\"
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    if character == "\\":
+        return "\\\\"
+    return f"\\x{number:02x}" if number < 1 << 8 else f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
+
+
+def _character(found: re.Match[str]) -> str:
+    if not found[1]:
+        raise ValueError("a backslash must begin an escape")
+    return "\\" if found[1] == "\\" else chr(int(found[1][1:], 16))
+
+
+# The value that a row has for what was read in columns of these kinds.
+_VALUES: dict[Kind, Callable[[Any], object]] = {
+    Kind.MEASURED: lambda number: None if math.isnan(number) else int(number),
+    Kind.FOUND: lambda number: None if math.isnan(number) else number,
+    Kind.NAME: lambda text: None if text == UNKNOWN else unescaped(text),
+}

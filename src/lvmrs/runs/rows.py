@@ -6,21 +6,19 @@ rounded.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lvmrs.answers import is_correct
 from lvmrs.errors import RunError
-from lvmrs.runs.input_names import escaped, unescaped
-from lvmrs.runs.result_file import NOT_NAMED, UNKNOWN, Columns, Kind
+from lvmrs.runs.result_file import NOT_NAMED, UNKNOWN, escaped, kinds_of
 
 if TYPE_CHECKING:
     from lvmrs.certificate import Certificate
 
-__all__ = ["ADDED", "COLUMNS", "KINDS", "NOT_NAMED", "OF_A_GOAL", "Row", "rows_of"]
+__all__ = ["COLUMNS", "KINDS", "NOT_NAMED", "OF_A_GOAL", "Row"]
 
 
 @dataclass(frozen=True)
@@ -137,35 +135,8 @@ class Row:
         return "\t".join(texts)
 
 
-_KINDS = {
-    "int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "int | None": Kind.MEASURED, "str | None": Kind.NAME,
-    "float | None": Kind.FOUND,
-}  # fmt: skip
-KINDS = {column.name: _KINDS[str(column.type)] for column in dataclasses.fields(Row)}
+KINDS = kinds_of(Row)
 """The kind of each column."""
 COLUMNS = tuple(KINDS)
 OF_A_GOAL = frozenset({"samples", "limit"})
 """Columns that only runs have whose sampling stops at a goal."""
-ADDED = frozenset(column.name for column in dataclasses.fields(Row) if column.default is not dataclasses.MISSING)
-"""Columns that files of earlier versions do not have."""
-
-
-def rows_of(columns: Columns) -> list[Row]:
-    """Make rows from the columns that ``Run.read`` gave."""
-    known: dict[Kind, Callable[[list[Any]], list[Any]]] = {
-        Kind.MEASURED: _measured, Kind.NAME: _named, Kind.FOUND: _found,
-    }  # fmt: skip
-    values = {name: known.get(KINDS[name], list)(column.tolist()) for name, column in columns.items()}
-    return [Row(**dict(zip(values, row, strict=True))) for row in zip(*values.values(), strict=True)]
-
-
-def _measured(numbers: list[float]) -> list[int | None]:
-    return [None if math.isnan(number) else int(number) for number in numbers]
-
-
-def _found(numbers: list[float]) -> list[float | None]:
-    return [None if math.isnan(number) else number for number in numbers]
-
-
-def _named(texts: list[str]) -> list[str | None]:
-    return [None if text == UNKNOWN else unescaped(text) for text in texts]

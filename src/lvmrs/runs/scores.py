@@ -2,10 +2,18 @@
 
 The row of each input holds a checksum of its scores. Whoever reads scores compares them with it first, so that scores
 that are missing or changed cannot become a certificate.
+
+Files are plain NumPy files of shape (inputs, samples, classes). Nothing in a file is trusted. Its first line is
+compared with the only form that lvmrs writes, before anything is read or any memory is taken. Data are read with plain
+reads, so that a file that is cut meanwhile is an error and no signal.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,22 +22,171 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs import _disk
+from lvmrs._paths import check_kind
 from lvmrs.errors import RunError
 from lvmrs.noise import Stage, Stream
 from lvmrs.plan import Terms
+from lvmrs.registry import MAPS
 from lvmrs.runs.directory import SCORES, Run
 from lvmrs.runs.result_file import UNKNOWN
 from lvmrs.runs.rows import Row
-from lvmrs.runs.scores_file import Checksum, DamagedScoresError, ScoresFile, header, scores_path
 from lvmrs.runs.selection import Selection
-from lvmrs.runs.whole_writes import disk_errors
+from lvmrs.runs.writer import disk_errors
 from lvmrs.scores import Scores, scores_of
 
-__all__ = ["KeptScores", "ScoresWriter", "as_kept", "damaged_inputs", "refusal", "refusing"]
+__all__ = [
+    "Checksum",
+    "DamagedScoresError",
+    "KeptScores",
+    "ScoresFile",
+    "ScoresWriter",
+    "as_kept",
+    "damaged_inputs",
+    "refusal",
+    "refusing",
+    "score_statistics",
+]
+
+
+# The most samples and bytes that are read at once.
+_ROWS, _BYTES = 4096, 1 << 26
+# More classes than any classifier has: a file that says so is damaged.
+_MOST_CLASSES = 1 << 24
+_MAGIC = b"\x93NUMPY\x01\x00"
+_FORM = re.compile(
+    rb"\{'descr': '(<f[48])', 'fortran_order': False, 'shape': \((\d{1,18}), (\d{1,18}), (\d{1,18})\), \} *\n"
+)
+
+
+class DamagedScoresError(RunError):
+    """Kept scores are missing, or are not those that were written."""
+
+
+def _scores_path(directory: Path, stage: Stage) -> Path:
+    """The file of the scores of one stage."""
+    return directory / SCORES[stage]
+
+
+def _header(dtype: np.dtype[Any], shape: tuple[int, int, int]) -> bytes:
+    """The first bytes of a file with scores of this type and shape."""
+    out = io.BytesIO()
+    npy.write_array_header_1_0(out, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
+    return out.getvalue()
+
+
+@dataclass(frozen=True)
+class ScoresFile:
+    """A file of scores whose first line was checked."""
+
+    path: Path
+    dtype: np.dtype[Any]
+    shape: tuple[int, int, int]
+    """(inputs, samples, classes)."""
+    start: int
+    """The place of the first score in the file."""
+
+    @classmethod
+    def open(cls, path: Path, inputs: int, samples: int) -> ScoresFile:
+        """Check the first line of the file of a run with so many inputs, and samples for each."""
+        with _reading(path), path.open("rb") as file:
+            begin = file.read(len(_MAGIC) + 2)
+            line = file.read(int.from_bytes(begin[len(_MAGIC) :], "little"))
+        found = _FORM.fullmatch(line) if begin[: len(_MAGIC)] == _MAGIC else None
+        if found is None:
+            raise DamagedScoresError(
+                f"{path.name} is damaged: it does not begin as a file of float32 or float64 scores does"
+            )
+        shape = (int(found[2]), int(found[3]), int(found[4]))
+        if shape[:2] != (inputs, samples) or not 0 < shape[2] <= _MOST_CLASSES:
+            raise DamagedScoresError(
+                f"{path.name} is damaged: its shape is {shape}, and the run has {inputs} inputs with {samples} samples"
+            )
+        return cls(path, np.dtype(found[1].decode()), shape, len(begin) + len(line))
+
+    @property
+    def size(self) -> int:
+        """The length that the file must have, in bytes."""
+        inputs, samples, classes = self.shape
+        return self.start + inputs * samples * classes * self.dtype.itemsize
+
+    def check_size(self) -> None:
+        """Refuse a file that was cut, or that something was added to."""
+        with _reading(self.path):
+            found = self.path.stat().st_size
+        if found != self.size:
+            raise DamagedScoresError(f"{self.path.name} is damaged: it has {found} bytes instead of {self.size}")
+
+    def logits(self, position: int, count: int | None = None, first: int = 0) -> Iterator[NDArray[Any]]:
+        """Read scores of one input in portions of shape (samples, classes).
+
+        Args:
+            position: the position of the input among those of the run.
+            count: how many to read; None for all from the first on.
+            first: the number of the first one.
+        """
+        _, samples, classes = self.shape
+        each = classes * self.dtype.itemsize
+        count = samples - first if count is None else count
+        with _reading(self.path), self.path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < self.start + (position + 1) * samples * each:
+                raise self._ends_too_early()
+            file.seek(self.start + (position * samples + first) * each)
+            step = max(1, min(_ROWS, _BYTES // each))
+            for done in range(0, count, step):
+                rows = np.empty((min(step, count - done), classes), self.dtype)
+                if file.readinto(rows.view(np.uint8).data) != rows.nbytes:
+                    raise self._ends_too_early()
+                yield rows
+
+    def _ends_too_early(self) -> DamagedScoresError:
+        return DamagedScoresError(f"{self.path.name} is damaged: it ends before the scores of this input do")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        check_kind(path)
+        yield
+    except FileNotFoundError:
+        raise DamagedScoresError(f"{path.name} is missing") from None
+    except OSError as error:
+        raise DamagedScoresError(f"{path.name} cannot be read ({error.strerror})") from error
+
+
+class Checksum:
+    """The checksum of the kept scores of one input, of all stages; it does not depend on the sizes of the batches."""
+
+    def __init__(self) -> None:
+        self._stages: dict[Stage, hashlib.blake2b] = {}
+        self._samples: dict[Stage, int] = {}
+
+    def add(self, stage: Stage, logits: NDArray[Any]) -> None:
+        """Add the next scores of a stage, of shape (samples, classes)."""
+        if stage not in self._stages:
+            self._stages[stage] = hashlib.blake2b(f"{logits.dtype.str} {logits.shape[1]}\n".encode())
+        self._stages[stage].update(np.ascontiguousarray(logits).data)
+        self._samples[stage] = self._samples.get(stage, 0) + len(logits)
+
+    def text(self) -> str:
+        """The checksum, in 32 hexadecimal digits."""
+        found = hashlib.blake2b(digest_size=16)
+        for stage, part in sorted(self._stages.items()):
+            found.update(f"{stage} {self._samples[stage]} {part.hexdigest()}\n".encode())
+        return found.hexdigest()
+
+    @classmethod
+    def of(cls, files: Mapping[Stage, ScoresFile], position: int, counts: Mapping[Stage, int]) -> str:
+        """The checksum of the first scores that files hold for one input: so many of each stage."""
+        found = cls()
+        for stage, file in files.items():
+            for logits in file.logits(position, counts[stage]):
+                found.add(stage, logits)
+        return found.text()
 
 
 def _samples_of(run: Run) -> dict[Stage, int]:
@@ -94,7 +251,7 @@ class ScoresWriter:
                 self._mend_end(stage)
 
     def _mend_end(self, stage: Stage) -> None:
-        path = scores_path(self._directory, stage)
+        path = _scores_path(self._directory, stage)
         try:
             form = ScoresFile.open(path, self._inputs, self._samples[stage])
         except DamagedScoresError:  # it is made anew
@@ -117,11 +274,11 @@ class ScoresWriter:
         """Remove the files; only where no row knows them."""
         with disk_errors(self._directory):
             for stage in self._samples:
-                _disk.remove(scores_path(self._directory, stage))
+                _disk.remove(_scores_path(self._directory, stage))
 
     def _opened(self, stage: Stage, array: NDArray[Any]) -> tuple[int, ScoresFile]:
         if stage not in self._files:
-            path = scores_path(self._directory, stage)
+            path = _scores_path(self._directory, stage)
             shape = (self._inputs, self._samples[stage], array.shape[1])
             try:
                 form = ScoresFile.open(path, *shape[:2])
@@ -142,7 +299,7 @@ class ScoresWriter:
 
 
 def _begun(path: Path, file: int, array: NDArray[Any], shape: tuple[int, int, int]) -> ScoresFile:
-    first = header(array.dtype, shape)
+    first = _header(array.dtype, shape)
     _disk.cut(file, 0)
     _disk.write(file, first, at=0)
     return ScoresFile(path, array.dtype, shape, len(first))
@@ -152,12 +309,9 @@ def _begun(path: Path, file: int, array: NDArray[Any], shape: tuple[int, int, in
 class KeptScores:
     """The kept scores of a run, to be read. ``of`` makes one; it can be pickled."""
 
-    directory: Path
     files: dict[Stage, ScoresFile]
     selection: Selection
     """The selection of the run."""
-    have_checksums: bool
-    """Whether rows hold checksums; those of earlier versions do not."""
     unequal: bool = False
     """Whether inputs have different numbers of certification scores, which their rows say."""
 
@@ -173,7 +327,7 @@ class KeptScores:
             raise RunError(f"{run.directory} has no {' or '.join(SCORES.values())}; its scores were not kept")
         inputs = len(run.manifest.selection.indices)
         files = {
-            stage: ScoresFile.open(scores_path(run.directory, stage), inputs, samples)
+            stage: ScoresFile.open(_scores_path(run.directory, stage), inputs, samples)
             for stage, samples in _samples_of(run).items()
         }
         first, second = files.values()
@@ -183,24 +337,12 @@ class KeptScores:
             )
         for file in files.values() if whole else ():
             file.check_size()
-        return cls(
-            run.directory, files, run.manifest.selection, "scores" in run.columns, run.manifest.terms.goal is not None
-        )
+        return cls(files, run.manifest.selection, run.manifest.terms.goal is not None)
 
     @property
     def classes(self) -> int:
         """The number of classes of the network that was sampled."""
         return next(iter(self.files.values())).shape[2]
-
-    @property
-    def note(self) -> str | None:
-        """What a user should know about these scores, in one sentence; None if there is nothing."""
-        if self.have_checksums:
-            return None
-        return (
-            f"{self.directory} was made by an earlier version, without checksums of its scores: missing scores are "
-            "noticed, and changed scores are not"
-        )
 
     def count(self, row: Row, stage: Stage) -> int:
         """How many scores of an input were kept."""
@@ -213,14 +355,10 @@ class KeptScores:
 
     def check(self, row: Row) -> None:
         """Refuse the scores of an input if they are not those that its row knows."""
-        position = self.selection.position(row.idx)
-        if not self.have_checksums:
-            for file in self.files.values():
-                if any((logits == 0).all(axis=1).any() for logits in file.logits(position)):
-                    raise DamagedScoresError(f"{file.path.name} is damaged: samples of input {row.idx} are missing")
-        elif row.scores == UNKNOWN:
+        if row.scores == UNKNOWN:
             raise DamagedScoresError(f"the row of input {row.idx} has no checksum of its scores")
-        elif Checksum.of(self.files, position, {stage: self.count(row, stage) for stage in self.files}) != row.scores:
+        counts = {stage: self.count(row, stage) for stage in self.files}
+        if Checksum.of(self.files, self.selection.position(row.idx), counts) != row.scores:
             names = " or ".join(SCORES.values())
             raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not fit their checksum")
 
@@ -282,3 +420,28 @@ def refusing(run: Run) -> Iterator[None]:
         yield
     except DamagedScoresError as error:
         raise refusal(run, damaged_inputs(run), str(error)) from error
+
+
+def score_statistics(run: Run) -> Iterator[tuple[str, float, float]]:
+    """Compute margin and variance of the scores of each row, for a run that keeps its scores.
+
+    Returns:
+        For each row the name of its map, the margin of the top class over the next in mean score, and the variance of
+        the score of the top class. For duels, margin and variance are those of the hardest duel.
+    """
+    with refusing(run):
+        kept = KeptScores.of(run)
+    none = torch.tensor([], dtype=torch.long)
+    for row in run.rows():
+        with refusing(run):
+            kept.check(row)
+            logits = torch.cat(list(kept.logits(row.idx, "certification", kept.count(row, "certification"))))
+        rivals = torch.tensor([k for k in range(logits.shape[1]) if k != row.top])
+        smoothed = MAPS.find(row.map)(row.temperature, row.mass)
+        columns = smoothed.columns(logits, row.top, rivals, none).double()
+        mean, variance = columns.mean(dim=0), columns.var(dim=0)
+        if smoothed.paired:
+            hardest = int(mean.argmin())
+            yield row.map, float(2 * mean[hardest] - 1), float(variance[hardest])
+        else:
+            yield row.map, float(mean[0] - mean[1:].max()), float(variance[0])

@@ -9,22 +9,22 @@ manifest but no row, and maybe scores of the first input. It holds no run yet: i
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 
 from lvmrs import _disk
 from lvmrs._locking import Lock
-from lvmrs._replacing import aside
+from lvmrs._replacing import aside, replacing
 from lvmrs.errors import RunError
 from lvmrs.runs.directory import MANIFEST, ROWS, SCORES, Run
 from lvmrs.runs.manifest import Manifest
 from lvmrs.runs.result_file import header
 from lvmrs.runs.rows import COLUMNS, Row
-from lvmrs.runs.whole_writes import append_lines, disk_errors, opened_lines, write_whole
 
-__all__ = ["RunWriter"]
+__all__ = ["RunWriter", "append_lines", "disk_errors", "opened_lines", "write_whole"]
 
 _LOCK = ".lock"
 _ELSEWHERE = "choose another directory"
@@ -38,7 +38,7 @@ class RunWriter:
 
     def __init__(self, run: Run, lock: Lock, *, new: bool) -> None:
         self.run, self._lock, self._new = run, lock, new
-        self._columns = run.columns  # a run of an earlier version keeps the columns that it has
+        self._columns = run.columns
         with disk_errors(run.directory):
             for name in (MANIFEST, ROWS):  # of a process that was killed
                 _disk.remove(aside(run.directory / name))
@@ -217,3 +217,40 @@ def _checked_text(manifest: Manifest) -> str:
             "the manifest of this run would be read in another way than it is meant; use plain numbers and texts"
         )
     return text
+
+
+def disk_errors(directory: Path) -> AbstractContextManager[None]:
+    """Turn the errors of writing to a run that was begun into one sentence."""
+    return _disk.errors(directory, "rows already written are safe: make room and resume")
+
+
+def opened_lines(path: Path) -> int:
+    """Open a file to add lines to; a line without its end, which a crash left, is removed."""
+    file = _disk.open_file(path, os.O_APPEND)
+    try:
+        text = path.read_bytes()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            _disk.cut(file, whole)
+    except BaseException:
+        _disk.close(file)
+        raise
+    return file
+
+
+def append_lines(file: int, lines: Sequence[str]) -> None:
+    """Add lines to an open file and wait until they are on the disk; if that fails, remove what was written of them."""
+    before = _disk.size(file)
+    try:
+        _disk.write(file, "".join(f"{line}\n" for line in lines).encode())
+        _disk.sync(file)
+    except OSError:
+        with suppress(OSError):  # what is left of a line is dropped when the run is resumed
+            _disk.cut(file, before)
+        raise
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file completely or not at all."""
+    with replacing(path) as file:
+        file.write(text.encode())

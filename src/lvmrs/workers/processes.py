@@ -1,46 +1,43 @@
-"""Several processes of this machine that do a task; results come in the order of the items.
-
-Each process has a pipe and nothing else: no locks or files that could be left behind. It ends with the process that
-started it, however that ends.
-"""
+"""Workers as processes of this machine, which yield results in the order of the items."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import get_context, parent_process, resource_tracker
-from multiprocessing.connection import Connection, wait
+from itertools import islice
+from multiprocessing import parent_process, resource_tracker
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, ClassVar
 
 from lvmrs import _checks
 from lvmrs._stopping import SIGNALS
 from lvmrs.errors import RunError
-from lvmrs.workers.base import Each, Task, Workers, attempted, bytes_of
-from lvmrs.workers.packing import Packed, packed, unpacked
+from lvmrs.workers.base import Each, Pickled, Task, Workers, attempt, pickled, unpickled
 
 __all__ = ["Processes"]
 
-# About how many bytes results may have that wait for an earlier one.
-_EARLY_BYTES = 1 << 28
-# Processes that have nothing to do are given so many seconds to end.
-_PATIENCE = 1.0
-# Not forked: torch's threads do not survive that.
-_CONTEXT = get_context("spawn")
+# At most this many items for each process are submitted before the first of them is finished; fewer if their results
+# had more than this many bytes together.
+_AHEAD, _BYTES = 16, 1 << 28
+# Seconds that idle processes have to end by themselves, so that libraries in them can clean up.
+_PATIENCE = 5.0
 
 
 class Processes(Workers):
-    """Processes of this machine, each with one thread.
+    """Processes of this machine, each with one thread. They end with the process that started them, however it ends.
 
     Args:
-        count: how many.
+        count: number of processes.
     """
 
     def __init__(self, count: int) -> None:
@@ -48,149 +45,116 @@ class Processes(Workers):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of processes."""
         return self._size
 
     @contextmanager
     def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
-        """Start the processes, and end them after the block."""
-        content = packed(task)
-        workers: list[_Worker] = []
+        """Start processes as items come, and end all of them after the block."""
         asked = self._size
-        self._size = asked if most is None else max(1, min(asked, most))
+        size = asked if most is None else max(1, min(asked, most))
+        context = _Context()
+        with _signals_blocked():
+            pool = ProcessPoolExecutor(size, context, _initialize, (pickled(task),))
         try:
-            with _deaf():
-                for _ in range(self._size):
-                    workers.append(_Worker(content))
-            yield partial(_in_order, workers)
+            self._size = size
+            yield partial(_in_order, pool, size)
+        except BaseException:
+            context.kill()
+            raise
         finally:
             self._size = asked
-            for worker in workers:
-                worker.dismiss()
-            patience = time.monotonic() + _PATIENCE
-            for worker in workers:
-                worker.end(patience - time.monotonic())
+            killing = threading.Timer(_PATIENCE, context.kill)
+            killing.start()
+            pool.shutdown(cancel_futures=True)
+            killing.cancel()
+
+
+class _Process(SpawnProcess):
+    """A process that gets no signals to stop: its parent gets them, and ends it."""
+
+    def start(self) -> None:
+        """Start it; a process inherits which signals are blocked."""
+        with _signals_blocked():
+            super().start()
+
+
+class _Context(SpawnContext):
+    """Starts the processes of a pool, and kills them. They are spawned: torch's threads do not survive a fork."""
+
+    def __init__(self) -> None:
+        self._started: list[_Process] = []
+
+    def Process(self, *given: Any, **named: Any) -> _Process:  # type: ignore[override]  # noqa: N802
+        """A process of the pool."""
+        process = _Process(*given, **named)
+        self._started.append(process)
+        return process
+
+    def kill(self) -> None:
+        """Kill all processes that still run."""
+        for process in self._started:
+            if process.pid is not None:
+                process.kill()
+                process.join()
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Processes that are started in this block do not hear signals to stop: their parent does, and ends them."""
+def _signals_blocked() -> Iterator[None]:
+    """Block the signals to stop in this thread, and in processes that are started within the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
-        resource_tracker.ensure_running()  # a process of Python's own; starting it lets the signals through again
+        resource_tracker.ensure_running()  # a process of Python's own; starting it unblocks some signals
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _Worker:
-    """A process that does the task for one item at a time."""
+def _in_order(pool: ProcessPoolExecutor, size: int, items: Iterable[Any]) -> Iterator[list[Any]]:
+    """The results of items, in order. The number of submitted items is bounded, and so is memory if one takes long.
 
-    def __init__(self, content: Packed) -> None:
-        self.pipe, theirs = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(target=_work, args=(content, theirs))
-        self._process.start()
-        theirs.close()
+    Items and results are pickled here: a pool sends tensors through sockets, whose files a killed process leaves.
+    """
+    following = iter(items)
+    submitted = deque[Future[bytes]]()
 
-    def begin(self, item: object) -> None:
-        """Have the task done for an item."""
-        with _alive():
-            self.pipe.send(item)
+    def submit(window: int) -> None:
+        for item in islice(following, max(0, window - len(submitted))):
+            submitted.append(pool.submit(_run, pickle.dumps(item)))
 
-    def result(self) -> Any:
-        """Wait for the result."""
-        with _alive():
-            result, failure = self.pipe.recv()
-        if failure is not None:
-            raise failure
-        return result
-
-    def dismiss(self) -> None:
-        """Let the process end by itself, which cleans up what libraries have made in it, unless it is busy."""
-        self.pipe.close()
-
-    def end(self, patience: float) -> None:
-        """Wait for the end of the process for so many seconds, and then end it, whatever it is doing."""
-        self._process.join(max(0.0, patience))
-        self._process.kill()
-        self._process.join()
-        self._process.close()
-
-
-@contextmanager
-def _alive() -> Iterator[None]:
+    largest = 1
     try:
-        yield
-    except (EOFError, OSError) as error:
+        submit(size)
+        while submitted:
+            content = submitted.popleft().result()
+            result, failure = pickle.loads(content)  # noqa: S301 (from a process of this command)
+            if failure is not None:
+                raise failure
+            largest = max(largest, len(content))
+            submit(max(size, min(_AHEAD * size, _BYTES // largest)))
+            yield [result]
+    except BrokenProcessPool as error:
         raise RunError(
             "a process that was to compute rows was killed, perhaps for lack of memory; what was written is safe: "
             "resume, with fewer processes"
         ) from error
 
 
-def _in_order(workers: Sequence[_Worker], items: Iterable[Any]) -> Iterator[list[Any]]:
-    """Give each free worker the next item; a result that comes early waits for those before it.
+class _Child:
+    """The state of a process of the pool."""
 
-    If the results that wait are large, workers are free until the one that they wait for has come.
-    """
-    waiting = enumerate(items)
-    busy: dict[object, tuple[_Worker, int]] = {}
-    early: dict[int, Any] = {}
-    free = list(workers)
-    following = 0
-
-    def begin() -> None:
-        while free and sum(map(bytes_of, early.values())) < _EARLY_BYTES:
-            for number, item in waiting:
-                worker = free.pop()
-                worker.begin(item)
-                busy[worker.pipe] = worker, number
-                break
-            else:
-                return
-
-    begin()
-    while busy:
-        for pipe in wait([worker.pipe for worker, _ in busy.values()]):
-            worker, number = busy.pop(pipe)
-            early[number] = worker.result()
-            free.append(worker)
-        begin()
-        while following in early:
-            yield [early.pop(following)]
-            following += 1
-        begin()
+    pickled: ClassVar[Pickled]
+    task: ClassVar[Task | None] = None
 
 
-def _work(content: Packed, pipe: Connection) -> None:
-    """What a process does: the task for each item that comes, until no more can come."""
+def _initialize(content: Pickled) -> None:
+    """Called in each process when it starts."""
+    import torch
+
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    task = _Once(content)
-    while True:
-        try:
-            item = pipe.recv()
-        except EOFError:
-            return
-        done = attempted(task, item)
-        try:
-            pipe.send(done)
-        except OSError:  # nobody waits for it any more
-            return
-
-
-class _Once:
-    """The task, unpacked when it is first done: what fails then is told as a failure of the item."""
-
-    def __init__(self, content: Packed) -> None:
-        self._content = content
-        self._task: Task | None = None
-
-    def __call__(self, item: object) -> Any:
-        if self._task is None:
-            self._task = unpacked(self._content)
-        return self._task(item)
+    _Child.pickled = content
 
 
 def _end_with_parent() -> None:
@@ -198,3 +162,15 @@ def _end_with_parent() -> None:
     if parent is not None:
         wait([parent.sentinel])
     os._exit(1)
+
+
+def _run(item: bytes) -> bytes:
+    """Called in a process for each item."""
+    return pickle.dumps(attempt(_load_and_run, item))
+
+
+def _load_and_run(item: bytes) -> Any:
+    """Load the task before the first item, so that an error of loading is told like an error of the item."""
+    if _Child.task is None:
+        _Child.task = unpickled(_Child.pickled)
+    return _Child.task(pickle.loads(item))  # noqa: S301 (from the command)

@@ -1,0 +1,189 @@
+"""The Lipschitz constants of the results of functions and methods of tensors, in a traced network.
+
+A rule takes a function that looks up the constant of a value, and the call. If a rule raises an error, for example for
+an argument that it does not expect, then no bound is known.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional
+
+from lvmrs.errors import ModelError
+from lvmrs.models.lipschitz.layers import is_plain, of_layer
+from lvmrs.models.lipschitz.norms import product
+
+__all__ = ["FUNCTIONS", "METHODS", "of_call", "unknown_call", "value_of"]
+
+# A function that looks up the constant of a value in the network, or of several values side by side.
+_ConstantOf = Callable[[Any], float]
+_Rule = Callable[[_ConstantOf, fx.Node], float]
+
+
+def of_call(of: _ConstantOf, node: fx.Node) -> float:
+    """A bound on the constant of the result of a function or method, from those of its arguments."""
+    rules: Any = METHODS if node.op == "call_method" else FUNCTIONS
+    if node.target not in rules:
+        raise unknown_call(node)
+    try:
+        bound = float(rules[node.target](of, node))
+    except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise unknown_call(node) from error
+    if math.isnan(bound):
+        raise unknown_call(node)
+    return bound
+
+
+def unknown_call(node: fx.Node) -> ModelError:
+    """The error that says that no bound is known for this call."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    return ModelError(
+        f"no Lipschitz bound is known for the function {name} ({node.name}) as it is called; give the constant yourself"
+    )
+
+
+def value_of(node: Any) -> Any:
+    """The value of a step, for the first batch of example inputs."""
+    return node.meta["value"]
+
+
+def _settings(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments after the first, with shapes and the like as numbers; what is no plain setting is refused."""
+    settings, named = list(fx.map_arg(node.args[1:], value_of)), dict(fx.map_arg(node.kwargs, value_of))
+    if not all(map(is_plain, (*settings, *named.values()))):
+        raise TypeError("a setting that is a tensor, a type of numbers or the like")
+    return settings, named
+
+
+def _scaled(constant: float) -> _Rule:
+    """The rule of a function that multiplies distances by at most this constant, whatever its settings are."""
+
+    def rule(of: _ConstantOf, node: fx.Node) -> float:
+        _settings(node)
+        return product(constant, of(node.args[0]))
+
+    return rule
+
+
+def _sum(of: _ConstantOf, node: fx.Node) -> float:
+    """A sum of two values: each counts as often as it is broadcast over the result."""
+    if node.kwargs or len(node.args) != 2:
+        raise ValueError("other arguments than two values")
+    total, size = 0.0, math.prod(value_of(node).shape)
+    for argument in node.args:
+        if not isinstance(argument, fx.Node) and not is_plain(argument):
+            raise TypeError("neither a value nor a number")
+        constant = of(argument)
+        if constant:
+            total += constant * math.sqrt(size / math.prod(value_of(argument).shape))
+    return total
+
+
+def _times(of: _ConstantOf, node: fx.Node) -> float:
+    """A value is multiplied or divided by a number."""
+    first, second = node.args
+    divides = node.target in (operator.truediv, torch.div, "div")
+    if isinstance(first, (int, float)) and not divides:
+        first, second = second, first
+    if isinstance(second, fx.Node) and not isinstance(value_of(second), Tensor):
+        second = value_of(second)
+    if not isinstance(first, fx.Node) or not isinstance(second, (int, float)) or not is_plain(second) or node.kwargs:
+        raise TypeError("a product of values")
+    if (second or divides) and not _has_normal_inverse(second, value_of(first).dtype):
+        raise ValueError("a factor that is 0 or infinite, or has fewer digits, in this precision")
+    return product(of(first), 1 / abs(second) if divides else abs(second))
+
+
+def _has_normal_inverse(number: float, dtype: torch.dtype) -> bool:
+    """Whether a number and its inverse are neither 0 nor infinite in a precision, nor have fewer digits there."""
+    least = torch.finfo(dtype).tiny
+    return least <= abs(number) <= 1 / least
+
+
+def _side_by_side(of: _ConstantOf, node: fx.Node) -> float:
+    values, (settings, named) = node.args[0], _settings(node)
+    if not isinstance(values, (tuple, list)) or len(settings) > 1 or named.keys() - {"dim"}:
+        raise TypeError("not a list of values and a dimension")
+    return of(values)
+
+
+def _part(of: _ConstantOf, node: fx.Node) -> float:
+    """A slice takes each pixel at most once."""
+    (places,), _ = _settings(node)
+    places = places if isinstance(places, tuple) else (places,)
+    if not all(place is None or place is Ellipsis or isinstance(place, (slice, int)) for place in places):
+        raise TypeError("an index that may take a pixel twice")
+    return of(node.args[0])
+
+
+def _padded(of: _ConstantOf, node: fx.Node) -> float:
+    settings, named = _settings(node)
+    mode = settings[1] if len(settings) > 1 else named.get("mode", "constant")
+    if mode != "constant":
+        raise ValueError("padding that repeats pixels")
+    return of(node.args[0])
+
+
+def _mean(of: _ConstantOf, node: fx.Node) -> float:
+    settings, named = _settings(node)
+    if len(settings) > 2 or named.keys() - {"dim", "keepdim"}:
+        raise ValueError("other arguments than dimensions")
+    before, after = value_of(node.args[0]).shape, value_of(node).shape
+    return product(of(node.args[0]), math.sqrt(math.prod(after) / math.prod(before)))
+
+
+def _dropped(of: _ConstantOf, node: fx.Node) -> float:
+    settings, named = _settings(node)
+    if (settings[1] if len(settings) > 1 else named.get("training", True)) is not False:
+        raise ValueError("it is random in eval mode too")
+    return of(node.args[0])
+
+
+def _as_layer(layer: type[nn.Module]) -> _Rule:
+    """The rule of a function that takes the arguments of a layer and has its constant."""
+
+    def rule(of: _ConstantOf, node: fx.Node) -> float:
+        settings, named = _settings(node)
+        return product(of(node.args[0]), of_layer(layer(*settings, **named), value_of(node.args[0]), node.name))
+
+    return rule
+
+
+_ONE_TO_ONE = _scaled(1.0)
+_SAME = ("flatten", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "relu", "relu_", "tanh", "clamp", "neg")
+METHODS: dict[str, _Rule] = {
+    **dict.fromkeys((*_SAME, "view", "contiguous", "float", "double", "clone"), _ONE_TO_ONE),
+    "sigmoid": _scaled(0.25),
+    **dict.fromkeys(("add", "add_", "sub", "sub_"), _sum),
+    **dict.fromkeys(("mul", "mul_", "div"), _times),
+    "mean": _mean,
+}
+FUNCTIONS: dict[Callable[..., Any], _Rule] = {
+    **{getattr(torch, name): _ONE_TO_ONE for name in _SAME},
+    **dict.fromkeys(
+        (functional.relu, functional.relu_, functional.relu6, functional.hardtanh, functional.tanh, operator.neg,
+         functional.pixel_shuffle, functional.pixel_unshuffle), _ONE_TO_ONE,
+    ),
+    **dict.fromkeys((torch.sigmoid, functional.sigmoid), _scaled(0.25)),
+    functional.gelu: _scaled(1.13),
+    functional.silu: _scaled(1.1),
+    **dict.fromkeys((operator.add, operator.iadd, operator.sub, operator.isub, torch.add, torch.sub), _sum),
+    **dict.fromkeys((operator.mul, operator.truediv, operator.imul, torch.mul, torch.div), _times),
+    torch.cat: _side_by_side,
+    operator.getitem: _part,
+    functional.pad: _padded,
+    torch.mean: _mean,
+    functional.dropout: _dropped,
+    functional.avg_pool2d: _as_layer(nn.AvgPool2d),
+    functional.adaptive_avg_pool2d: _as_layer(nn.AdaptiveAvgPool2d),
+    functional.max_pool2d: _as_layer(nn.MaxPool2d),
+    functional.leaky_relu: _as_layer(nn.LeakyReLU),
+    functional.elu: _as_layer(nn.ELU),
+    functional.softplus: _as_layer(nn.Softplus),
+}  # fmt: skip

@@ -1,0 +1,281 @@
+"""The Lipschitz constant of each kind of layer of torch, in the Euclidean norm and in eval mode.
+
+A rule takes the layer, an example of its inputs and its name. It refuses a layer that is set up in a way for which no
+bound is known, or for which torch's function is further from the bounded one than a few roundings of its input
+(``tests/models/test_activations.py`` measures this).
+
+The rules hold for layers whose class is exactly one of torch's, or the class that torch's own parametrizations make of
+one; for which calling the layer runs ``forward`` of its class and nothing else; and whose settings and weights are
+plain numbers and tensors. All other layers are refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from types import EllipsisType, NoneType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, parametrize
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
+
+from lvmrs._as_written import changed_module, changed_process, hooks_on
+from lvmrs.errors import ModelError
+from lvmrs.models.lipschitz.norms import finite, of_convolution, of_matrix
+
+__all__ = [
+    "LAYERS", "NORMALISATIONS", "check_network", "is_of_torch", "is_plain", "kind_of",
+    "normalisation_scale", "of_layer", "unknown_layer",
+]  # fmt: skip
+
+NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_Layer = Callable[[Any, Tensor, str], float]
+# Torch's own parametrizations compute a weight from stored tensors only, in eval mode.
+_PARAMETRIZATIONS = tuple(getattr(parametrizations, name) for name in ("_SpectralNorm", "_WeightNorm", "_Orthogonal"))
+# The older form of two of them: hooks that set the weight before each forward pass.
+_WEIGHT_HOOKS = (WeightNorm, SpectralNorm)
+_WEIGHTS = ("weight", "bias", "running_mean", "running_var")
+
+
+def unknown_layer(name: str, kind: str) -> ModelError:
+    """The error that says that no bound is known for this layer."""
+    return ModelError(f"no Lipschitz bound is known for the layer {name} ({kind}); give the constant yourself")
+
+
+def kind_of(layer: nn.Module) -> type[nn.Module]:
+    """The class of a layer; of a layer with parametrizations, the class that it had before."""
+    kind = type(layer)
+    made = kind.__module__ == parametrize.__name__ and len(kind.__bases__) == 1 and parametrize.is_parametrized(layer)
+    return kind.__bases__[0] if made else kind
+
+
+def is_of_torch(module: nn.Module) -> bool:
+    """Whether the class of a module says that it is one of torch's. It is then never traced, but known or refused."""
+    return type(module).__module__.partition(".")[0] == torch.__name__
+
+
+def check_network(model: nn.Module, stated: Collection[int], others: Iterable[tuple[str, nn.Module]]) -> None:
+    """Refuse a network with a module that does not run ``forward`` of its class, and only that.
+
+    Args:
+        model: the network.
+        stated: the ids of the modules that state a constant. They may do as they like, but have no hooks, since the
+            constant is not about those.
+        others: the modules that are not inside one of these, with their names.
+    """
+    fault = changed_process()
+    if fault is not None:
+        raise ModelError(f"no Lipschitz bound is known for any network now: {fault}")
+    for name, module in others:
+        fault = changed_module(module, _WEIGHT_HOOKS if is_of_torch(module) else ())
+        if fault is not None:
+            raise ModelError(
+                f"no Lipschitz bound is known for the layer {name or 'itself'}: {fault} "
+                f"({type(module).__name__}); undo this, or give the constant yourself"
+            )
+    for name, module in model.named_modules():
+        fault = hooks_on(module) if id(module) in stated else None
+        if fault is not None:
+            raise unknown_layer(name, f"{type(module).__name__}: {fault}")
+
+
+def _check_layer(layer: nn.Module, name: str) -> None:
+    """Refuse a layer whose kind is known but which may compute something else.
+
+    Args:
+        layer: the layer; that it runs ``forward`` of its class was checked for the whole network.
+        name: its name in the network, for errors.
+    """
+    fault = next(_faults(layer), None)
+    if fault is not None:
+        raise unknown_layer(name, f"{kind_of(layer).__name__}: {fault}")
+
+
+def _faults(layer: Any) -> Iterator[str]:
+    """Parametrizations, settings, weights and hooks of a layer for which the rules were not written."""
+    parametrized = {} if kind_of(layer) is type(layer) else layer.parametrizations
+    for name, steps in parametrized.items():
+        for step in [steps] if type(steps) is not parametrize.ParametrizationList else steps:
+            if type(step) not in _PARAMETRIZATIONS:
+                yield f"its {name} is parametrized by {type(step).__name__}, which is not torch's own"
+    for name, value in vars(layer).items():
+        own = not name.startswith("_") or name == "_reversed_padding_repeated_twice"
+        if own and name not in _WEIGHTS and not is_plain(value):
+            yield f"its {name} is not a plain number"
+    for name in _WEIGHTS:
+        weight = getattr(layer, name, None)
+        if weight is None or (name == "bias" and isinstance(weight, bool)):
+            continue
+        if not isinstance(weight, Tensor) or not weight.is_floating_point():
+            yield f"its {name} is not a tensor of floating-point numbers"
+    for hook in layer._forward_pre_hooks.values():
+        if "compute_weight" in vars(hook):
+            yield f"its hook {type(hook).__name__} was changed"
+        if hook.name not in _WEIGHTS:
+            yield f"its hook {type(hook).__name__} changes {hook.name}"
+
+
+def is_plain(value: object) -> bool:
+    """Whether a setting is of a kind that the rules are written for: a number, a text, a place, or several of them."""
+    if type(value) in (tuple, list, torch.Size):
+        return all(map(is_plain, value))  # type: ignore[call-overload]
+    if type(value) is slice:
+        return all(map(is_plain, (value.start, value.stop, value.step)))
+    return type(value) in (int, float, bool, str, NoneType, EllipsisType, torch.memory_format) and value == value
+
+
+def of_layer(layer: nn.Module, inputs: Tensor, name: str, scale: Tensor | None = None) -> float:
+    """A bound on the constant of a layer that is not a normalisation.
+
+    Args:
+        layer: the layer; one that is not known to be torch's own, and of a kind that has a rule, is refused.
+        inputs: a batch of its inputs, of which the shape and the precision matter.
+        name: its name in the network, for errors.
+        scale: what each output of a linear or convolutional layer is multiplied by.
+    """
+    kind = kind_of(layer)
+    rule = LAYERS.get(kind) if scale is None or kind in (nn.Linear, nn.Conv2d) else None
+    if rule is None:
+        raise unknown_layer(name, kind.__name__)
+    _check_layer(layer, name)
+    try:
+        return rule(layer, inputs, name) if scale is None else _linear(layer, inputs, name, scale)
+    except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise unknown_layer(name, f"{kind.__name__} as it is set up") from error
+
+
+def normalisation_scale(layer: Any, name: str) -> Tensor:
+    """The number by which a normalisation multiplies each channel."""
+    _check_layer(layer, name)
+    if layer.running_var is None:
+        raise unknown_layer(name, f"{type(layer).__name__} without running statistics")
+    variance = layer.running_var.detach()
+    least = torch.finfo(torch.promote_types(variance.dtype, torch.float32)).tiny
+    if layer.eps < 0 or not bool(((variance >= 0) & (variance.double() + layer.eps >= least)).all()):
+        raise unknown_layer(name, f"{type(layer).__name__} whose variance is negative, or too small with its eps")
+    scale = torch.rsqrt(variance.double() + layer.eps)
+    return scale if layer.weight is None else scale * layer.weight.detach().double()
+
+
+def _linear(layer: Any, inputs: Tensor, name: str, scale: Tensor | None = None) -> float:
+    """A bound on the constant of a linear or convolutional layer; ``scale`` multiplies each of its outputs."""
+    weight = layer.weight.detach().double()
+    if scale is not None:
+        weight = weight * scale.to(weight).view(-1, *[1] * (weight.dim() - 1))
+    if kind_of(layer) is nn.Linear:
+        return of_matrix(weight)
+    if inputs.dim() != 4:
+        raise unknown_layer(name, "a convolution of inputs that are not images")
+    grid, padding, kernel = (inputs.shape[-2], inputs.shape[-1]), _padding(layer), weight.shape[-2:]
+    options = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
+    if layer.padding_mode == "circular":
+        extents = [1 + step * (size - 1) for step, size in zip(layer.dilation, kernel, strict=True)]
+        whole = all(side % step == 0 for side, step in zip(grid, layer.stride, strict=True))
+        around = all(2 * edge == extent - 1 for edge, extent in zip(padding, extents, strict=True))
+        around = around and list(layer._reversed_padding_repeated_twice) == [*[padding[1]] * 2, *[padding[0]] * 2]
+        fits = all(extent <= side for extent, side in zip(extents, grid, strict=True))
+        if not (whole and around and fits):
+            raise unknown_layer(name, "a circular convolution that does not wrap evenly")
+        return of_convolution(weight, grid, unrolled=0, **options)
+    if layer.padding_mode != "zeros":
+        raise unknown_layer(name, f"a convolution with padding {layer.padding_mode!r}")
+    return of_convolution(weight, grid, padding=padding, **options)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    sides = (value,) if isinstance(value, int) else tuple(value)
+    down, across = sides * 2 if len(sides) == 1 else sides
+    return down, across
+
+
+def _padding(layer: Any) -> tuple[int, int]:
+    if layer.padding == "same":
+        extents = zip(layer.dilation, layer.weight.shape[-2:], strict=True)
+        down, across = (math.ceil(step * (size - 1) / 2) for step, size in extents)
+        return down, across
+    return (0, 0) if layer.padding == "valid" else _pair(layer.padding)
+
+
+def _average(layer: Any, inputs: Tensor, name: str) -> float:
+    """An average over windows is a convolution of each channel with equal weights."""
+    if layer.ceil_mode or (layer.padding not in (0, (0, 0)) and not layer.count_include_pad):
+        raise unknown_layer(name, "AvgPool2d whose windows are not all alike")
+    size = _pair(layer.kernel_size)
+    share = 1 / (layer.divisor_override or math.prod(size))
+    kernel = torch.full((1, 1, *size), share, dtype=torch.float64)
+    stride = _pair(layer.stride or layer.kernel_size)
+    return of_convolution(kernel, (inputs.shape[-2], inputs.shape[-1]), stride=stride, padding=_pair(layer.padding))
+
+
+def _adaptive_average(layer: Any, inputs: Tensor, name: str) -> float:
+    sides = inputs.shape[-2:]
+    asked = (layer.output_size,) * 2 if isinstance(layer.output_size, int) else layer.output_size
+    wanted = [side if out is None else out for side, out in zip(sides, asked, strict=True)]
+    if any(side % out for side, out in zip(sides, wanted, strict=True)):
+        raise unknown_layer(name, "AdaptiveAvgPool2d whose windows overlap")
+    return math.sqrt(math.prod(wanted) / math.prod(sides))
+
+
+def _largest(layer: Any, inputs: Tensor, name: str) -> float:
+    """The constant is the square root of the number of windows that a pixel can be in."""
+    if _pair(layer.dilation) != (1, 1):
+        raise unknown_layer(name, "MaxPool2d with dilation")
+    sizes, strides = _pair(layer.kernel_size), _pair(layer.stride or layer.kernel_size)
+    return math.sqrt(math.prod(math.ceil(size / step) for size, step in zip(sizes, strides, strict=True)))
+
+
+def _softplus(layer: Any, inputs: Tensor, name: str) -> float:
+    """Torch computes log(1 + exp(βx))/β where βx is below the threshold, and x above it.
+
+    For a small β this is rounded as log(2)/β is, however small x is. At the threshold t it jumps by exp(−t)/β, and for
+    a large t it overflows before.
+    """
+    least, most = (34, 700) if inputs.dtype == torch.float64 else (20, 80)
+    if not 0.125 <= layer.beta < math.inf:
+        raise unknown_layer(name, f"Softplus with the beta {layer.beta:g}, where torch's rounding is too large")
+    if not least <= layer.threshold <= most:
+        raise unknown_layer(
+            name, f"Softplus with the threshold {layer.threshold:g}, which must be {least} to {most} in {inputs.dtype}"
+        )
+    return 1.0
+
+
+def _celu(layer: Any, inputs: Tensor, name: str) -> float:
+    if not 0 < layer.alpha < math.inf:
+        raise unknown_layer(name, f"CELU with the alpha {layer.alpha:g}")
+    return 1.0
+
+
+def _prelu(layer: Any, inputs: Tensor, name: str) -> float:
+    return max(1.0, float(finite(layer.weight.detach()).abs().max()))
+
+
+def _at_most(constant: float) -> _Layer:
+    return lambda layer, inputs, name: constant
+
+
+_ONE = (
+    nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.ZeroPad2d, nn.PixelShuffle, nn.PixelUnshuffle,
+    nn.ReLU, nn.ReLU6, nn.Hardtanh, nn.Tanh, nn.Softsign, nn.LogSigmoid, nn.Softshrink,
+)  # fmt: skip
+LAYERS: dict[type[nn.Module], _Layer] = {
+    **dict.fromkeys((nn.Linear, nn.Conv2d), _linear),
+    nn.AvgPool2d: _average,
+    nn.AdaptiveAvgPool2d: _adaptive_average,
+    nn.MaxPool2d: _largest,
+    **dict.fromkeys(_ONE, _at_most(1.0)),
+    nn.Sigmoid: _at_most(0.25),
+    nn.Hardsigmoid: _at_most(1 / 6),
+    nn.Hardswish: _at_most(1.5),
+    nn.SELU: _at_most(1.7581),  # scale · alpha
+    nn.GELU: _at_most(1.13),  # its largest slope is 1.1289…
+    **dict.fromkeys((nn.SiLU, nn.Mish), _at_most(1.1)),  # 1.0998… and 1.0884…
+    nn.LeakyReLU: lambda layer, inputs, name: max(1.0, abs(layer.negative_slope)),
+    nn.ELU: lambda layer, inputs, name: max(1.0, abs(layer.alpha)),
+    nn.PReLU: _prelu,
+    nn.Softplus: _softplus,
+    nn.CELU: _celu,
+}

@@ -1,0 +1,295 @@
+"""Tracing a network: the steps that it takes, and whether these are all that it does.
+
+A trace is made by running the Python code of the network once, with a stand-in for the input. It misses what the code
+does only for real inputs. So the trace and the network are run on inputs of several sizes and scales, where they must
+agree. The network must neither look at values to decide what to do, nor change what it stores, nor mix the rows of a
+batch.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.overrides import TorchFunctionMode
+
+from lvmrs.errors import ModelError, guarded
+from lvmrs.models.lipschitz.functions import unknown_call
+from lvmrs.models.lipschitz.layers import is_of_torch, is_plain, kind_of, unknown_layer
+
+__all__ = ["Trace", "memory_of"]
+
+# The sizes of the batches that a trace is run on, and of some at other scales. Bounds are computed from the first.
+_SIZES = (2, 1, 3)
+_SCALES = ((1, 1.0), (2, 0.01), (3, 30.0))
+# How many numbers the largest batch of examples has, about, if one input has fewer.
+_NUMBERS = 1 << 16
+# These take values out of tensors, or have results whose shape depends on values, so that Python can look at them.
+_PEEKS = (
+    "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__",
+    "__format__", "__repr__", "__contains__", "__reversed__", "__dlpack__", "equal", "allclose", "is_nonzero",
+    "nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount", "data_ptr", "storage",
+)  # fmt: skip
+
+
+class Trace:
+    """The steps of a network.
+
+    ``meta`` of each step has its ``value`` for the first batch of examples, its ``values`` by the size of the batch,
+    and whether the step is a layer that ``changes`` the value that it takes.
+
+    Args:
+        model: the network, in eval mode.
+        shape: the shape of an input, without a batch dimension.
+        stated: the ids of the modules that state a constant. These are not traced into.
+        others: the modules that are not inside one of these, with their names.
+    """
+
+    def __init__(
+        self, model: nn.Module, shape: Sequence[int], stated: Collection[int], others: Iterable[tuple[str, nn.Module]]
+    ) -> None:
+        tracer = _Tracer(stated)
+        root = nn.Sequential(model) if tracer.is_leaf_module(model, "") else model
+        self.model, self.watched = model, not stated  # a module that states its constant may do as it likes
+        self.inputs = _examples(model, shape)
+        self.first = self._answers(self.inputs[:1])
+        self.stored = _Stored(others)
+        self.memory = self.stored.memory
+        """The addresses of the tensors that the network stores."""
+        with guarded("the network cannot be traced, so no Lipschitz bound is known", error=ModelError):
+            self.module = fx.GraphModule(root, tracer.trace(root))
+            self.found = [_Remember(self.module).run(self.inputs[0].clone())]
+
+    def check(self) -> list[Any]:
+        """Refuse a network that is not its trace, mixes the rows of a batch, or changes what it stores.
+
+        Returns:
+            The answers of the network to ``inputs``.
+        """
+        peeks = _Peeks(self.memory)
+        with peeks if self.watched else nullcontext():
+            answers, again = self._answers(self.inputs), self._answers(self.inputs)
+        if peeks.seen:
+            raise ModelError("the network looks at values to decide what to compute, so no Lipschitz bound is known")
+        with guarded("the traced network fails, so no Lipschitz bound is known", error=ModelError):
+            found = self.found + [_Remember(self.module).run(x.clone()) for x in self.inputs[1:]]
+        _check_batches(self.module.graph)
+        self.stored.check()
+        for other in (found, again, self.first):
+            if not all(map(_agree, answers, other)):
+                raise ModelError(
+                    "no Lipschitz bound is known: the network gives other answers than its trace, or than before"
+                )
+        return answers
+
+    def _answers(self, inputs: Sequence[Tensor]) -> list[Any]:
+        shape = tuple(self.inputs[0].shape[1:])
+        with guarded(f"the network fails on inputs of shape {shape}", error=ModelError):
+            return [self.model(batch.clone()) for batch in inputs]
+
+
+def memory_of(value: object) -> int | None:
+    """The address of the memory that holds a tensor; None for what is not a tensor."""
+    return value.untyped_storage().data_ptr() if isinstance(value, Tensor) else None
+
+
+def _examples(model: nn.Module, shape: Sequence[int]) -> list[Tensor]:
+    """Batches of inputs of several sizes and scales, in the precision of the model; in each, some rows are close."""
+    like = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(()))
+    random = torch.Generator().manual_seed(0)
+    most = max(1, min(64, _NUMBERS // max(1, math.prod(shape))))
+    made = [torch.rand(size, *shape, generator=random) for size in _SIZES]
+    made += [scale * torch.randn(size, *shape, generator=random) for size, scale in (*_SCALES, (most, 1000.0))]
+    for batch in made[3:]:
+        batch[1:2] = batch[:1] * (1 + 1e-3) + 1e-3
+    return [batch.to(like.device, like.dtype) for batch in made]
+
+
+class _Tracer(fx.Tracer):
+    """Does not trace into layers of torch, which are known or refused, nor into modules that state a constant."""
+
+    def __init__(self, stated: Collection[int]) -> None:
+        super().__init__()
+        self.stated = stated
+
+    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
+        ours = id(module) not in self.stated and not is_of_torch(module) and kind_of(module) is type(module)
+        return not (ours or type(module) is nn.Sequential)
+
+
+class _Remember(fx.Interpreter):
+    """Keeps the value of each step, and whether a layer changes the value that it takes."""
+
+    def run(self, *args: Any, **named: Any) -> Any:
+        self.size = len(args[0])
+        return super().run(*args, **named)
+
+    def run_node(self, n: fx.Node) -> Any:
+        taken = [self.env[one] for one in n.all_input_nodes if isinstance(self.env[one], Tensor)]
+        before = [one.clone() for one in taken] if n.op == "call_module" else []
+        value = super().run_node(n)
+        changed = any(not torch.equal(one, now) for one, now in zip(before, taken, strict=False))
+        n.meta["changes"] = n.meta.get("changes", False) or changed
+        n.meta.setdefault("value", value)
+        n.meta.setdefault("values", {}).setdefault(self.size, value)
+        return value
+
+
+class _Peeks(TorchFunctionMode):
+    """Remembers whether values were taken out of a tensor that is not stored, so that Python could look at them."""
+
+    def __init__(self, memory: set[int | None]) -> None:
+        super().__init__()
+        self.memory, self.seen = memory, False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _PEEKS and memory_of(args[0] if args else None) not in self.memory:
+            self.seen = True
+        places = (args[1] if type(args[1]) is tuple else args[1:]) if name == "__getitem__" else ()
+        if any(isinstance(one, Tensor) and one.dtype == torch.bool for one in places):  # a mask
+            self.seen = True
+        return func(*args, **(kwargs or {}))
+
+
+def _agree(first: Any, second: Any) -> bool:
+    """Whether two answers are equal to the last bit: both ran the same operations on the same batch."""
+    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+        return False
+    if (first.shape, first.dtype) != (second.shape, second.dtype):
+        return False
+    return torch.allclose(first, second, rtol=0.0, atol=0.0, equal_nan=first.is_floating_point())
+
+
+# ---- what a network stores: it is a function only if it leaves its weights, buffers and attributes as they are
+
+
+_NONE = object()  # stands for an entry that is not there
+
+
+class _Stored:
+    """A copy of all that some modules store."""
+
+    def __init__(self, named: Iterable[tuple[str, nn.Module]]) -> None:
+        self.named = list(named)
+        self.copies = [dict(_entries(vars(module))) for _, module in self.named]
+        self.memory: set[int | None] = set()
+        for copies in self.copies:
+            for path, value in copies.items():
+                if isinstance(value, Tensor):
+                    self.memory.add(memory_of(value))
+                    copies[path] = value.detach().clone()
+
+    def check(self) -> None:
+        """Refuse a network that changed something since the copy was made."""
+        for (name, module), copies in zip(self.named, self.copies, strict=True):
+            now = dict(_entries(vars(module)))
+            changed = [path for path in {**copies, **now} if not _same(copies.get(path, _NONE), now.get(path, _NONE))]
+            if changed:
+                said = [key for key in changed[0] if isinstance(key, str)][-1]
+                raise ModelError(
+                    f"no Lipschitz bound is known for the layer {name or 'itself'} ({type(module).__name__}): "
+                    f"its {said} changes while the network runs"
+                )
+
+
+def _entries(table: dict[Any, Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """All values in a table and in the tables and lists inside, with the keys that lead there, and their lengths."""
+    for key, value in table.items():
+        if isinstance(value, (dict, list, tuple)):
+            yield (*path, key), len(value)
+            yield from _entries(value if isinstance(value, dict) else dict(enumerate(value)), (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def _same(copy: Any, now: Any) -> bool:
+    if isinstance(now, Tensor):
+        alike = isinstance(copy, Tensor) and copy.shape == now.shape and copy.dtype == now.dtype
+        return alike and bool(((copy == now) | ((copy != copy) & (now != now))).all())
+    plain = (int, float, complex, bool, str, bytes)
+    return bool(copy == now or copy != copy) if type(copy) in plain and type(now) in plain else copy is now
+
+
+# ---- batches: each row goes its own way, and no number depends on how many rows there are
+#
+# A network could otherwise answer with the mean of its batch, or multiply by the size of the batch. So every value that
+# comes from the input must be a tensor of floating-point numbers with the batch first, at all sizes that are tried. The
+# size of the batch may be used in ``view`` and ``reshape`` alone, which keep the rows apart if the batch stays first.
+
+_RESHAPES = ("view", "reshape", torch.reshape)
+# Operations on numbers that give the same number each time.
+_ARITHMETIC = [getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "pow")]
+_PROPERTIES = ("dtype", "device", "ndim", "is_cuda", "layout", "requires_grad")
+
+
+def _check_batches(graph: fx.Graph) -> None:
+    """Refuse a traced network whose values mix the rows of a batch or depend on their number."""
+    from_input: set[fx.Node] = set()  # values that depend on the input
+    counting: set[fx.Node] = set()  # numbers that depend on the size of the batch
+    for node in graph.nodes:
+        if node.op == "output":
+            continue
+        taken = node.all_input_nodes
+        if isinstance(node.meta["value"], Tensor):
+            if node.op == "placeholder" or any(one in from_input for one in taken):
+                from_input.add(node)
+                _check_rows(node)
+            if not _is(node, *_RESHAPES) and any(one in counting for one in taken):
+                raise _unknown_step(node, "it depends on the size of the batch")
+        elif node.op not in ("get_attr", "placeholder") and _counts(node, from_input, counting):
+            counting.add(node)
+        elif len({repr(value) for value in node.meta["values"].values()}) > 1:
+            raise unknown_call(node)
+
+
+def _check_rows(node: fx.Node) -> None:
+    values = node.meta["values"]
+    for size, value in values.items():
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            raise _unknown_step(node, "it is not a tensor of floating-point numbers")
+        if value.dim() == 0 or len(value) != size:
+            raise _unknown_step(node, "it does not keep the batch first")
+    if len({tuple(value.shape[1:]) for value in values.values()}) > 1:
+        raise _unknown_step(node, "its shape depends on the size of the batch")
+
+
+def _unknown_step(node: fx.Node, why: str) -> ModelError:
+    return ModelError(f"no Lipschitz bound is known for {node.name}: {why}")
+
+
+def _counts(node: fx.Node, from_input: set[fx.Node], counting: set[fx.Node]) -> bool:
+    """Whether a number, or a shape, depends on the size of the batch; other numbers from a tensor are refused."""
+    if node.op == "call_module":
+        raise unknown_layer(str(node.target), "it does not answer with a tensor")
+    taken = node.all_input_nodes
+    tensors = [one for one in taken if isinstance(one.meta["value"], Tensor)]
+    if _is(node, "dim") or (_is(node, getattr) and node.args[1] in _PROPERTIES):
+        return False
+    if _is(node, "size") or (_is(node, getattr) and node.args[1] == "shape"):
+        side = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+        return tensors[0] in from_input and not _skips_first(side, tensors[0].meta["value"].dim())
+    if tensors or not _is(node, *_ARITHMETIC, operator.getitem):
+        raise unknown_call(node)
+    shape = taken[0].meta["value"]
+    if _is(node, operator.getitem) and _is(taken[0], "size", getattr) and isinstance(shape, torch.Size):
+        return not _skips_first(node.args[1], len(shape))
+    return any(one in counting for one in taken)
+
+
+def _is(node: fx.Node, *targets: Any) -> bool:
+    """Whether a step calls one of these functions, or methods if they are given by name."""
+    wanted = [one for one in targets if isinstance(one, str) == (node.op == "call_method")]
+    return node.op in ("call_method", "call_function") and node.target in wanted
+
+
+def _skips_first(place: Any, sides: int) -> bool:
+    """Whether an index into a shape, or a dimension, leaves out the first side."""
+    if isinstance(place, int):
+        return place % sides != 0
+    return isinstance(place, slice) and is_plain(place) and 0 not in range(sides)[place]

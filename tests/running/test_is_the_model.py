@@ -1,0 +1,305 @@
+"""The fast version is the model: weights that others read, memory layouts, and models that change while in use."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional
+
+from lvmrs import Duels, SmoothedClassifier
+from lvmrs.errors import ModelError
+from lvmrs.goals import Goal
+from lvmrs.models import ResNet
+from lvmrs.running.fast import fast_version
+from lvmrs.running.straight import NotStraightError, is_layout_free, straightened
+from tests.running.test_straight import settled
+
+SHAPE = (3, 8, 8)
+Forward = Callable[["Network", Tensor], Tensor]
+
+
+class Network(nn.Module):
+    """A convolution and its normalisation, and whatever else reads the weights."""
+
+    def __init__(self, written: Forward) -> None:
+        super().__init__()
+        self.conv, self.norm, self.last = nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3), nn.Linear(192, 4)
+        self.scale, self.written = 1.0, written
+        self.shift: Tensor
+        self.register_buffer("shift", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits; the last class is masked, so that its logits are huge."""
+        logits = self.scale * self.last(self.written(self, x).flatten(1)) + self.shift
+        return logits.masked_fill(torch.tensor([False, False, False, True]), -1e9)
+
+
+def normed(network: Network, x: Tensor) -> Tensor:
+    hidden: Tensor = network.norm(network.conv(x))
+    return hidden
+
+
+def tied(network: Network, x: Tensor) -> Tensor:
+    """A decoder with the encoder's kernel."""
+    return functional.conv_transpose2d(normed(network, x).relu(), network.conv.weight, padding=1)
+
+
+def read_again(network: Network, x: Tensor) -> Tensor:
+    return normed(network, x) + functional.conv2d(x, 0 + network.conv.weight, padding=1)
+
+
+def read_behind_a_gate(network: Network, x: Tensor) -> Tensor:
+    """The second reader counts only where the input is bright, which the first one is not."""
+    gate = functional.relu(x.mean(dim=(1, 2, 3), keepdim=True) - 0.8)
+    return normed(network, x) + 1000 * gate * functional.conv2d(x, 1 * network.conv.weight, padding=1)
+
+
+def norm_read(network: Network, x: Tensor) -> Tensor:
+    return normed(network, x) * network.norm.weight[:, None, None] + network.norm.running_mean.sum()  # type: ignore[operator, union-attr]
+
+
+def twice(network: Network, x: Tensor) -> Tensor:
+    return network.conv(normed(network, x).relu())  # type: ignore[no-any-return]
+
+
+READERS = (tied, read_again, read_behind_a_gate, norm_read, twice)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_folding_leaves_weights_to_their_other_readers(reader: Forward) -> None:
+    network = settled(Network(reader))
+    fast = fast_version(network, 0.3 * torch.rand(8, *SHAPE))
+    assert fast.folded
+    assert isinstance(fast.network, fx.GraphModule)
+    called = {str(node.target) for node in fast.network.graph.nodes if node.op == "call_module"}
+    assert not any(isinstance(fast.network.get_submodule(name), nn.BatchNorm2d) for name in called)
+    bright = torch.rand(8, *SHAPE) + 1.0
+    with torch.no_grad():
+        found, expected = fast.network(bright), network(bright)
+    torch.testing.assert_close(found[:, :3], expected[:, :3], rtol=1e-4, atol=1e-4 * float(expected[:, :3].abs().max()))
+
+
+def strided(network: Network, x: Tensor) -> Tensor:
+    """It reads memory in the order of the numbers there."""
+    hidden = normed(network, x)
+    return hidden.as_strided((len(x), 192), (192, 1))
+
+
+def by_stride(network: Network, x: Tensor) -> Tensor:
+    hidden = normed(network, x)
+    return hidden * (hidden.stride(1) - 60)
+
+
+def by_contiguity(network: Network, x: Tensor) -> Tensor:
+    hidden = normed(network, x)
+    return hidden if hidden.is_contiguous() else -hidden
+
+
+def weight_strided(network: Network, x: Tensor) -> Tensor:
+    return normed(network, x) * network.conv.weight.as_strided((3,), (1,))[:, None, None]
+
+
+def viewed_as_another_type(network: Network, x: Tensor) -> Tensor:
+    return normed(network, x).view(torch.int32).float() * 1e-9
+
+
+@pytest.mark.parametrize("reader", [strided, by_stride, by_contiguity, weight_strided, viewed_as_another_type])
+def test_steps_that_depend_on_the_layout_are_never_laid_out_anew(reader: Forward) -> None:
+    network = settled(Network(reader))
+    try:
+        fast = fast_version(network, torch.rand(8, *SHAPE))
+    except NotStraightError:  # it runs as it is
+        return
+    assert not fast.layout_free
+    assert not fast.way(8, channels_last=True).channels_last
+    with pytest.raises(ModelError, match="layout of memory"):
+        SmoothedClassifier(network, 0.5, batch=8, compile=True).certify(torch.rand(SHAPE), n0=10, n=50)
+
+
+def viewed(network: Network, x: Tensor) -> Tensor:
+    return normed(network, x).view(len(x), -1)
+
+
+def test_a_view_that_channels_last_does_not_allow_is_no_error(capfd: pytest.CaptureFixture[str]) -> None:
+    class View(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.last = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(256, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.conv(x).view(x.size(0), -1))  # type: ignore[no-any-return]
+
+    fast = fast_version(View().eval(), torch.rand(8, *SHAPE))
+    assert fast.folded
+    assert not fast.layout_free
+    assert SmoothedClassifier(View(), 0.5, batch=64).certify(torch.rand(SHAPE), n0=50, n=300).n == 300
+    assert capfd.readouterr().err == ""
+
+
+def test_weights_of_five_dimensions_are_not_laid_out_anew() -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.flat, self.deep = nn.Conv2d(3, 4, 3, padding=1), nn.Conv3d(1, 1, 3, padding=1)
+            self.last = nn.Linear(256, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.deep(self.flat(x)[:, None]).flatten(1))  # type: ignore[no-any-return]
+
+    assert not fast_version(Both().eval(), torch.rand(8, *SHAPE)).layout_free
+    assert SmoothedClassifier(Both(), 0.5, batch=64).certify(torch.rand(SHAPE), n0=50, n=300).n == 300
+
+
+def test_usual_networks_are_layout_free() -> None:
+    assert is_layout_free(straightened(settled(ResNet(8)), torch.rand(2, 3, 16, 16)))
+    assert fast_version(settled(ResNet(8)), torch.rand(8, 3, 16, 16)).convolves
+
+
+def by_batch_size(network: Network, x: Tensor) -> Tensor:
+    return normed(network, x) if x.shape[0] < 500 else -normed(network, x)
+
+
+def by_half_of_the_batch(network: Network, x: Tensor) -> Tensor:
+    return normed(network, x) if x.size(0) // 100 > 0 else -normed(network, x)
+
+
+@pytest.mark.parametrize("reader", [by_batch_size, by_half_of_the_batch])
+def test_code_that_asks_for_the_size_of_its_batch_runs_as_it_is(reader: Forward) -> None:
+    with pytest.raises(NotStraightError, match="size of its batch"):
+        fast_version(settled(Network(reader)), torch.rand(8, *SHAPE))
+
+
+class Counter:
+    """A plain object that a model holds."""
+
+    calls = 0
+
+
+class Stateful(nn.Module):
+    """It changes something that it holds in a place where torch does not look."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.last, self.where = nn.Linear(192, 3), where
+        self.seen: list[int] = []
+        self.counter, self.memory = Counter(), torch.zeros(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.where == "list":
+            self.seen.append(1)
+        elif self.where == "object":
+            self.counter.calls += 1
+        else:
+            self.memory += 1e-3
+        return self.last(x.flatten(1)) + (self.memory if self.where == "tensor" else 0.0)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("where", ["list", "object", "tensor"])
+def test_what_changes_when_it_runs_runs_as_it_is(where: str) -> None:
+    with pytest.raises(NotStraightError, match=r"changes what it holds|writes to what it stores"):
+        fast_version(Stateful(where).eval(), torch.rand(8, *SHAPE))
+
+
+# ---- weights that change after the first certificate
+
+
+def by_data(network: Network) -> None:
+    network.last.weight.data.mul_(1.03)
+
+
+def by_numpy(network: Network) -> None:
+    network.last.weight.detach().numpy()[0] *= 1.03
+
+
+def by_attribute(network: Network) -> None:
+    network.scale *= 1.03
+
+
+def by_new_parameter(network: Network) -> None:
+    network.last.weight = nn.Parameter(1.03 * network.last.weight.detach())
+
+
+def by_buffer(network: Network) -> None:
+    network.shift.data += torch.tensor([0.03, 0.0, 0.0, 0.0])
+
+
+def by_swapping(network: Network) -> None:
+    network.last.weight.data = network.last.weight.data.flip(0)
+
+
+def by_optimizer(network: Network) -> None:
+    with torch.no_grad():
+        network.last.weight.mul_(1.03)
+
+
+CHANGES = (by_data, by_numpy, by_attribute, by_new_parameter, by_buffer, by_swapping, by_optimizer)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_small_change_between_certificates_is_refused(change: Callable[[Network], None], fast: bool) -> None:
+    network, x = Network(normed).eval(), torch.rand(SHAPE)
+    smoothed = SmoothedClassifier(network, 0.5, batch=64, fast=fast)
+    smoothed.certify(x, n0=50, n=500)
+    change(network)
+    for use in (smoothed.certify, smoothed.predict):
+        with pytest.raises(ModelError, match="weights or attributes of the model have changed"):
+            use(x, n0=50, n=500)
+
+
+@pytest.mark.parametrize("goal", [None, Goal(tolerance=0.2)])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_while_inputs_are_certified_is_refused(change: Callable[[Network], None], goal: object) -> None:
+    """Samples of later inputs are drawn ahead, and are then of the model as it was."""
+    network = Network(normed).eval()
+    smoothed = SmoothedClassifier(network, 0.5, batch=64)
+    made = smoothed.certificates(enumerate(torch.rand(4, *SHAPE)), Duels(), n0=50, n=500, goal=goal)  # type: ignore[arg-type]
+    next(made)
+    change(network)
+    with pytest.raises(ModelError, match=r"attributes of the model have changed|other answers than at the beginning"):
+        list(made)
+
+
+def test_modes_and_gradients_are_no_change() -> None:
+    network, x = ResNet(8), torch.rand(3, 16, 16)
+    smoothed = SmoothedClassifier(network, 0.5, batch=64)
+    made = smoothed.certificates(enumerate([x, x, x]), n0=50, n=100)
+    next(made)
+    network.train()
+    next(made)
+    network.eval()(x[None]).sum().backward()
+    assert next(made).n == 100
+
+
+# ---- what is not fast says so
+
+
+def test_a_model_that_runs_as_it_is_says_why() -> None:
+    class Chooses(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.Linear(192, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.last(x.flatten(1))
+            return logits if float(x.flatten()[0]) < 1e9 else -logits
+
+    pace = SmoothedClassifier(Chooses(), 0.5, batch=8).prepare(torch.rand(SHAPE))
+    assert pace.as_it_is is not None
+    assert "the model runs as it is: " in pace.words
+    fast = SmoothedClassifier(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), 0.5, batch=8).prepare(torch.rand(SHAPE))
+    assert fast.as_it_is is None
+    assert "as it is" not in fast.words
+
+
+def test_a_fast_version_that_is_not_the_model_is_named() -> None:
+    """Nothing is known to lead here; if something does, the message says what to do."""
+    network = Network(normed).eval()
+    smoothed = SmoothedClassifier(network, 0.5, batch=64)
+    sampler, x = smoothed.sampler(torch.rand(SHAPE))
+    run = sampler.runner
+    assert run is not None
+    object.__setattr__(sampler, "runner", lambda rows: run(rows) * torch.tensor([1.01, 1.0, 1.0, 1.0]))
+    with pytest.raises(ModelError, match="the fast version of the model gives other logits than the model itself"):
+        smoothed.certify(x, n0=50, n=500)
