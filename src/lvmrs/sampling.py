@@ -8,8 +8,7 @@ early, a batch has rows of several inputs (``lvmrs.engine.batching``), and rows 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +26,7 @@ from lvmrs.running.sharing import Sharing
 from lvmrs.scores import Scores, scores_of
 
 __all__ = [
-    "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "evaluating", "logits_of", "sampled",
-    "uncompared",
+    "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "evaluating", "logits_of", "uncompared",
 ]  # fmt: skip
 
 Model = Callable[[Tensor], Tensor]
@@ -104,25 +102,28 @@ class Sampler:
     piece: int = 128
     """How many samples a thread computes before it hands them on, at most: no result depends on it."""
 
-    def scores(self, x: Tensor, stream: Stream, n: int, watch: Watch | None = None) -> Scores:
+    def scores(self, x: Tensor, stream: Stream, n: int) -> Scores:
         """Make the scores of the first n samples of a stream.
 
         Args:
             x: the input, without a batch dimension.
             stream: which noise to draw.
             n: how many samples.
-            watch: called with the logits of each piece.
 
         Returns:
             The scores; they are computed when they are read.
         """
-        return Request(self, x, stream, n).scores(self.logits(x, stream, n), watch)
+        return Request(self, x, stream, n).scores(self.logits(x, stream, n))
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Give the logits of n samples from number ``first`` on, piece by piece; they are checked to be finite."""
         with Crew(self.workers) as crew:
-            for logits in sampled([Request(self, x, stream, n, first)], crew):
-                yield from logits
+            line = crew.line(self.pieces(Request(self, x, stream, n, first), 0))
+            try:
+                while line.goes_on():
+                    yield from logits_of(line, 0)
+            finally:
+                line.close()
 
     def copies(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Give n noisy copies of an input, from sample ``first`` on, in parts."""
@@ -238,33 +239,10 @@ class Request:
     first: int = 0
     """The number of the first of them in the stream."""
 
-    def scores(self, logits: Iterator[Tensor], watch: Watch | None = None) -> Scores:
-        """The scores of these samples, from the logits that ``sampled`` gives for this request."""
-        shown = logits if watch is None else _watched(logits, self.stream.stage, watch)
+    def scores(self, logits: Iterator[Tensor]) -> Scores:
+        """The scores of these samples, from the logits that are computed for this request."""
         sampler = self.sampler
-        return scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), self.n, shown)
-
-
-def sampled(requests: Iterable[Request], crew: Crew) -> Iterator[Iterator[Tensor]]:
-    """Answer requests in order: for each, give an iterator over the logits of its samples, piece by piece.
-
-    While one is read, the next are computed ahead. What is not read of one is left out when the next is asked for.
-    An error of a request, or of what makes the requests, is raised when its turn comes.
-    """
-    line = crew.line(_pieces(requests))
-    try:
-        for number in itertools.count():
-            if not line.goes_on():
-                return
-            yield logits_of(line, number)
-            line.leave(number)
-    finally:
-        line.close()
-
-
-def _pieces(requests: Iterable[Request]) -> Iterator[Work[Answered]]:
-    for number, request in enumerate(requests):
-        yield from request.sampler.pieces(request, number)
+        return scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), self.n, logits)
 
 
 def logits_of(line: Line[Answered], number: int) -> Iterator[Tensor]:
@@ -276,9 +254,3 @@ def logits_of(line: Line[Answered], number: int) -> Iterator[Tensor]:
         compare(logits[-rows:])
         classes = logits.shape[1]
         yield logits
-
-
-def _watched(batches: Iterator[Tensor], stage: Stage, watch: Watch) -> Iterator[Tensor]:
-    for batch in batches:
-        watch(stage, batch)
-        yield batch
