@@ -8,7 +8,7 @@ compete. All contestants compute the same number of samples in the same batches 
 - bare: forward passes of noisy copies that were made before;
 - noise: the same with fresh noise, which any smoothing needs;
 - fixed: ``certify`` with a number of samples that is fixed before;
-- adaptive: several inputs on their way at once, each until its goal is reached.
+- adaptive: several inputs at once, each until its goal is reached.
 
 Then, with a quick network, how full batches are over a data set of ``--full`` inputs.
 """
@@ -19,18 +19,20 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from lvmrs import Certificate, Duels, SmoothedClassifier
-from lvmrs.adaptive import Batches, Traffic, adaptively
-from lvmrs.flights import Arrival, Asking
+from lvmrs.engine import pipeline
+from lvmrs.engine.batching import Batched, Fullness
+from lvmrs.engine.pipeline import Procedure
+from lvmrs.engine.sources import Input
 from lvmrs.goals import Goal
 from lvmrs.models import ResNet
 from lvmrs.models.small import fast_cnn
 from lvmrs.noise import Stream
-from lvmrs.planners import Anytime
 from lvmrs.running.crew import Crew, torch_threads
 from side_by_side import seconds_in_turn
 
@@ -55,13 +57,14 @@ def images(count: int) -> list[Tensor]:
 
 
 def adaptive(
-    smoothed: SmoothedClassifier, inputs: list[Tensor], goal: Goal, n: int, traffic: Traffic
+    smoothed: SmoothedClassifier, inputs: list[Tensor], goal: Goal, n: int, fullness: Fullness
 ) -> list[Certificate]:
     sampler, _ = smoothed.sampler(inputs[0])
-    arrivals = (Arrival(sampler, x, k) for k, x in enumerate(inputs))
-    asking = Asking(Anytime(Duels()), lambda x: smoothed.terms(0.001, n, x, method=Duels()), goal, 0, N0)
+    terms = partial(smoothed.terms, 0.001, n, method=Duels())
+    items = [Input(k, None, partial(terms, x), x, sampler) for k, x in enumerate(inputs)]
     with Crew(sampler.workers) as crew, torch_threads(1 if sampler.workers > 1 else torch.get_num_threads()):
-        return list(adaptively(arrivals, Batches(crew, traffic), asking))
+        source = Batched(crew, 0, n, fullness=fullness)
+        return [certificate for _, certificate in pipeline.certify(items, source, Procedure(Duels(), N0, goal), n)]
 
 
 def in_threads(smoothed: SmoothedClassifier, x: Tensor, make: Callable[[int], Tensor], batches: int) -> None:
@@ -79,7 +82,7 @@ def overhead(inputs: list[Tensor], goal: Goal, n: int, rounds: int) -> None:
     smoothed = SmoothedClassifier(centred(ResNet(20, shortcut="convolved"), inputs), SIGMA)
     pace = smoothed.prepare(inputs[0], samples=len(inputs) * n)
     sampler, x = smoothed.sampler(inputs[0])
-    samples = sum(each.n + N0 for each in adaptive(smoothed, inputs, goal, n, Traffic()))
+    samples = sum(each.n + N0 for each in adaptive(smoothed, inputs, goal, n, Fullness()))
     batches = round(samples / pace.batch)
     (pool,) = replace(sampler, batch=pace.batch).copies(x, Stream(0, 0, "certification"), pace.batch)
 
@@ -90,7 +93,7 @@ def overhead(inputs: list[Tensor], goal: Goal, n: int, rounds: int) -> None:
         "bare": lambda: in_threads(smoothed, x, lambda number: pool, batches),
         "noise": lambda: in_threads(smoothed, x, fresh, batches),
         "fixed": lambda: smoothed.certify_batch(inputs, Duels(), n0=N0, n=max(2, samples // len(inputs) - N0)),
-        "adaptive": lambda: adaptive(smoothed, inputs, goal, n, Traffic()),
+        "adaptive": lambda: adaptive(smoothed, inputs, goal, n, Fullness()),
     }
     times = seconds_in_turn(contestants, rounds)
     print(f"{len(inputs)} inputs, {samples} samples ({samples / len(inputs):.0f} an input), {pace.words}")
@@ -103,7 +106,7 @@ def overhead(inputs: list[Tensor], goal: Goal, n: int, rounds: int) -> None:
         )
 
     here, all_ = time.thread_time(), time.process_time()
-    adaptive(smoothed, inputs, goal, n, Traffic())
+    adaptive(smoothed, inputs, goal, n, Fullness())
     here, all_ = time.thread_time() - here, time.process_time() - all_
     print(f"{100 * here / all_:.1f} % of the processor time is in the thread that plans, proves and compares")
 
@@ -112,15 +115,15 @@ def _shown(ratios: list[float]) -> str:
     return f"{statistics.median(ratios):.3f} ({min(ratios):.3f}–{max(ratios):.3f})"
 
 
-def fullness(count: int, goal: Goal, n: int) -> None:
-    inputs, traffic = images(count), Traffic()
+def fill(count: int, goal: Goal, n: int) -> None:
+    inputs, fullness = images(count), Fullness()
     smoothed = SmoothedClassifier(centred(fast_cnn(width=8), inputs[:50]), SIGMA)
     pace = smoothed.prepare(inputs[0], samples=count * n)
-    found = adaptive(smoothed, inputs, goal, n, traffic)
+    found = adaptive(smoothed, inputs, goal, n, fullness)
     spent = [each.n for each in found]
     print(
-        f"{count} inputs, {traffic.rows} samples, median {statistics.median(spent):.0f}, {traffic.batches} batches of "
-        f"{pace.batch}: {100 * traffic.filled:.1f} % full"
+        f"{count} inputs, {fullness.rows} samples, median {statistics.median(spent):.0f}, {fullness.batches} batches "
+        f"of {pace.batch}: {100 * fullness.share:.1f} % full"
     )
 
 
@@ -136,7 +139,7 @@ def main() -> None:
     goal = Goal((options.target_radius,))
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}; {time.strftime('%Y-%m-%d')}; {goal.words}")
     overhead(images(options.inputs), goal, options.n, options.rounds)
-    fullness(options.full, goal, options.n)
+    fill(options.full, goal, options.n)
 
 
 if __name__ == "__main__":

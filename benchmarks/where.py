@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-import lvmrs.certifying
 from lvmrs.model_check import ModelCheck
 from lvmrs.planners import Planner
+from lvmrs.prove import Proof
 from lvmrs.sampling import Sampler
 from suite.networks import NETWORKS, network
 from suite.ours import PLANNERS, smoothed
@@ -29,7 +29,8 @@ PARTS = (
     ("network", Sampler, "answers_as_run"),
     ("rows again", ModelCheck, "_compare"),
     ("plan", Planner, "plan"),
-    ("proof", lvmrs.certifying, "prove"),
+    ("proof", Proof, "add"),
+    ("proof", Proof, "certificate"),
 )
 SPENT: dict[str, float] = defaultdict(float)
 INNER = threading.local()

@@ -22,12 +22,12 @@ from lab.methods import Certified, paired, place_of
 from lab.page import about, difference, made_by, percent, size, table, wrapped
 from lab.settings import Lab
 from lvmrs import Cohen, Duels, Planner, Run, Terms, Votes, jobs
-from lvmrs.allotment import steps
 from lvmrs.confidence.staged import stages
 from lvmrs.goals import CERTIFIED, UNDECIDED, Goal, verdict
-from lvmrs.jobs.replaying import replayed
+from lvmrs.jobs.recertify import KeptSource
 from lvmrs.noise import noise_named
 from lvmrs.planners import Anytime
+from lvmrs.planners.allocation import steps
 from lvmrs.runs import Row
 from lvmrs.runs.scores import KeptScores
 
@@ -173,9 +173,6 @@ def _budgets(case: Case) -> dict[str, Any]:
                                                     for row in _rows(_fixed(case, "duels", more))],
         "planned for the average radius": _planned(case, total, labelled=False),
         PLANNED: _planned(case, total, labelled=True),
-        _WITH_LABELS.format("for certificates at the four radii"): _rows(
-            _again(case, "duels-budget-at", Duels(), Goal(_EPSILONS, budget=total))
-        ),
     }  # fmt: skip
     for name, way in ways.items():
         found, samples = Certified.of(way), np.array([_used(row) for row in way])
@@ -221,12 +218,11 @@ def _average(case: Case, each: float, *, labelled: bool) -> float:
 def _planned(case: Case, budget: int, *, labelled: bool) -> list[Row]:
     """The kept scores, with a budget for the average radius."""
     source, n0 = case.run, _n0(case, planned=True)
-    known = replace(source.manifest.terms, n0=n0, n=case.size.n)
+    known = replace(source.manifest.terms, n0=n0, n=case.size.n, goal=Goal(budget=budget))
     terms = Terms(known.sigma or 0.0, known.alpha or 0.0, case.size.n, noise=noise_named(known.noise),
                   dimensions=known.dimensions or 0)  # fmt: skip
     rows = sorted(source.rows(), key=lambda row: row.idx)
-    goal = Goal(budget=budget)
-    return list(replayed(KeptScores.of(source), Duels(), terms, known, goal, rows, labelled=labelled))
+    return list(KeptSource(KeptScores.of(source), Duels(), terms, known).rows(rows, labelled=labelled))
 
 
 def _n0(case: Case, *, planned: bool = False) -> int:
@@ -378,8 +374,8 @@ _BUDGET = (
     "Duels. The first row gives every input the same number. *On right answers* means that labels are known, as for a "
     "data set they are: an input whose plan is for another class than its label cannot count, and gets 32 samples at "
     "most. *Planned* numbers are settled on the samples to plan on, so that bounds are those of a number that is known "
-    "before. Certificates at the four radii have bounds that hold at every moment, and stop once all four are decided. "
-    "*Mean* and *median* are of samples to prove on; shares count right answers. Differences are paired over inputs."
+    "before. *Mean* and *median* are of samples to prove on; shares count right answers. Differences are paired "
+    "over inputs."
 )
 _SAVED = """\
 How many samples does a planned budget need, with those to plan on, for the average radius of a fixed number? The budget

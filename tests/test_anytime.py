@@ -1,6 +1,5 @@
 """The anytime proof: what it gives at each moment, what it refuses, and that batches and pickles leave no trace."""
 
-import json
 import pickle
 from dataclasses import replace
 
@@ -16,10 +15,9 @@ from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.confidence.staged import stages
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.goals import Goal, Moment
-from lvmrs.midway import Underway
 from lvmrs.planners import Anytime
 from lvmrs.prove import prove
-from lvmrs.testing import CERTIFICATION, FAMILIES, SELECTION, check_planner, family, made_up_scores
+from lvmrs.testing import FAMILIES, SELECTION, check_planner, family, made_up_scores
 
 TERMS = Terms(0.5, 0.01, 700, 1.0)
 KNOWN = FAMILIES["c = 10, random"]
@@ -58,41 +56,6 @@ def test_it_goes_on_from_a_pickle_in_the_middle(planner: Planner) -> None:
         proof.add(portion)
     assert proof.certificate() == proved(plan, 700).certificate()
     assert len(pickle.dumps(proof)) < 20_000
-
-
-@pytest.mark.parametrize("planner", [*PLANNERS, Anytime(Duels(), staged=True)], ids=repr)
-def test_it_goes_on_from_what_is_written_of_it_at_any_look(planner: Planner) -> None:
-    plan = Anytime.of(planner).plan(made_up_scores(KNOWN.draw(np.random.default_rng(1), 64), SELECTION), TERMS)
-    whole = proved(plan, 700).certificate()
-    for stop in (32, 130, 700):
-        before = proved(plan, 700, stop)
-        assert before.state is not None
-        text = json.dumps(Underway(7, plan, before.state).to_dict())
-        known = Underway.from_dict(json.loads(text))
-        proof = AnytimeProof(known.plan, TERMS, beta=0.01)
-        proof.take_up(known.proof, CERTIFICATION)
-        assert proof.now == before.now
-        n = known.proof.n
-        for portion in [*made_up_scores([LOGITS[:n], LOGITS[n:]])][1:]:
-            proof.add(portion)
-        assert proof.certificate() == whole
-        assert len(text) < 20_000
-
-
-def test_what_cannot_be_taken_up_is_refused() -> None:
-    plan, begun = planned(Duels()), proved(planned(Duels()), 700, 130)
-    state = begun.state
-    assert state is not None
-    with pytest.raises(ProofError, match="a proof that has 700 samples cannot take up one that has 160"):
-        begun.take_up(state, CERTIFICATION)
-    fresh = AnytimeProof(plan, TERMS, beta=0.01)
-    with pytest.raises(ProofError, match="the plan was made on these very scores"):
-        fresh.take_up(state, SELECTION)
-    with pytest.raises(ProofError, match="not numbers of a proof of this plan"):
-        fresh.take_up(state._replace(best=state.best[1:]), CERTIFICATION)
-    fresh.take_up(state, CERTIFICATION)
-    with pytest.raises(ProofError, match="sample 0 was given and sample"):
-        fresh.add(next(iter(made_up_scores(LOGITS))))
 
 
 @pytest.mark.parametrize("planner", PLANNERS, ids=repr)

@@ -1,10 +1,8 @@
 """A budget for many inputs: it is kept, spent where it helps, and the same in any batches."""
 
-import math
 import resource
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,17 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 
-import lvmrs.smooth
 from lvmrs import Certificate, Choice, Duels, Planner, SmoothedClassifier, Terms, jobs
-from lvmrs.budget import gain, within_budget
-from lvmrs.certifying import Asked
 from lvmrs.confidence.clopper_pearson import ClopperPearson
+from lvmrs.engine import sources
 from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, RunError
-from lvmrs.flights import Flight, Piece
 from lvmrs.forms import R3
-from lvmrs.goals import Goal, Moment
+from lvmrs.goals import Goal
 from lvmrs.maps.duel import Duel
 from lvmrs.models import Loaded
+from lvmrs.noise import Stage, Stream
 from lvmrs.runs import Selection
 from tests.jobs.helpers import INPUTS as JOB_INPUTS
 from tests.jobs.helpers import fill, job_of, lines
@@ -58,55 +54,24 @@ def test_the_budget_is_kept_and_spent_where_it_helps() -> None:
 
 def test_samples_are_spent_on_right_answers() -> None:
     smoothed = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=64)
-    labels = dict.fromkeys(range(5), 0) | {1: 2, 3: 1}
-    for goal in (Goal(budget=5000), Goal((0.2, 0.4), budget=5000)):
-        found = list(smoothed.certificates(enumerate(SURE), Duels(), n0=64, n=5000, goal=goal, labels=labels))
-        assert [found[1].n, found[3].n] == [32, 32]
-        assert min(found[place].n for place in (0, 2, 4)) > 32
-        assert sum(each.n + 64 for each in found) <= 5000
+    inputs = [(index, x, label) for index, (x, label) in enumerate(zip(SURE, [0, 2, 0, 1, 0], strict=True))]
+    found = list(smoothed.certificates(inputs, Duels(), n0=64, n=5000, goal=Goal(budget=5000)))
+    assert [found[1].n, found[3].n] == [32, 32]
+    assert min(found[place].n for place in (0, 2, 4)) > 32
+    assert sum(each.n + 64 for each in found) <= 5000
 
 
 def test_numbers_are_settled_before_samples_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the samples of a proof show has no influence on how many there are."""
-    asked = Asked.of
 
-    def of(*args: Any) -> Asked:
-        made = asked(*args)
-        return Asked(made.selection, replace(made.certification, stream=replace(made.certification.stream, seed=7)))
+    def of(seed: int, index: int, stage: Stage) -> Stream:
+        return Stream(7 if stage == "certification" else seed, index, stage)
 
     before = certified(Goal(budget=5000))
-    monkeypatch.setattr(Asked, "of", of)  # other samples to prove on
+    monkeypatch.setattr(sources, "Stream", of)  # other samples to prove on
     after = certified(Goal(budget=5000))
     assert [each.n for each in before] == [each.n for each in after]
     assert [each.p_lower for each in before] != [each.p_lower for each in after]
-
-
-def test_with_targets_it_is_spent_on_what_can_be_decided() -> None:
-    found = certified(Goal((0.4,), budget=10 * 300))
-    assert sum(each.n + 32 for each in found) <= 3000
-    even = certified(Goal(budget=10 * 300))
-    assert sum(each.radius >= 0.4 for each in found) >= sum(each.radius >= 0.4 for each in even)
-    assert sum(each.n + 32 for each in found) > 2000
-
-
-def test_time_is_a_budget_too() -> None:
-    found = certified(Goal(seconds=1e-9), n=2000)
-    assert {each.n for each in found} == {32}  # a first look for each
-    assert {each.n for each in certified(Goal(seconds=3600.0), n=100)} == {100}  # all is done before
-
-
-def test_rounds_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock goes on by a second for each sample: a round is not begun that the time has no room for."""
-    now, asked = [0.0], Flight.ask
-
-    def ask(self: Flight, count: int) -> Piece:
-        now[0] += count
-        return asked(self, count)
-
-    monkeypatch.setattr(Flight, "ask", ask)
-    monkeypatch.setattr(lvmrs.smooth, "within_budget", partial(within_budget, clock=lambda: now[0]))
-    certified(Goal(seconds=2000.0), n=5000)
-    assert 1500 < now[0] <= 2000 + 32
 
 
 def test_what_is_wrong_with_an_input_ends_the_spending() -> None:
@@ -123,7 +88,7 @@ def test_what_is_wrong_with_an_input_ends_the_spending() -> None:
     assert sum(ran) < 5000  # the first looks, and the checks of the model
 
 
-@pytest.mark.parametrize("goal", [Goal(budget=5000), Goal((0.2,), budget=5000), None], ids=repr)
+@pytest.mark.parametrize("goal", [Goal(budget=5000), Goal((0.2,)), None], ids=repr)
 def test_a_failure_names_the_input(goal: Goal | None) -> None:
     job = job_of(Duels(), goal=goal)
     worst, _ = job.input(2)
@@ -176,6 +141,12 @@ def test_a_forecast_that_fails_is_one_sentence() -> None:
         smoothed.certify_batch(SURE, Own(), n0=32, n=5000, goal=Goal(budget=5000))
 
 
+def test_inputs_that_share_a_budget_have_indices_of_their_own() -> None:
+    smoothed = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=64)
+    with pytest.raises(InvalidArgumentError, match="two inputs that share a budget have the index 3"):
+        list(smoothed.certificates([(3, SURE[0]), (3, SURE[1])], Duels(), n0=32, n=500, goal=Goal(budget=5000)))
+
+
 def test_logits_cannot_be_watched() -> None:
     with pytest.raises(InvalidArgumentError, match="logits cannot be watched where inputs share a budget"):
         certified(Goal(budget=5000), watch=lambda stage, logits: None)
@@ -198,31 +169,14 @@ def test_kept_scores_of_many_inputs_need_few_open_files(tmp_path: Path) -> None:
     assert found.count == JOB_INPUTS
 
 
-def test_gains() -> None:
-    nothing, budget = Moment(0, 0.0, math.inf), Goal(budget=100)
-    narrow, wide = (gain(nothing, Moment(100, 0.3, limit), 144, budget) for limit in (0.35, 0.6))
-    assert 0 < narrow < wide
-    assert gain(nothing, Moment(1000, 0.3, 0.6), 1144, budget) < wide  # later samples gain less
-    assert gain(nothing, Moment(100, 0.3, math.inf), 144, budget) > 0
-    assert gain(nothing, Moment(100, 0.3, 0.6), 100, budget) == 0  # no look is left
-    near = Goal((0.35,), budget=100)
-    assert gain(nothing, Moment(100, 0.3, 0.6), 144, near) > gain(nothing, Moment(100, 0.1, 0.65), 144, near) > 0
-    assert gain(nothing, Moment(100, 0.4, 0.6), 144, near) == 0  # decided
-    assert gain(nothing, Moment(100, 0.1, 0.3), 144, near) == 0
-    assert 0 < gain(nothing, Moment(100, 0.1, 0.5), 144, near) < 1e-6  # it is not expected to be certified
-
-
 def test_kept_scores_can_be_asked_with_a_budget(tmp_path: Path) -> None:
     source = fill(tmp_path / "kept", planner=Duels(), n=700, keep=True)
-    for number, goal in enumerate([Goal(budget=JOB_INPUTS * 250), Goal((0.1, 0.3), budget=JOB_INPUTS * 150)]):
-        sampled = fill(tmp_path / f"sampled-{number}", planner=Duels(), n=700, goal=goal)
-        out = tmp_path / f"replayed-{number}"
-        assert lines(jobs.recertify(source, out, Duels(), goal=goal)) == lines(sampled)
-        text = (out / "certificates.tsv").read_text().split("\n")
-        (out / "certificates.tsv").write_text("\n".join(text[:4]) + "\n")
-        assert lines(jobs.recertify(source, out, Duels(), goal=goal)) == lines(sampled)
-    with pytest.raises(InvalidArgumentError, match="a budget of time is for sampling"):
-        jobs.recertify(source, tmp_path / "time", goal=Goal(seconds=1.0))
+    goal, out = Goal(budget=JOB_INPUTS * 250), tmp_path / "replayed"
+    sampled = fill(tmp_path / "sampled", planner=Duels(), n=700, goal=goal)
+    assert lines(jobs.recertify(source, out, Duels(), goal=goal)) == lines(sampled)
+    text = (out / "certificates.tsv").read_text().split("\n")
+    (out / "certificates.tsv").write_text("\n".join(text[:4]) + "\n")
+    assert lines(jobs.recertify(source, out, Duels(), goal=goal)) == lines(sampled)
     some = fill(tmp_path / "some", planner=Duels(), n=700, keep=True, goal=Goal((0.1,)))
     with pytest.raises(InvalidArgumentError, match="sampling was stopped by a goal"):
         jobs.recertify(some, tmp_path / "no", goal=Goal(budget=10**4))
@@ -247,13 +201,10 @@ def test_what_is_refused() -> None:
         certified(Goal(budget=639))
     with pytest.raises(InvalidArgumentError, match="scores cannot be kept, since inputs share a budget"):
         job_of(Duels(), keep=True, goal=Goal(budget=10_000))
-    for settings in ({"budget": 100, "tolerance": 0.1}, {"budget": 100, "seconds": 5.0}):
-        with pytest.raises(InvalidArgumentError, match="a budget is of samples or of time"):
-            Goal(**settings)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="budget is for the average radius, and tolerance stops each input"):
+        Goal(budget=100, tolerance=0.1)
+    with pytest.raises(InvalidArgumentError, match="and target-radius decides each input after at most n samples"):
+        Goal((0.5,), budget=100)
     with pytest.raises(InvalidArgumentError, match="budget must be a whole number"):
         Goal(budget=0)
-    with pytest.raises(InvalidArgumentError, match="seconds must be"):
-        Goal(seconds=-1.0)
     assert "so that 100 samples for all inputs gain most for the average radius" in Goal(budget=100).words
-    assert "100 samples for all inputs are spent" in Goal((0.5,), budget=100).words
-    assert "gain most for certificates at 0.5" in Goal((0.5,), seconds=2.0).words

@@ -58,12 +58,11 @@ def listed() -> dict[str, int]:
 TOGETHER = {
     "planners/base.py", "smooth.py", "samplers.py", "model_check.py", "jobs/job.py", "jobs/recertify.py",
     "jobs/merge.py", "jobs/keeping.py", "runs/manifest.py", "runs/records.py", "runs/selection.py",
-    "answering.py", "planners/votes.py", "jobs/deployed.py", "runs/classifier.py",
-    "jobs/recorded.py", "method_check.py", "rounding.py", "known_constant.py", "_as_written.py", "calibrating.py",
+    "planners/votes.py", "jobs/deployed.py", "runs/classifier.py",
+    "jobs/recorded.py", "method_check.py", "rounding.py", "known_constant.py", "_as_written.py",
     "running/straight.py", "running/folding.py", "running/fast.py",
-    "running/fixed_batch.py", "running/operations.py", "certifying.py", "jobs/selecting.py",
-    "adaptive.py", "budget.py", "copies.py", "flights.py", "planners/anytime.py", "midway.py", "runs/midway_file.py",
-    "jobs/samples.py", "jobs/replaying.py",
+    "running/fixed_batch.py", "running/operations.py", "jobs/selecting.py",
+    "engine/pipeline.py", "engine/sources.py", "engine/batching.py", "planners/anytime.py", "jobs/samples.py",
 }  # fmt: skip
 
 

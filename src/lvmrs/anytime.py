@@ -27,7 +27,6 @@ a proof stops depends on its stream alone, and not on the batch size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -35,16 +34,14 @@ from torch import Tensor
 from lvmrs import _checks
 from lvmrs._checks import Floats
 from lvmrs.certificate import Certificate
-from lvmrs.confidence.base import Sides, Tally
+from lvmrs.confidence.base import Sides
 from lvmrs.errors import ProofError
 from lvmrs.goals import Moment
-from lvmrs.intake import PORTION, Intake, check_stream
-from lvmrs.noise import Stream
 from lvmrs.plan import Plan, Terms
-from lvmrs.prove import concluded, conclusion
+from lvmrs.prove import PORTION, ProofInput, concluded, conclusion
 from lvmrs.scores import Portion, Regrouping
 
-__all__ = ["AnytimeProof", "Looked", "Stop", "looks"]
+__all__ = ["AnytimeProof", "Stop", "looks"]
 
 
 Stop = Callable[[Moment], bool]
@@ -70,21 +67,6 @@ def looks(n: int) -> Iterator[int]:
 def _after(seen: int, n: int) -> int:
     """The look after this number of samples."""
     return min(n, seen + 32 * (1 + seen // 320))
-
-
-class Looked(NamedTuple):
-    """A proof at a look: from these few numbers another process goes on, as if it had never stopped."""
-
-    n: int
-    """Samples up to this look."""
-    proving: Floats
-    """What the bounds of the certificate keep of them."""
-    doubting: Floats
-    """What the bounds of the limit keep of them."""
-    best: Floats
-    """The best bounds so far."""
-    worst: Floats
-    """Those of the limit."""
 
 
 class AnytimeProof:
@@ -114,7 +96,7 @@ class AnytimeProof:
     """
 
     def __init__(self, plan: Plan, terms: Terms, *, beta: float = 0.001, stop: Stop = _never) -> None:
-        intake = self._intake = Intake(plan, terms)
+        taken = self._taken = ProofInput(plan, terms)
         if not plan.bound.anytime:
             raise ProofError(
                 f"{plan.bound.name} holds for one number of samples that is known before; for sampling that may stop "
@@ -126,27 +108,26 @@ class AnytimeProof:
             raise ProofError(
                 f"beta = {self._beta:g} is not above the risk that the noise takes, {terms.noise_risk:.3g}"
             )
-        self._doubts = _doubts(intake, self._beta - terms.noise_risk)
-        self._proving = plan.bound.tally(terms.n, intake.risks, intake.upper)
-        self._doubting = plan.bound.tally(terms.n, self._doubts, ~intake.upper)
-        self._best = np.where(intake.upper, 1.0, 0.0)
-        self._worst = np.where(intake.upper, 0.0, 1.0)
+        self._doubts = _doubts(taken, self._beta - terms.noise_risk)
+        self._proving = plan.bound.tally(terms.n, taken.risks, taken.upper)
+        self._doubting = plan.bound.tally(terms.n, self._doubts, ~taken.upper)
+        self._best = np.where(taken.upper, 1.0, 0.0)
+        self._worst = np.where(taken.upper, 0.0, 1.0)
         self._waiting = Regrouping(PORTION)
         self._looked, self._look = 0, _after(0, terms.n)
-        self._state: Looked | None = None
         self._broken = False
 
     def add(self, portion: Portion) -> None:
         """Take the next samples of the stream: each once, in order, with the noise and σ of the terms."""
         if self._broken:
             raise ProofError("an earlier portion of these scores failed; begin the proof again")
-        before = self._intake.seen
-        logits = self._intake.take(portion)
+        before = self._taken.seen
+        logits = self._taken.take(portion)
         self._broken = True  # until all of them are tallied: bounds from some of them alone may not be a fair look
         while len(logits) and not self.stopped:
             rows = logits[: min(self._look - before, PORTION)]
             before, logits = before + len(rows), logits[len(rows) :]
-            for part in self._waiting.add(self._intake.columns(rows)):
+            for part in self._waiting.add(self._taken.columns(rows)):
                 self._tally(part)
             if before == self._look:
                 self._look_at_bounds()
@@ -155,7 +136,7 @@ class AnytimeProof:
     @property
     def wanted(self) -> int:
         """How many samples are missing to the next look; 0 if it has stopped."""
-        return 0 if self.stopped else self._look - self._intake.seen
+        return 0 if self.stopped else self._look - self._taken.seen
 
     @property
     def used(self) -> int:
@@ -165,49 +146,15 @@ class AnytimeProof:
     @property
     def now(self) -> Moment:
         """What is known at the last look."""
-        plan, terms = self._intake.plan, self._intake.terms
+        plan, terms = self._taken.plan, self._taken.terms
         radius, limit = (conclusion(plan, terms, bounds)[2] for bounds in (self._best, self._worst))
         return Moment(self._looked, radius, limit)
-
-    def go_on(self) -> None:
-        """Go on after a stop, unless all n samples are taken."""
-        if self._intake.seen != self._looked:
-            raise ProofError("samples that came after the stop were ignored, so the proof cannot go on")
-        self.stopped = self._looked == self._intake.terms.n
-
-    @property
-    def state(self) -> Looked | None:
-        """The proof at its last look; None if there was none, or if the bound cannot be written down."""
-        return self._state
-
-    def take_up(self, state: Looked, stream: Stream) -> None:
-        """Go on after a look that a proof of the same plan, terms and beta had; nothing was added to this one.
-
-        Args:
-            state: what that proof had at the look.
-            stream: the stream whose samples up to there it was added.
-        """
-        intake = self._intake
-        if intake.seen or state.n not in looks(intake.terms.n):
-            raise ProofError(f"a proof that has {intake.seen} samples cannot take up one that has {state.n}")
-        check_stream(intake.plan, stream)
-        self._best, self._worst = (_restored(part, self._best.shape, 0.0, 1.0) for part in (state.best, state.worst))
-        for tally, part in ((self._proving, state.proving), (self._doubting, state.doubting)):
-            tally.restore(_restored(part, _shape(tally), -state.n, state.n), state.n)
-        intake.stream, intake.seen, self._looked = stream, state.n, state.n
-        self._look, self._state = _after(state.n, intake.terms.n), state
-        self.stopped = state.n == intake.terms.n or bool(self._stop(self.now))
-
-    @property
-    def following(self) -> int:
-        """The number of samples at the look after the last one; n if there is none."""
-        return self._look
 
     def certificate(self) -> Certificate:
         """The certificate of this moment."""
         if not self._looked:
-            raise ProofError(f"{self._intake.seen} scores are too few for a first look; add more")
-        return concluded(self._intake, self._best, self._looked, limit=self.now.limit, beta=self._beta)
+            raise ProofError(f"{self._taken.seen} scores are too few for a first look; add more")
+        return concluded(self._taken, self._best, self._looked, limit=self.now.limit, beta=self._beta)
 
     def _tally(self, columns: Tensor) -> None:
         for tally in (self._proving, self._doubting):
@@ -216,28 +163,12 @@ class AnytimeProof:
     def _look_at_bounds(self) -> None:
         for part in self._waiting.rest():
             self._tally(part)
-        self._looked, n = self._look, self._intake.terms.n
+        self._looked, n = self._look, self._taken.terms.n
         self._look = _after(self._looked, n)
-        upper = self._intake.upper
+        upper = self._taken.upper
         self._best = _nearer(self._best, self._proving.bounds(), upper)
         self._worst = _nearer(self._worst, self._doubting.bounds(), ~upper)
-        proving, doubting = self._proving.state(), self._doubting.state()
-        if proving is not None and doubting is not None:
-            self._state = Looked(n=self._looked, proving=proving, doubting=doubting, best=self._best, worst=self._worst)
         self.stopped = self._looked == n or bool(self._stop(self.now))
-
-
-def _shape(tally: Tally) -> tuple[int, ...] | None:
-    """The shape of what a tally keeps; None if that cannot be written down."""
-    kept = tally.state()
-    return None if kept is None else kept.shape
-
-
-def _restored(part: Floats, shape: tuple[int, ...] | None, least: float, most: float) -> Floats:
-    """Numbers of a proof that is taken up; refused if no proof of this plan can have them."""
-    if part.shape != shape or not bool(((part >= least) & (part <= most)).all()):
-        raise ProofError("these are not numbers of a proof of this plan; begin the input again")
-    return part
 
 
 def _nearer(old: Floats, new: Floats, upper: Sides) -> Floats:
@@ -245,9 +176,9 @@ def _nearer(old: Floats, new: Floats, upper: Sides) -> Floats:
     return np.where(upper, np.minimum(old, new), np.maximum(old, new))
 
 
-def _doubts(intake: Intake, beta: float) -> Floats:
+def _doubts(taken: ProofInput, beta: float) -> Floats:
     """How the risk of the limit is divided among the columns: it sums to beta."""
-    tops, rivals = intake.tops, intake.rivals
+    tops, rivals = taken.tops, taken.rivals
     of_rivals = beta / (1 + tops) if rivals else 0.0
     shares = [of_rivals] if rivals == 1 else [of_rivals / 2] + [of_rivals / 2 / (rivals - 1)] * (rivals - 1)
     return np.array([beta - of_rivals] * tops + (shares if rivals else []))

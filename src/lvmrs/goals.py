@@ -50,9 +50,9 @@ def verdict(radius: float, limit: float, target: float) -> Verdict:
 class Goal:
     """What sampling is for: it stops as soon as the goal is reached.
 
-    ``targets``, a ``tolerance``, or a budget for all inputs is given; a budget may have targets. Each target is to be
-    certified (false with probability at most alpha) or shown to be out of reach of the plan: above the radius that the
-    exact means give (false with probability at most beta).
+    Exactly one of ``targets``, ``tolerance`` and ``budget`` is given. Each target is to be certified (false with
+    probability at most alpha) or shown to be out of reach of the plan: above the radius that the exact means give
+    (false with probability at most beta).
 
     >>> Goal(targets=(0.25, 0.5)).reached(Moment(n=96, radius=0.3, limit=0.45))
     True
@@ -67,46 +67,35 @@ class Goal:
     beta: float = 0.001
     """The risk of the limit: the radius of the exact means is above it with probability at most beta."""
     budget: int | None = None
-    """Samples for all inputs together, also those to plan on. They are spent where they are expected to gain most: for
-    the average radius, or for the number of inputs certified at the targets if there are some. Where labels are known,
-    only right answers count."""
-    seconds: float | None = None
-    """The same in time."""
+    """Samples for all inputs together, also those to plan on. How many each input is proved on is planned before they
+    are drawn, so that the average radius gains most. Where labels are known, only right answers count."""
 
     def __post_init__(self) -> None:
         several: list[float] = []
         if not isinstance(self.targets, tuple) or self.targets:
             several = _checks.several("targets", _checks.positive("targets", self.targets))
         tolerance = None if self.tolerance is None else _checks.positive_number("tolerance", self.tolerance)
-        if self.limited and (tolerance is not None or None not in (self.budget, self.seconds)):
-            raise InvalidArgumentError("a budget is of samples or of time, and goes with targets, not with a tolerance")
+        if self.limited and (several or tolerance is not None):
+            other = "target-radius decides each input" if several else "tolerance stops each input"
+            raise InvalidArgumentError(
+                f"budget is for the average radius, and {other} after at most n samples; give one of them"
+            )
         if not self.limited and bool(several) == (tolerance is not None):
             raise InvalidArgumentError("a goal has either targets or a tolerance; give one of them")
         if self.budget is not None:
             object.__setattr__(self, "budget", _checks.count("budget", self.budget, least=1))
-        if self.seconds is not None:
-            object.__setattr__(self, "seconds", _checks.positive_number("seconds", self.seconds))
         beta = _checks.single("beta", _checks.fraction("beta", self.beta))
         for name, value in (("targets", tuple(several)), ("tolerance", tolerance), ("beta", beta)):
             object.__setattr__(self, name, value)
 
     @property
     def limited(self) -> bool:
-        """Whether there is a budget for all inputs, so that what one gets depends on the others."""
-        return self.budget is not None or self.seconds is not None
-
-    @property
-    def planned(self) -> bool:
-        """Whether the number of samples of each input is settled before they are drawn: it is not stopped at a look.
-
-        So it is with a budget of samples for the average radius. With targets it pays to stop once they are decided,
-        and how many samples a time has room for is not known.
-        """
-        return self.budget is not None and not self.targets
+        """Whether there is a budget for all inputs: the number of samples of each is settled before they are drawn."""
+        return self.budget is not None
 
     def reached(self, now: Moment) -> bool:
-        """Whether enough is known; with a budget without targets, it never is."""
-        if self.limited and not self.targets:
+        """Whether enough is known about an input; with a budget, it never is."""
+        if self.limited:
             return False
         if self.tolerance is not None:
             return now.limit - now.radius <= self.tolerance
@@ -114,24 +103,16 @@ class Goal:
 
     @property
     def words(self) -> str:
-        """It in words that fit after "sampling stops"."""
-        decided = f"when it is decided whether {self._targets} can be certified"
+        """When sampling stops, in words that fit after "sampling stops"."""
         if self.limited:
-            for_what = (
-                f"{f'certificates at {self._targets}' if self.targets else 'the average radius'} of right answers"
+            how_much = f"{self.budget} samples for all inputs"
+            return (
+                f"after a number planned for it, so that {how_much} gain most for the average radius of right answers"
             )
-            how_much = f"{self.budget} samples" if self.budget is not None else f"{self.seconds:g} seconds"
-            if self.planned:
-                return f"after a number planned for it, so that {how_much} for all inputs gain most for {for_what}"
-            spent = f"when {how_much} for all inputs are spent, where they should gain most for {for_what}"
-            return f"{decided}, or {spent}" if self.targets else spent
         if self.tolerance is not None:
             return f"when the radius is within {self.tolerance:g} of what infinitely many samples could certify"
-        return decided
-
-    @property
-    def _targets(self) -> str:
-        return " and ".join(f"{target:g}" for target in self.targets)
+        targets = " and ".join(f"{target:g}" for target in self.targets)
+        return f"when it is decided whether {targets} can be certified"
 
 
 def check_goal(goal: object) -> Goal:

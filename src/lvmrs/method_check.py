@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from lvmrs import _checks
 from lvmrs.deterministic import Deterministic
 from lvmrs.errors import InvalidArgumentError, guarded, shown
 from lvmrs.goals import Goal, check_goal
@@ -13,7 +14,7 @@ from lvmrs.method import Method
 from lvmrs.noise import Noise
 from lvmrs.planners.base import Planner
 
-__all__ = ["check_goal_for", "checked_method", "relies_on_constant"]
+__all__ = ["check_goal_for", "check_one_classifier", "checked_method", "relies_on_constant"]
 
 
 def relies_on_constant(method: Method, lipschitz: float) -> bool:
@@ -30,6 +31,23 @@ def check_goal_for(method: Method, goal: Goal | None) -> None:
     if goal is not None and not (check_goal(goal) and method.samples):
         kind = type(method).__name__
         raise InvalidArgumentError(f"a goal has no effect, since {kind} takes no samples; leave it out")
+
+
+def check_one_classifier(method: Method) -> None:
+    """Refuse a method that chooses a map for each input.
+
+    >>> from lvmrs import LVM, Duels
+    >>> check_one_classifier(Duels())
+    >>> check_one_classifier(LVM())  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    lvmrs.errors.InvalidArgumentError: LVM chooses a map for each input as it is set, so there is no one classifier ...
+    """
+    _checks.instance("method", method, Method, "a Method such as Duels()")
+    if method.scope != "all inputs":
+        raise InvalidArgumentError(
+            f"{type(method).__name__} chooses a map for each input as it is set, so there is no one classifier that "
+            "could answer; take hard duels or duels of one width, votes, or one fixed map; calibration finds them"
+        )
 
 
 def checked_method(

@@ -3,13 +3,12 @@
 Samples are computed in *pieces*: consecutive samples, which run in one or more batches. Where a fast version of the
 model may run in several threads (``lvmrs.running``), pieces are computed ahead by a crew of threads, also those of the
 next input. Their batches never mix inputs, so that logits do not depend on who computes them. Where sampling stops
-early, a batch has rows of several inputs (``lvmrs.adaptive``), and rows of each input are compared.
+early, a batch has rows of several inputs (``lvmrs.engine.batching``), and rows of each input are compared.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +26,7 @@ from lvmrs.running.sharing import Sharing
 from lvmrs.scores import Scores, scores_of
 
 __all__ = [
-    "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "evaluating", "sampled", "uncompared",
+    "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "evaluating", "logits_of", "uncompared",
 ]  # fmt: skip
 
 Model = Callable[[Tensor], Tensor]
@@ -103,25 +102,28 @@ class Sampler:
     piece: int = 128
     """How many samples a thread computes before it hands them on, at most: no result depends on it."""
 
-    def scores(self, x: Tensor, stream: Stream, n: int, watch: Watch | None = None) -> Scores:
+    def scores(self, x: Tensor, stream: Stream, n: int) -> Scores:
         """Make the scores of the first n samples of a stream.
 
         Args:
             x: the input, without a batch dimension.
             stream: which noise to draw.
             n: how many samples.
-            watch: called with the logits of each piece.
 
         Returns:
             The scores; they are computed when they are read.
         """
-        return Request(self, x, stream, n).scores(self.logits(x, stream, n), watch)
+        return Request(self, x, stream, n).scores(self.logits(x, stream, n))
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Give the logits of n samples from number ``first`` on, piece by piece; they are checked to be finite."""
         with Crew(self.workers) as crew:
-            for logits in sampled([Request(self, x, stream, n, first)], crew):
-                yield from logits
+            line = crew.line(self.pieces(Request(self, x, stream, n, first), 0))
+            try:
+                while line.goes_on():
+                    yield from logits_of(line, 0)
+            finally:
+                line.close()
 
     def copies(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Give n noisy copies of an input, from sample ``first`` on, in parts."""
@@ -237,36 +239,14 @@ class Request:
     first: int = 0
     """The number of the first of them in the stream."""
 
-    def scores(self, logits: Iterator[Tensor], watch: Watch | None = None) -> Scores:
-        """The scores of these samples, from the logits that ``sampled`` gives for this request."""
-        shown = logits if watch is None else _watched(logits, self.stream.stage, watch)
+    def scores(self, logits: Iterator[Tensor]) -> Scores:
+        """The scores of these samples, from the logits that are computed for this request."""
         sampler = self.sampler
-        return scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), self.n, shown)
+        return scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), self.n, logits)
 
 
-def sampled(requests: Iterable[Request], crew: Crew) -> Iterator[Iterator[Tensor]]:
-    """Answer requests in order: for each, give an iterator over the logits of its samples, piece by piece.
-
-    While one is read, the next are computed ahead. What is not read of one is left out when the next is asked for.
-    An error of a request, or of what makes the requests, is raised when its turn comes.
-    """
-    line = crew.line(_pieces(requests))
-    try:
-        for number in itertools.count():
-            if not line.goes_on():
-                return
-            yield _logits(line, number)
-            line.leave(number)
-    finally:
-        line.close()
-
-
-def _pieces(requests: Iterable[Request]) -> Iterator[Work[Answered]]:
-    for number, request in enumerate(requests):
-        yield from request.sampler.pieces(request, number)
-
-
-def _logits(line: Line[Answered], number: int) -> Iterator[Tensor]:
+def logits_of(line: Line[Answered], number: int) -> Iterator[Tensor]:
+    """The logits of the next pieces of a line, which are those of the owner of this number, checked and in order."""
     classes = 0
     while line.is_of(number):
         logits, compare, rows = line.take()
@@ -274,9 +254,3 @@ def _logits(line: Line[Answered], number: int) -> Iterator[Tensor]:
         compare(logits[-rows:])
         classes = logits.shape[1]
         yield logits
-
-
-def _watched(batches: Iterator[Tensor], stage: Stage, watch: Watch) -> Iterator[Tensor]:
-    for batch in batches:
-        watch(stage, batch)
-        yield batch

@@ -17,7 +17,7 @@ from torch import Tensor
 from lvmrs.errors import LvmrsError, ProofError
 from lvmrs.noise import Noise, Stream
 
-__all__ = ["Portion", "Regrouping", "Scores", "check_scores", "in_portions", "scores_of"]
+__all__ = ["Portion", "Regrouping", "Scores", "check_scores", "held", "in_portions", "scores_of"]
 
 _BY_A_SOURCE = object()
 
@@ -61,13 +61,12 @@ class Scores:
         dimensions: int,
         count: int,
         batches: Iterable[Tensor],
-        first: int = 0,
         made_by: object = None,
     ) -> None:
         _check_source(made_by)
         self._stream, self._noise, self._sigma, self._count = stream, noise, sigma, count
         self._dimensions = dimensions
-        self._batches, self._first, self._read = iter(batches), first, False
+        self._batches, self._first, self._read = iter(batches), 0, False
 
     @property
     def stream(self) -> Stream:
@@ -115,7 +114,7 @@ class Scores:
 
 
 def scores_of(
-    stream: Stream, noise: Noise, sigma: float, dimensions: int, count: int, batches: Iterable[Tensor], first: int = 0
+    stream: Stream, noise: Noise, sigma: float, dimensions: int, count: int, batches: Iterable[Tensor]
 ) -> Scores:
     """Make Scores; only code that drew the noise, or that kept the logits, may call this.
 
@@ -125,10 +124,16 @@ def scores_of(
         sigma: the scale of the noise.
         dimensions: how many numbers the input has.
         count: how many samples there are.
-        batches: logits (samples, classes), from sample ``first`` of the stream on.
-        first: the sample that they begin with; those before it are counted.
+        batches: logits (samples, classes), from the first sample of the stream on.
     """
-    return Scores(stream, noise, sigma, dimensions, count, batches, first, made_by=_BY_A_SOURCE)
+    return Scores(stream, noise, sigma, dimensions, count, batches, made_by=_BY_A_SOURCE)
+
+
+def held(scores: Scores) -> tuple[Scores, Tensor]:
+    """Read scores into memory: the same scores, which can be read once, and their logits (samples, classes)."""
+    batches = [logits.clone() for logits in scores.logits()]
+    about = scores.stream, scores.noise, scores.sigma, scores.dimensions, scores.count
+    return scores_of(*about, iter(batches)), torch.cat(batches)
 
 
 def check_scores(scores: object, *, error: type[LvmrsError]) -> None:

@@ -3,49 +3,53 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from lvmrs import _checks, _torch_checks
-from lvmrs.adaptive import Batches, adaptively
 from lvmrs.agreement import Agreement, measured, moved, precision
-from lvmrs.answering import Answering
-from lvmrs.budget import within_budget
-from lvmrs.calibrating import Calibrating
 from lvmrs.certificate import Certificate
-from lvmrs.certifying import Asked, Planning, certified, certified_within
 from lvmrs.deterministic import Deterministic
-from lvmrs.errors import InvalidArgumentError
-from lvmrs.flights import Arrival, Asking
+from lvmrs.engine import pipeline
+from lvmrs.engine.batching import Batched
+from lvmrs.engine.pipeline import Item, Need, Procedure, Source
+from lvmrs.engine.sources import GivenScores, Input, Sampled
+from lvmrs.errors import InvalidArgumentError, naming
 from lvmrs.goals import Goal
 from lvmrs.known_constant import check_still, known_lipschitz
 from lvmrs.method import Method
-from lvmrs.method_check import check_goal_for, checked_method, relies_on_constant
-from lvmrs.midway import Midway
+from lvmrs.method_check import check_goal_for, check_one_classifier, checked_method, relies_on_constant
 from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
 from lvmrs.plan import Terms
-from lvmrs.planners.anytime import Anytime
 from lvmrs.planners.base import Planner
-from lvmrs.planners.duels import Duels
+from lvmrs.planners.cohen import Cohen
+from lvmrs.planners.duels import Duels, calibrated_width
+from lvmrs.planners.fixed import Fixed, calibrated
+from lvmrs.planners.votes import Votes, winner_of_votes
 from lvmrs.rounding import Rounding
 from lvmrs.running.way import Way
 from lvmrs.samplers import Pace, Samplers
-from lvmrs.sampling import Model, Sampler, Watch, sampled
+from lvmrs.sampling import Model, Sampler, Watch
 from lvmrs.scores import Scores
 
-__all__ = ["SmoothedClassifier"]
+__all__ = ["N0", "Given", "ScoresOf", "SmoothedClassifier", "winner"]
 
-_NO_LABELS: Mapping[int, int] = {}
+N0 = 100
+"""Samples on which the class to predict is found, unless another number is given."""
+Given = tuple[int, Tensor] | tuple[int, Tensor, int | None]
+"""An index, an input and, where it is known, the label."""
+ScoresOf = Callable[[int, Stage], Scores]
+"""Gives that many scores of one input, of that stage."""
 # Noisy copies of an input on which it is measured what rounding does.
 _COPIES = 16
 
 
-class SmoothedClassifier(Calibrating, Answering):
+class SmoothedClassifier:
     """A classifier that is smoothed over noisy copies of its input.
 
     Args:
@@ -153,8 +157,19 @@ class SmoothedClassifier(Calibrating, Answering):
         return certificate
 
     def certificates(
+        self, inputs: Iterable[Given], planner: Method | None = None, **settings: Any
+    ) -> Iterator[Certificate]:
+        """Certify inputs one after the other; while one is planned and proved, the next is sampled.
+
+        The inputs come with their indices, and with their labels if these are known: a budget is then spent on right
+        answers. They are asked for some time before their turn, and what is wrong with one is raised when its turn
+        comes. A budget needs them twice: what is no collection is read into memory. The rest is as in ``certify``.
+        """
+        return (certificate for _, certificate in self.certified(inputs, planner, **settings))
+
+    def certified(
         self,
-        inputs: Iterable[tuple[int, Tensor]],
+        inputs: Iterable[Given],
         planner: Method | None = None,
         *,
         n0: int = 1_000,
@@ -163,44 +178,113 @@ class SmoothedClassifier(Calibrating, Answering):
         seed: int = 0,
         goal: Goal | None = None,
         watch: Watch | None = None,
-        midway: Midway | None = None,
-        labels: Mapping[int, int] = _NO_LABELS,
-    ) -> Iterator[Certificate]:
-        """Certify inputs one after the other; while one is planned and proved, the next is sampled.
+        sharing: Collection[Given] | None = None,
+    ) -> Iterator[tuple[Input, Certificate]]:
+        """Certify inputs as ``certificates`` does, and give each with its certificate.
 
-        The inputs come with their indices, and are asked for some time before their turn; the rest is as in
-        ``certify``. What is wrong with one is raised when its turn comes. ``midway`` remembers inputs on their way to a
-        goal (``lvmrs.midway``). ``labels`` are classes by index: a budget is then spent on right answers.
+        Args:
+            inputs: the inputs, as in ``certificates``.
+            planner: as in ``certify``, like the other arguments.
+            n0: samples to plan on.
+            n: samples to prove on.
+            alpha: the risk.
+            seed: the seed of the noise.
+            goal: when sampling stops.
+            watch: called with the stage and the logits of each piece of the input whose turn it is.
+            sharing: all inputs that share a budget, also those that need no certificate; by default ``inputs``.
         """
         method = self.check_method(self.default_method if planner is None else planner)
         check_goal_for(method, goal)
         if isinstance(method, Deterministic):
-            yield from (self.certain(method, x) for _, x in inputs)
+            for item in _Prepared(self, inputs, partial(self.terms, alpha, n), self._samplers.plain):
+                yield item, self.certain(method, item.x)
             return
         n0, n = _checks.count("n0", n0, least=1), self.terms(alpha, n).n
-        prepared = ((index, self._input(x), labels.get(index) if labels else None) for index, x in inputs)
-        of, terms = self._samplers.of, lambda x: self.terms(alpha, n, x, method=method)
-        if goal is not None and goal.limited and watch is not None:
-            raise InvalidArgumentError("logits cannot be watched where inputs share a budget; leave out watch")
+        if goal is not None and goal.limited:
+            if watch is not None:
+                raise InvalidArgumentError("logits cannot be watched where inputs share a budget; leave out watch")
+            inputs = inputs if isinstance(inputs, Collection) else list(inputs)
+        prepared = partial(_Prepared, self, terms=partial(self.terms, alpha, n, method=method), of=self._samplers.of)
+        procedure = Procedure(method, n0, goal)
         with self._samplers.crew() as crew:
-            if goal is not None and not goal.planned:
-                coming = (Arrival(of(x), x, index, label) for index, x, label in prepared)
-                asking = Asking(Anytime.of(method), terms, goal, seed, n0)
-                by = within_budget if goal.limited else partial(adaptively, watch=watch)
-                yield from self._samplers.watching(by(coming, Batches(crew), asking, midway=midway))
-                return
-            asked = (Asked.of(of(x), x, seed, index, n0, n, label) for index, x, label in prepared)
-            if goal is None:
-                yield from self._samplers.watching(certified(asked, crew, method, terms, watch))
-            else:
-                planning = Planning(method, terms, goal, () if midway is None else midway.done)
-                made = certified_within(list(asked), partial(sampled, crew=crew), planning)
-                yield from self._samplers.watching(made)
+            source: Source[Input] = Batched(crew, seed, n, watch) if procedure.stops else Sampled(crew, seed, watch)
+            all_ = None if sharing is None else prepared(sharing)
+            made = pipeline.certify(prepared(inputs), source, procedure, n, sharing=all_)
+            yield from self._samplers.watching(made)
 
     def certain(self, method: Deterministic, x: Tensor) -> Certificate:
         """The certificate of an input without noise."""
         logits, rounding = self.rounding.of_margin(self._input(x))
         return method.certify(logits, self.lipschitz, rounding)
+
+    def predict(
+        self,
+        x: Tensor,
+        planner: Method | None = None,
+        *,
+        n: int = 1_000,
+        n0: int | None = None,
+        alpha: float = 0.001,
+        seed: int = 0,
+        index: int = 0,
+    ) -> int:
+        """Predict the answer of the smoothed classifier. It is wrong with probability at most ``alpha``.
+
+        Args:
+            x: the input, without a batch dimension.
+            planner: the method that certifies this classifier, by default hard duels. A method that chooses a map for
+                each input is refused, since its certificates are about no one classifier.
+            n: samples to test the answer on.
+            n0: other samples, on which the candidate is found, by default 100; votes need none.
+            alpha: the risk.
+            seed: as in ``certify``.
+            index: as in ``certify``.
+
+        Returns:
+            The class, or −1 if the samples do not show it at this risk.
+        """
+        x, method = self._input(x), self.check_method(Duels() if planner is None else planner)
+        if isinstance(method, Deterministic):
+            return self.certain(method, x).prediction
+        terms = self.terms(alpha, n, x, method=method)
+
+        def scores(n: int, stage: Stage) -> Scores:
+            return self.scores(x, n, seed=seed, index=index, stage=stage)
+
+        return winner(method, scores, terms, n0, index=index)
+
+    def calibrate(
+        self,
+        inputs: Iterable[Tensor],
+        *,
+        labels: Iterable[int] | None = None,
+        objective: Literal["average radius", "accuracy"] = "average radius",
+        epsilon: float = 0.0,
+        n0: int = 1_000,
+        n: int = 100_000,
+        alpha: float = 0.001,
+        seed: int = 0,
+        **search: Any,
+    ) -> Fixed:
+        """Find one map, temperature and form of the radius for all inputs, on held-out inputs.
+
+        The arguments are those of ``certify`` and of ``lvmrs.planners.fixed.calibrated``, which does the search.
+        """
+        terms = self.terms(alpha, n)
+        inputs = list(_checks.iterable("inputs", inputs, "tensors"))
+        known = None if labels is None else _checks.class_numbers("labels", labels)
+        if known is not None and len(known) != len(inputs):
+            raise InvalidArgumentError(f"{len(known)} labels for {len(inputs)} inputs; give one for each")
+        samples = self._calibration(inputs, n0, seed)
+        return calibrated(samples, terms, labels=known, objective=objective, epsilon=epsilon, **search)
+
+    def calibrate_duels(self, inputs: Iterable[Tensor], *, n0: int = 1_000, seed: int = 0) -> Duels:
+        """Find one width of soft duels for all inputs, on held-out inputs; see ``calibrated_width``."""
+        return Duels(calibrated_width(self._calibration(inputs, n0, seed)))
+
+    def _calibration(self, inputs: Iterable[Tensor], n0: int, seed: int) -> Iterator[Iterator[Tensor]]:
+        for index, x in enumerate(_checks.iterable("inputs", inputs, "tensors")):
+            yield self.scores(x, n0, seed=seed, index=index, stage="calibration").logits()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -318,3 +402,62 @@ class SmoothedClassifier(Calibrating, Answering):
     def _device(self, x: Tensor) -> torch.device:
         held = self.model.parameters() if isinstance(self.model, nn.Module) else iter(())
         return self.device or next((parameter.device for parameter in held), x.device)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """Inputs as the engine takes them, each of which is read when its turn comes; they can be read again."""
+
+    smoothed: SmoothedClassifier
+    inputs: Iterable[Given]
+    terms: Callable[[Tensor], Terms]
+    of: Callable[[Tensor], Sampler]
+
+    def __len__(self) -> int:
+        """How many there are, if they are a collection."""
+        return len(self.inputs)  # type: ignore[arg-type]
+
+    def __contains__(self, item: object) -> bool:
+        """Items are made when they are read."""
+        return False
+
+    def __iter__(self) -> Iterator[Input]:
+        for index, x, *label in self.inputs:
+            x = self.smoothed._input(x)
+            with naming(index):
+                sampler = self.of(x)
+            yield Input(index, label[0] if label else None, partial(self.terms, x), x, sampler)
+
+
+def winner(method: Planner, scores: ScoresOf, terms: Terms, n0: int | None = None, *, index: int = 0) -> int:
+    """Answer with the class that the smoothed classifier of a method answers with.
+
+    A certificate is about the classifier smoothed with the map of its plan. If a method has the same map for all
+    inputs, that is one classifier: what it answers here is what was certified, and within the radius of a certificate
+    it answers with the certified class. For votes the test of Cohen et al. (2019, Predict) needs no candidate, and
+    certifies no radius, so that it answers more often than a certificate would. For all other methods the proof itself
+    is the test.
+
+    Args:
+        method: a method whose map is the same for all inputs.
+        scores: gives the scores of the input.
+        terms: σ, risk, number of samples of the test and Lipschitz constant.
+        n0: samples on which the candidate is found, by default ``N0``; votes need none.
+        index: index of the input, for errors.
+
+    Returns:
+        The class, which is wrong with probability at most ``terms.alpha``, or −1 if the samples do not show it.
+    """
+    check_one_classifier(method)
+    _checks.instance("terms", terms, Terms, "Terms")
+    if isinstance(method, Cohen | Votes):
+        if n0 is not None:
+            raise InvalidArgumentError("n0 has no effect on votes, whose test needs no candidate; leave it out")
+        return winner_of_votes(scores(terms.n, "prediction").logits(), terms.spendable)
+    procedure = Procedure(method, N0 if n0 is None else _checks.count("n0", n0, least=1), stage="prediction")
+
+    def asked(item: Item, need: Need) -> Scores:
+        return scores(need.n, need.stage)
+
+    ((_, certificate),) = pipeline.certify([Item(index, None, lambda: terms)], GivenScores(asked), procedure, terms.n)
+    return certificate.prediction

@@ -230,7 +230,7 @@ KINDS: dict[str, str] = {
     "--device": "device", "--model": "model", "--data": "data", "--denoiser": "denoiser", "--weights": "weights",
     "--out": "new directory", "demo --out": "demo directory", "train --out": "weights to write", "plot --out": "picture",
     "report --out": "page", "calibrate --out": "page", "train --sigma": "from 0", "import --n": "planning samples",
-    "--restarts": "whole from 1", "--beta": "fraction", "--target-radius": "radii of a goal", "--tolerance": "positive", "--budget": "budget", "--time": "positive", "--farthest": "positive", "attack --out": "attack directory",
+    "--restarts": "whole from 1", "--beta": "fraction", "--target-radius": "radii of a goal", "--tolerance": "positive", "--budget": "budget", "--farthest": "positive", "attack --out": "attack directory",
     "attack --weights": "weights of a trained model", "attack --denoiser": "own name", "attack run": "run",
     "recertify run": "run", "verify run": "run", "report runs": "run", "merge shards": "shard of a run", "import file": "results file",
     "analyze runs": "results", "plot runs": "results", "compare first": "results", "compare second": "results",

@@ -15,10 +15,10 @@ from torch import nn
 import lvmrs
 from lvmrs import (
     analysis,
-    answering,
     attacks,
     data,
     jobs,
+    method_check,
     method_settings,
     models,
     plots,
@@ -184,7 +184,7 @@ ROOMS: dict[str, Public] = {
     "ClassifierRecord.of_run": Public(runs.ClassifierRecord.of_run, lambda w: {"manifest": lvmrs.Run(w / "run").manifest}, {"manifest": "object"}),
     "ClassifierRecord.read": Public(runs.ClassifierRecord.read, lambda w: {"file": w / "settings.json"}, {"file": "path"}),
     "ClassifierRecord.parse": Public(runs.ClassifierRecord.parse, lambda w: {"text": (w / "settings.json").read_text(), "where": "here"}, {"text": "JSON"}),
-    "answering.check_one_classifier": Public(answering.check_one_classifier, lambda w: {"method": lvmrs.Duels()}, {"method": "object"}),
+    "method_check.check_one_classifier": Public(method_check.check_one_classifier, lambda w: {"method": lvmrs.Duels()}, {"method": "object"}),
     "jobs.check_selection": Public(jobs.check_selection, lambda w: {"data": arrays(), "selection": runs.Selection(6)}, {"data": "object", "selection": "object"}),
     "jobs.attack": Public(jobs.attack, lambda w: {"job": job(), "run": lvmrs.Run(w / "run"), "search": _SEARCH, "most": 1, "skip": 1, "out": "a"}, {"job": "object", "run": "object", "most": "whole or None", "skip": "whole from 1"}, frozenset({("skip", "beyond 2⁵³"), ("most", "beyond 2⁵³")})),
     "attacks.Search": Public(attacks.Search, lambda w: {"steps": 1, "restarts": 1, "samples": 1, "n": 20, "beta": 0.1, "seed": 0, "farthest": 1.0}, {"steps": "whole from 1", "restarts": "whole from 1", "samples": "whole from 1", "n": "whole from 2", "beta": "fraction", "seed": "seed", "farthest": "positive or None"}),

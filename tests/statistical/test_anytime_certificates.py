@@ -19,10 +19,9 @@ from lvmrs.confidence import clopper_pearson
 from lvmrs.confidence.base import Bound, Sides, Tally
 from lvmrs.confidence.staged import _Stages
 from lvmrs.goals import Moment
-from lvmrs.intake import Intake
 from lvmrs.plan import Plan
 from lvmrs.planners import Anytime
-from lvmrs.prove import conclusion
+from lvmrs.prove import ProofInput, conclusion
 from lvmrs.testing import FAMILIES, SELECTION, SIGMA, Family, family, is_false, made_up_scores, too_many
 from tests.oracles import Floats
 
@@ -158,8 +157,8 @@ def test_the_adversary_catches_a_limit_without_a_union_over_the_rivals(monkeypat
     _, honest = ever_false(Anytime(Duels()), EQUAL_DUELS, risk=0.2, **settings)  # type: ignore[arg-type]
     assert not too_many(honest, 150, 0.2)
 
-    def the_full_risk_for_each(intake: Intake, beta: float) -> Floats:
-        return np.full(len(intake.risks), beta)
+    def the_full_risk_for_each(taken: ProofInput, beta: float) -> Floats:
+        return np.full(len(taken.risks), beta)
 
     monkeypatch.setattr(anytime, "_doubts", the_full_risk_for_each)
     _, wrong = ever_false(Anytime(Duels()), EQUAL_DUELS, risk=0.2, **settings)  # type: ignore[arg-type]
@@ -195,7 +194,7 @@ def test_the_adversary_catches_samples_that_count_again_when_a_proof_is_taken_up
             for portion in made_up_scores(torch.split(certification, 32)):
                 proof.add(portion)
                 for _ in range(8 if kind == "again" else 0):  # what a wrong state would do to the counts
-                    proof._proving.add(proof._intake.columns(portion.logits))
+                    proof._proving.add(proof._taken.columns(portion.logits))
                 false = false or proof.now.radius > truth + 1e-9
             wrong[kind] += false
     assert not too_many(wrong["honest"], 300, risk)

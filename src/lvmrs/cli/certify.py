@@ -41,7 +41,6 @@ def certify(
     target_radius: options.Targets = None,
     tolerance: options.Tolerance = None,
     budget: options.Budget = None,
-    time: options.Time = None,
     beta: options.Beta = None,
     shard_: Annotated[
         Optional[str],
@@ -71,8 +70,8 @@ def certify(
 ) -> None:
     """Certify the inputs of a data set: one row each in OUT/certificates.tsv.
 
-    If a run is stopped or killed, at most the input that was being certified is lost; --resume continues the run. Where
-    sampling stops at a goal, it continues in the middle of inputs.
+    If a run is stopped or killed, inputs that were being certified are lost, and no written row is; --resume continues
+    the run.
 
     \b
     Examples:
@@ -90,7 +89,7 @@ def certify(
     whole, out = out, shard_directory(out, *part) if shard_ == "auto" else out
     RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
     recorded = Recorded.read(settings)
-    goal = chosen_goal(target_radius, tolerance, beta, budget, time, bound=bound)
+    goal = chosen_goal(target_radius, tolerance, beta, budget, bound=bound)
     chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
     # The tasks of an array agree on how to run the model before workers could, and a budget is spent by one process.
     several = setup.device == "auto" and shard_ != "auto" and not (goal is not None and goal.limited)
@@ -134,13 +133,13 @@ def certify(
             resample=resample,
             command=command_line(),
             workers=who,
-            on_begin=lambda outlook: _tell_cost(outlook, watcher, at_most=goal is not None, seconds=time),
+            on_begin=lambda outlook: _tell_cost(outlook, watcher, at_most=goal is not None),
             on_row=watcher.row,
         )
-    show_run(run, as_json=as_json, evenly=jobs.spread_evenly(run))
+    show_run(run, as_json=as_json)
 
 
-def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool, seconds: float | None) -> None:
+def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:
     samples = {"samples_each": 0} if at_most else {"samples_each": outlook.samples_each, "rate": outlook.rate}
     watcher.begin(outlook.inputs, done=outlook.done, **samples)
     if not outlook.inputs:
@@ -148,7 +147,6 @@ def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool, seconds: fl
     if outlook.workers > 1:
         tell(f"workers {outlook.workers}")
     in_all = "" if outlook.budget is None else f", {outlook.budget} in all,"
-    in_all = in_all if seconds is None else f", for {duration(seconds)},"
     tell(
         f"cost   {outlook.inputs} inputs × {'at most ' * at_most}{outlook.samples_each} samples{in_all} at "
         f"{outlook.rate:,.0f} samples/s: {'at most ' * at_most}about {duration(outlook.seconds)}"

@@ -20,7 +20,7 @@ def usual_n0(goal: Goal, inputs: int) -> int:
     >>> usual_n0(Goal((0.5,)), 100), usual_n0(Goal(budget=10**6), 100), usual_n0(Goal(budget=10**5), 100)
     (64, 256, 62)
     """
-    if goal.budget is None or not goal.planned:
+    if goal.budget is None:
         return _FEW
     return min(_MOST, max(_LEAST, goal.budget // max(1, inputs) // _SHARE))
 
@@ -30,19 +30,18 @@ def chosen_goal(
     tolerance: float | None,
     beta: float | None,
     budget: int | None = None,
-    seconds: float | None = None,
     *,
     bound: str | None = None,
 ) -> Goal | None:
     """The goal that was typed; None if all n samples are to be taken. What has no effect with it is refused."""
-    if all(given is None for given in (target_radius, tolerance, budget, seconds)):
+    if all(given is None for given in (target_radius, tolerance, budget)):
         if beta is not None:
             raise InvalidArgumentError("beta has no effect without a goal such as a target radius; leave it out")
         return None
     targets = tuple(numbers("target-radius", target_radius) or ())
     risk = {} if beta is None else {"beta": beta}
-    goal = Goal(targets, tolerance, budget=budget, seconds=seconds, **risk)
-    if not goal.planned:
+    goal = Goal(targets, tolerance, budget=budget, **risk)
+    if not goal.limited:
         check_no_bound(bound)
     elif beta is not None:
         raise InvalidArgumentError(

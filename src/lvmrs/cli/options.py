@@ -48,7 +48,6 @@ __all__ = [
     "Std",
     "Targets",
     "Temperature",
-    "Time",
     "Tolerance",
     "Weights",
     "Width",
@@ -110,18 +109,14 @@ Budget = Annotated[
     Optional[int],
     typer.Option(
         "--budget",
-        help="Samples for all inputs together, spent where they gain most for the average radius, or for the number of "
-        "inputs certified at --target-radius; only right answers count.",
+        help="Samples for all inputs together, spent where they gain most for the average radius of right answers.",
     ),
-]
-Time = Annotated[
-    Optional[float], typer.Option("--time", help="The same in seconds of sampling, after a first look at each input.")
 ]
 Beta = Annotated[
     Optional[float],
     typer.Option(
         "--beta",
-        help="With a target radius, tolerance or time: the probability at most that the radius of the exact means is "
+        help="With a target radius or tolerance: the probability at most that the radius of the exact means is "
         "above the limit; 0.001 by default.",
     ),
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,19 +12,15 @@ from lvmrs._printable import printable
 from lvmrs.cli.console import INCOMPLETE, output
 from lvmrs.runs import Run
 
-if TYPE_CHECKING:
-    from lvmrs.jobs import Evenly
-
 __all__ = ["show_run"]
 
 
-def show_run(run: Run, *, as_json: bool, evenly: Evenly | None = None) -> None:
+def show_run(run: Run, *, as_json: bool) -> None:
     """Print the result in one line and where it is; an unfinished run ends the command with its own exit code.
 
     Args:
         run: the run.
         as_json: whether to print JSON.
-        evenly: what the same samples would give if they were spread evenly, for a run with a budget.
     """
     results = analysis.results_of(run)
     average = analysis.average_certified_radius(results).value
@@ -39,7 +34,6 @@ def show_run(run: Run, *, as_json: bool, evenly: Evenly | None = None) -> None:
             "certified accuracy": accuracy,
             "average certified radius": average,
             **({} if spent is None else {"samples": analysis.spending_object(spent)}),
-            **({} if evenly is None else {"spread evenly": evenly.object}),
         }
         output(json.dumps(shown))
     else:
@@ -49,7 +43,5 @@ def show_run(run: Run, *, as_json: bool, evenly: Evenly | None = None) -> None:
         )
         for words in () if spent is None else analysis.spending_words(spent):
             output(words)
-        if evenly is not None:
-            output(evenly.words)
     if results.missing:
         raise typer.Exit(INCOMPLETE)

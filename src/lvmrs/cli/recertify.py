@@ -91,7 +91,7 @@ def recertify(
             workers=who,
             on_row=watcher.row,
         )
-    show_run(made, as_json=as_json, evenly=jobs.spread_evenly(made))
+    show_run(made, as_json=as_json)
 
 
 def _check_noise(typed: str | None, source: Run) -> None:

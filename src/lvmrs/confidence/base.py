@@ -36,14 +36,6 @@ class Tally(ABC):
     def bounds(self) -> Floats:
         """The bound of each column, once all n samples were added; for an anytime bound, at any time."""
 
-    def state(self) -> Floats | None:
-        """A copy of all that it keeps of the samples; None if that cannot be written down as numbers."""
-        return None
-
-    def restore(self, state: Floats, n: int) -> None:
-        """Go on from the state that a tally of the same bound and columns had after n samples."""
-        raise NotImplementedError(f"{type(self).__name__} has no state to go on from")
-
 
 @dataclass(frozen=True)
 class Bound(ABC):

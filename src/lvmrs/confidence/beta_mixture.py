@@ -150,12 +150,6 @@ class _Counts(Tally):
         self.n += len(columns)
         self.counts += columns.sum(dim=0).cpu().numpy()
 
-    def state(self) -> Floats:
-        return self.counts.copy()
-
-    def restore(self, state: Floats, n: int) -> None:
-        self.n, self.counts = n, state.copy()
-
     def bounds(self) -> Floats:
         n, up = np.float64(self.n), self.upper
         ones = np.where(up, n - self.counts, self.counts)

@@ -196,12 +196,6 @@ class _Sums(Tally):
         # An upper bound is a lower bound on what is missing to 1.
         self.sums += power_sums(np.where(self.upper[:, None], 1 - values, values))
 
-    def state(self) -> Floats:
-        return self.sums.copy()
-
-    def restore(self, state: Floats, n: int) -> None:
-        self.sums = state.copy()
-
     def bounds(self) -> Floats:
         found = _lower(self.sums, self.risks)
         return np.where(self.upper, 1 - found, found)

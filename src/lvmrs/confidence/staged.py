@@ -71,12 +71,5 @@ class _Stages(Tally):
         low = binomial.lower(ones, n, self.risks)
         self.best = np.where(self.upper, np.minimum(self.best, 1 - low), np.maximum(self.best, low))
 
-    def state(self) -> Floats:
-        return np.stack([self.counts, self.best])
-
-    def restore(self, state: Floats, n: int) -> None:
-        self.n, self.ends = n, [end for end in self.ends if end > n]
-        self.counts, self.best = state.copy()
-
     def bounds(self) -> Floats:
         return self.best

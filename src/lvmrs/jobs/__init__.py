@@ -42,7 +42,6 @@ from lvmrs.jobs.attack import attack
 from lvmrs.jobs.calibrate import calibrate, calibrate_duels, calibration_record
 from lvmrs.jobs.certify import Outlook, certify
 from lvmrs.jobs.deployed import calibrated_on, check_same_classifier, recorded_method
-from lvmrs.jobs.evenly import Evenly, spread_evenly
 from lvmrs.jobs.job import Job, Sampling
 from lvmrs.jobs.merge import merge
 from lvmrs.jobs.predict import Answer, predict
@@ -52,7 +51,6 @@ from lvmrs.jobs.verify import Verification, verify
 
 __all__ = [
     "Answer",
-    "Evenly",
     "Job",
     "Outlook",
     "Sampling",
@@ -70,6 +68,5 @@ __all__ = [
     "predict",
     "recertify",
     "recorded_method",
-    "spread_evenly",
     "verify",
 ]

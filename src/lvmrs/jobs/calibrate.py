@@ -9,10 +9,10 @@ from typing import Any, Literal
 from torch import Tensor
 
 from lvmrs import _checks
-from lvmrs.answering import check_one_classifier
 from lvmrs.data import Dataset, checked_input
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.predict import check_inputs
+from lvmrs.method_check import check_one_classifier
 from lvmrs.planners import Duels, Fixed
 from lvmrs.running import Way
 from lvmrs.runs import Selection

@@ -11,7 +11,6 @@ from lvmrs.data import check_labels
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.keeping import keeping
-from lvmrs.jobs.remembering import remembering
 from lvmrs.jobs.spreading import Receiver, computing
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.scores import damaged_inputs, refusal
@@ -102,17 +101,11 @@ def certify(
             costs = (job.samples_each, pace.rate * workers.size, pace.classes, kept, pace.words, workers.size)
             budget = None if job.sampling.goal is None else job.sampling.goal.budget
             on_begin(Outlook(len(pending), inputs - len(pending), *costs, budget))
-            remembers = job.sampling.goal is not None and not job.keeps_scores and not workers.elsewhere
-            with (
-                keeping(writer, anew=len(damaged) == len(writer.done)) as keeper,
-                remembering(writer, wanted=remembers) as midway,
-            ):
+            with keeping(writer, anew=len(damaged) == len(writer.done)) as keeper:
                 if keeper is not None and resample:
                     keeper.mend_ends()
                 receiver = Receiver(writer, keeper)
-                # What an input gets of a budget depends on all others, those with a row among them.
-                todo = job.selection.indices if job.shares_budget and pending else pending
-                for made in computed.rows(how, todo, receiver, midway):
+                for made in computed.rows(how, pending, receiver):
                     receiver.wait()
                     _write(writer, made)
                     for row in made:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from lvmrs import _checks, method_settings
-from lvmrs.answering import check_one_classifier
 from lvmrs.data import Dataset
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError, guarded, shown
 from lvmrs.jobs.recorded import method_record, model_record
 from lvmrs.method import Method
+from lvmrs.method_check import check_one_classifier
 from lvmrs.models import Loaded
 from lvmrs.runs import Selection
 from lvmrs.runs.classifier import ClassifierRecord

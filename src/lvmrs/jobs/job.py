@@ -10,9 +10,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,6 @@ from lvmrs.jobs.samples import Sampling
 from lvmrs.jobs.selecting import check_selection
 from lvmrs.method import Method
 from lvmrs.method_check import check_goal_for, relies_on_constant
-from lvmrs.midway import Midway
 from lvmrs.models import Loaded
 from lvmrs.origin import origin, torch_version
 from lvmrs.running import Way
@@ -122,64 +119,33 @@ class Job:
         """
         return next(self.rows([index], watch))
 
-    def rows(self, indices: Iterable[int], watch: Watch | None = None, midway: Midway | None = None) -> Iterator[Row]:
+    def rows(self, indices: Iterable[int], watch: Watch | None = None) -> Iterator[Row]:
         """Certify inputs one after the other; while one is proved and its row is used, the next is sampled.
 
-        Of inputs that share a budget, those that ``midway`` knows to be done have no row: only what the others get
-        depends on them.
-
         Args:
-            indices: indices of the inputs in the data set.
+            indices: indices of the inputs in the data set. A budget is shared by all inputs of the selection, also by
+                those that are not among these.
             watch: called with the stage and the logits of each piece of the input whose row is asked for.
-            midway: remembers inputs on their way to a goal, and knows those of an earlier process.
 
         Returns:
             The rows, in order. What is wrong with an input is raised when its row is asked for.
         """
-        indices = list(indices)
-        coming: deque[tuple[int, Any, int]] = deque()
-        labels: dict[int, int] = {}
-        sampling = {**vars(self.sampling), "watch": watch, "midway": midway, "labels": labels}
-        inputs = self._inputs(indices, coming, labels)
-        found = self.smoothed.certificates(inputs, self.method, **(sampling if self.method.samples else {}))
-        for index in self.without_row(indices, midway):
-            start = time.perf_counter()
-            with nullcontext() if self.shares_budget else naming(index):  # inputs that share one are named by who plans
-                certificate = next(found)
-            while coming[0][0] != index:  # it has a row already
-                coming.popleft()
-            _, x, label = coming.popleft()
+        sampling: dict[str, Any] = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
+        if self.shares_budget:
+            sampling["sharing"] = _Inputs(self, self.selection.indices)
+        start = time.perf_counter()
+        for item, certificate in self.smoothed.certified(_Inputs(self, list(indices)), self.method, **sampling):
+            index, label = item.index, item.label or 0
             with naming(index):
-                clean = self.smoothed.answer(x) if self.method.samples else certificate.top
+                clean = self.smoothed.answer(item.x) if self.method.samples else certificate.top
             if not 0 <= label < certificate.classes:
                 raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
-            rounding = certificate.rounding or self._rounding_of_kept(x)
-            seconds = time.perf_counter() - start
+            rounding = certificate.rounding or self._rounding_of_kept(item.x)
             samples = None if self.sampling.goal is None else certificate.n
-            name = self.data.input_name(index)
+            name, seconds = self.data.input_name(index), time.perf_counter() - start
             made = Row.of(index, label, certificate, seconds, clean=clean, name=name, samples=samples)
             yield replace(made, rounding=rounding)
-
-    def without_row(self, indices: Iterable[int], midway: Midway | None) -> list[int]:
-        """Those of the inputs that need a row: of inputs that share a budget, some may have one already."""
-        done = midway.done if midway is not None and self.shares_budget else ()
-        return [index for index in indices if index not in done]
-
-    def _inputs(
-        self, indices: Iterable[int], coming: deque[tuple[int, Any, int]], labels: dict[int, int]
-    ) -> Iterator[tuple[int, Any]]:
-        """Read inputs; ``coming`` gets each with its index and label, and ``labels`` the label."""
-        counts = self.method.samples and self.smoothed.noise.error(self.smoothed.sigma) > 0
-        for index in indices:
-            x, label = self.input(index)
-            if counts and x.numel() > self.dimensions:
-                raise DataError(
-                    f"input {index} has {x.numel()} numbers, and the first has {self.dimensions}: with "
-                    f"{self.smoothed.noise.name} noise no input may have more than the first; scale them to one size"
-                )
-            coming.append((index, x.clone(), label))  # a data set may use its memory again
-            labels[index] = label
-            yield coming[-1][:2]
+            start = time.perf_counter()
 
     def _rounding_of_kept(self, x: Tensor) -> float | None:
         """What kept scores of an input allow for if they are certified with the constant; None if they cannot be."""
@@ -273,6 +239,32 @@ class Job:
             rounding=None if constant is None else rounding,
             goal=sampling.goal,
         )
+
+
+@dataclass(frozen=True)
+class _Inputs(Collection[tuple[int, Tensor, int]]):
+    """Inputs of a job with their indices and labels. Each is read when its turn comes; they can be read again."""
+
+    job: Job
+    indices: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __contains__(self, given: object) -> bool:
+        return any(given == each for each in self.indices)
+
+    def __iter__(self) -> Iterator[tuple[int, Tensor, int]]:
+        job = self.job
+        counts = job.method.samples and job.smoothed.noise.error(job.smoothed.sigma) > 0
+        for index in self.indices:
+            x, label = job.input(index)
+            if counts and x.numel() > job.dimensions:
+                raise DataError(
+                    f"input {index} has {x.numel()} numbers, and the first has {job.dimensions}: with "
+                    f"{job.smoothed.noise.name} noise no input may have more than the first; scale them to one size"
+                )
+            yield index, x, label
 
 
 def _made_again(given: Pickled) -> Job:

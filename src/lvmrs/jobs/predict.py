@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lvmrs import _checks
-from lvmrs.answering import N0, check_one_classifier
 from lvmrs.answers import is_correct
 from lvmrs.data import Dataset, check_labels, checked_input
 from lvmrs.jobs.selecting import check_selection
 from lvmrs.method import Method
+from lvmrs.method_check import check_one_classifier
 from lvmrs.planners import Duels
 from lvmrs.runs import Selection
-from lvmrs.smooth import SmoothedClassifier
+from lvmrs.smooth import N0, SmoothedClassifier
 
 __all__ = ["Answer", "check_inputs", "predict"]
 

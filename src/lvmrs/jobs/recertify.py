@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lvmrs import _checks, method_settings
 from lvmrs._user_code import code_hash, files_run
-from lvmrs.anytime import AnytimeProof
-from lvmrs.certificate import Certificate
-from lvmrs.errors import InvalidArgumentError, ProofError, RunError, guarded
+from lvmrs.engine import pipeline
+from lvmrs.engine.pipeline import Item, Need, Procedure
+from lvmrs.engine.sources import GivenScores
+from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.goals import Goal, check_goal
 from lvmrs.jobs.certify import OnRow
 from lvmrs.jobs.keeping import opened_scores
 from lvmrs.jobs.recorded import method_record
-from lvmrs.jobs.replaying import check_can_be_spent, replayed
 from lvmrs.method import Method
 from lvmrs.method_check import relies_on_constant
 from lvmrs.noise import Stream, noise_named
 from lvmrs.origin import origin
 from lvmrs.plan import Terms
-from lvmrs.planners import Anytime, Planner
-from lvmrs.prove import prove
+from lvmrs.planners import Planner
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.manifest import ROWS_OF, TermsRecord
 from lvmrs.runs.scores import KeptScores, refusing
 from lvmrs.scores import Scores
 from lvmrs.workers import Workers, checked_workers
 
-__all__ = ["recertify"]
+__all__ = ["KeptSource", "recertify"]
 
 
 def recertify(
@@ -106,7 +105,7 @@ def recertify(
     if goal is not None:
         record = replace(record, goal=check_goal(goal))
         if goal.limited:
-            check_can_be_spent(goal, old.terms)
+            _check_can_be_spent(old.terms)
     if relies and rounding is not None:
         record = replace(record, rounding=max(rounding, record.rounding or 0.0))
     terms = _terms(record if relies else replace(record, lipschitz=None))
@@ -125,15 +124,15 @@ def recertify(
                 f"{record.rounding}; choose another directory"
             )
         waiting = [row for row in rows if row.idx not in writer.done]
+        again = KeptSource(kept, planner, terms, record)
         if record.goal is not None and record.goal.limited:
             with refusing(source):  # what an input gets depends on all others, those with a row among them
-                made = list(replayed(kept, planner, terms, record, record.goal, rows)) if waiting else []
+                made = list(again.rows(rows)) if waiting else []
             writer.append(*(row for row in made if row.idx not in writer.done))
             for row in made:
                 on_row(row)
             return writer.run
-        task = partial(_recertified, kept, planner, terms, record)
-        with refusing(source), workers.doing(task, most=len(waiting), files=files_run()) as each:
+        with refusing(source), workers.doing(again.row, most=len(waiting), files=files_run()) as each:
             for rows in each(waiting):
                 writer.append(*rows)
                 for row in rows:
@@ -141,34 +140,65 @@ def recertify(
         return writer.run
 
 
-def _recertified(kept: KeptScores, planner: Planner, terms: Terms, record: TermsRecord, old: Row) -> Row:
-    kept.check(old)
-    terms = replace(terms, rounding=max(terms.rounding, old.rounding or 0.0))
-    seed = record.seed or 0
-    selection = kept.scores(Stream(seed, old.idx, "selection"), terms, record.n0 or 0)
-    count = min(terms.n, kept.count(old, "certification"))
-    certification = kept.scores(Stream(seed, old.idx, "certification"), terms, count)
-    start = time.perf_counter()
-    if record.goal is None:
-        certificate = prove(planner.plan(selection, terms), terms, certification)
-    else:
-        certificate = _as_far_as_needed(record.goal, planner, terms, selection, certification)
-    known = old.idx, old.label, certificate, time.perf_counter() - start
-    samples = None if record.goal is None else certificate.n
-    return Row.of(*known, clean=old.clean, name=old.name, samples=samples)
+@dataclass(frozen=True, eq=False)
+class _Kept(Item):
+    """An input whose scores were kept."""
+
+    row: Row
+    """Its row in the run that kept them."""
 
 
-def _as_far_as_needed(
-    goal: Goal, planner: Planner, terms: Terms, selection: Scores, certification: Scores
-) -> Certificate:
-    plan = Anytime.of(planner).plan(selection, terms)
-    with guarded(f"the proof of a plan by {plan.planner} fails", error=ProofError):  # a part may be the user's own
-        proof = AnytimeProof(plan, terms, beta=goal.beta, stop=goal.reached)
-        for portion in certification:
-            proof.add(portion)
-            if proof.stopped:
-                break
-        return proof.certificate()
+@dataclass(frozen=True)
+class KeptSource:
+    """Certifies inputs of a run again, on their kept scores."""
+
+    kept: KeptScores
+    planner: Planner
+    terms: Terms
+    """The terms of all inputs; each allows for the rounding that its row has measured, if that is more."""
+    record: TermsRecord
+    """The same, as the new run has them."""
+
+    def rows(self, rows: Sequence[Row], *, labelled: bool = True) -> Iterator[Row]:
+        """The new rows, in the order of the old ones.
+
+        Args:
+            rows: the old rows of all inputs to certify, which share a budget if the goal is one.
+            labelled: whether labels are known, so that a budget is spent on right answers.
+        """
+        goal = self.record.goal
+        terms = self.terms
+        if goal is not None and goal.limited:  # a number for all inputs
+            terms = replace(terms, rounding=max([terms.rounding, *(row.rounding or 0.0 for row in rows)]))
+        items = [_Kept(row.idx, row.label if labelled else None, partial(_terms_of, terms, row), row) for row in rows]
+        procedure, start = Procedure(self.planner, self.record.n0 or 0, goal), time.perf_counter()
+        for item, certificate in pipeline.certify(items, GivenScores(self._scores), procedure, terms.n):
+            seconds, old = time.perf_counter() - start, item.row
+            samples = None if goal is None else certificate.n
+            yield Row.of(old.idx, old.label, certificate, seconds, clean=old.clean, name=old.name, samples=samples)
+            start = time.perf_counter()
+
+    def row(self, old: Row) -> Row:
+        """The new row of one input."""
+        return next(self.rows([old]))
+
+    def _scores(self, item: _Kept, need: Need) -> Scores:
+        if need.stage == "selection":
+            self.kept.check(item.row)
+        stream = Stream(self.record.seed or 0, item.index, need.stage)
+        return self.kept.scores(stream, self.terms, min(need.n, self.kept.count(item.row, need.stage)))
+
+
+def _terms_of(terms: Terms, row: Row) -> Terms:
+    return replace(terms, rounding=max(terms.rounding, row.rounding or 0.0))
+
+
+def _check_can_be_spent(kept: TermsRecord) -> None:
+    """Refuse a budget for scores of unequal number."""
+    if kept.goal is not None:
+        raise InvalidArgumentError(
+            "sampling was stopped by a goal, so that inputs do not have all their scores; a budget needs them"
+        )
 
 
 def _check_classes(source: Run, rows: Sequence[Row], classes: int) -> None:

@@ -20,7 +20,6 @@ from lvmrs import _torch_checks
 from lvmrs.errors import LvmrsError
 from lvmrs.jobs.job import Job
 from lvmrs.jobs.probing import Reply, probe, rejecting_others
-from lvmrs.midway import Midway
 from lvmrs.noise import Stage
 from lvmrs.runs import Manifest, Row, RunWriter
 from lvmrs.runs.scores import ScoresWriter, as_kept
@@ -128,12 +127,10 @@ class _ByThisProcess:
         """How the job is run."""
         return _prepared(begun, command, self._job)
 
-    def rows(
-        self, how: Prepared, indices: Sequence[int], receiver: Receiver, midway: Midway | None
-    ) -> Iterator[list[Row]]:
+    def rows(self, how: Prepared, indices: Sequence[int], receiver: Receiver) -> Iterator[list[Row]]:
         """The rows of inputs, in order."""
-        rows = self._job.rows(indices, receiver.watch, midway)
-        for index in self._job.without_row(indices, midway):
+        rows = self._job.rows(indices, receiver.watch)
+        for index in indices:
             receiver.begin(index)
             yield [receiver.finished(next(rows))]
 
@@ -152,9 +149,7 @@ class _ByWorkers:
         ((how,),) = self._each([partial(_prepared, begun, command)])
         return how  # type: ignore[no-any-return]
 
-    def rows(
-        self, how: Prepared, indices: Sequence[int], receiver: Receiver, midway: Midway | None
-    ) -> Iterator[list[Row]]:
+    def rows(self, how: Prepared, indices: Sequence[int], receiver: Receiver) -> Iterator[list[Row]]:
         """The rows of inputs as they are finished, in lists of those that are there at a time."""
         watch = receiver.watch
         several = self._several(len(indices), how.pace.classes)

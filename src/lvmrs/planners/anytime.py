@@ -20,7 +20,7 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.plan import Choice, Scope, Terms
 from lvmrs.planners.base import Planner
 
-__all__ = ["Anytime", "prior_of"]
+__all__ = ["Anytime"]
 
 # The prior is the selection sample and this part of a sample beside: both ends must stay possible. The less it is, the
 # larger the radius of inputs that win every duel, which have most of the average radius.
@@ -88,11 +88,11 @@ class Anytime(Planner):
             bound = Staged()
         elif choice.map.binary:
             wins = (columns := _columns(choice, together)).sum(dim=0).double().numpy()
-            bound = BetaMixture(*(tuple(part.tolist()) for part in prior_of(wins, len(columns))))
+            bound = BetaMixture(*(tuple(part.tolist()) for part in _prior(wins, len(columns))))
         return dataclasses.replace(choice, bound=bound)
 
 
-def prior_of(wins: Floats, n0: int) -> tuple[Floats, Floats]:
+def _prior(wins: Floats, n0: int) -> tuple[Floats, Floats]:
     """The ones and zeros that are expected after so many ones among n0 other samples: a and b of Beta priors."""
     share = min(1.0, _MOST / n0)
     return share * wins + _BESIDE, share * (n0 - wins) + _BESIDE

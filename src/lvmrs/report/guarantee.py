@@ -51,7 +51,7 @@ def _stopped(manifest: Manifest) -> str:
     goal = manifest.terms.goal
     if goal is None:
         return ""
-    if goal.planned:
+    if goal.limited:
         return f" Sampling for an input stopped {goal.words}. The number was chosen on the samples for choices, too."
     return (
         f" Sampling for an input stopped {goal.words}; certificates hold at any such moment. The radius that the "

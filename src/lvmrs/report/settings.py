@@ -35,7 +35,7 @@ def settings_shown(manifest: Manifest) -> dict[str, str]:
         "own code": {name: known[:_SHOWN_DIGITS] for name, known in manifest.method.own_code.items()},
         **({**noise, "seed": terms.seed} if terms.samples else {}),
         "sampling stops": None if terms.goal is None else terms.goal.words,
-        "beta": None if terms.goal is None or terms.goal.planned else terms.goal.beta,
+        "beta": None if terms.goal is None or terms.goal.limited else terms.goal.beta,
         "lipschitz": terms.lipschitz,
         "running": None if manifest.running is None else manifest.running.words,
         "device": model.device,

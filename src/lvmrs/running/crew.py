@@ -112,7 +112,7 @@ class Line(Generic[Result]):
     """Work that is done, being done and to be done, in order; ``Crew.line`` makes it.
 
     Args:
-        works: the pieces of work; they are asked for when there is room for them.
+        works: the pieces of work; they are asked for when there is room for them. More may come after the last one.
         crew: does them.
     """
 
@@ -154,8 +154,8 @@ class Line(Generic[Result]):
         while self._coming is not None and len(self._begun) < self._room:
             try:
                 work = next(self._coming)
-            except StopIteration:
-                self._coming = None
+            except StopIteration:  # more may come later
+                return
             except Exception as error:  # goes_on raises it
                 self._failure, self._coming = error, None
             else:

@@ -18,13 +18,11 @@ from lvmrs.runs.rows import COLUMNS, KINDS, OF_A_GOAL, Row
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["MANIFEST", "MIDWAY", "ROWS", "SCORES", "Run"]
+__all__ = ["MANIFEST", "ROWS", "SCORES", "Run"]
 
 MANIFEST, ROWS = "manifest.json", "certificates.tsv"
 SCORES = {"selection": "scores-selection.npy", "certification": "scores-certification.npy"}
 """The file of the kept scores of each stage."""
-MIDWAY = "midway.json"
-"""How far sampling is for inputs without a row, while a run is made (``lvmrs.runs.midway_file``)."""
 
 
 class Run:

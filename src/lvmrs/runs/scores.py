@@ -121,21 +121,20 @@ class ScoresFile:
         if found != self.size:
             raise DamagedScoresError(f"{self.path.name} is damaged: it has {found} bytes instead of {self.size}")
 
-    def logits(self, position: int, count: int | None = None, first: int = 0) -> Iterator[NDArray[Any]]:
+    def logits(self, position: int, count: int | None = None) -> Iterator[NDArray[Any]]:
         """Read scores of one input in portions of shape (samples, classes).
 
         Args:
             position: the position of the input among those of the run.
-            count: how many to read; None for all from the first on.
-            first: the number of the first one.
+            count: how many to read, from the first on; None for all.
         """
         _, samples, classes = self.shape
         each = classes * self.dtype.itemsize
-        count = samples - first if count is None else count
+        count = samples if count is None else count
         with _reading(self.path), self.path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < self.start + (position + 1) * samples * each:
                 raise self._ends_too_early()
-            file.seek(self.start + (position * samples + first) * each)
+            file.seek(self.start + position * samples * each)
             step = max(1, min(_ROWS, _BYTES // each))
             for done in range(0, count, step):
                 rows = np.empty((min(step, count - done), classes), self.dtype)
@@ -362,9 +361,9 @@ class KeptScores:
             names = " or ".join(SCORES.values())
             raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not fit their checksum")
 
-    def logits(self, index: int, stage: Stage, count: int | None = None, first: int = 0) -> Iterator[Tensor]:
-        """Logits of an input from number ``first`` on, ``count`` of them or all, in batches; ``check`` them first."""
-        for logits in self.files[stage].logits(self.selection.position(index), count, first):
+    def logits(self, index: int, stage: Stage, count: int | None = None) -> Iterator[Tensor]:
+        """The first ``count`` logits of an input, or all, in batches; ``check`` them before."""
+        for logits in self.files[stage].logits(self.selection.position(index), count):
             yield torch.from_numpy(logits)
 
     def scores(self, stream: Stream, terms: Terms, count: int) -> Scores:

@@ -19,7 +19,7 @@ from lvmrs import _disk
 from lvmrs._locking import Lock
 from lvmrs._replacing import aside, replacing
 from lvmrs.errors import RunError
-from lvmrs.runs.directory import MANIFEST, MIDWAY, ROWS, SCORES, Run
+from lvmrs.runs.directory import MANIFEST, ROWS, SCORES, Run
 from lvmrs.runs.manifest import Manifest
 from lvmrs.runs.result_file import header
 from lvmrs.runs.rows import COLUMNS, Row
@@ -40,7 +40,7 @@ class RunWriter:
         self.run, self._lock, self._new = run, lock, new
         self._columns = run.columns
         with disk_errors(run.directory):
-            for name in (MANIFEST, ROWS, MIDWAY):  # of a process that was killed
+            for name in (MANIFEST, ROWS):  # of a process that was killed
                 _disk.remove(aside(run.directory / name))
             self._file = opened_lines(run.file)
         try:
@@ -95,7 +95,7 @@ class RunWriter:
         with _disk.errors(path, _ELSEWHERE):
             is_file = path.is_file() or any(parent.is_file() for parent in path.parents)
             begun = (path / MANIFEST).exists()
-            results = [name for name in (ROWS, MIDWAY, *SCORES.values()) if (path / name).exists()]
+            results = [name for name in (ROWS, *SCORES.values()) if (path / name).exists()]
         if is_file:
             raise RunError(f"{path} is a file, and a run needs a directory; {_ELSEWHERE}")
         if results and not begun:
@@ -142,10 +142,8 @@ class RunWriter:
         try:
             with disk_errors(self.run.directory):
                 _disk.close(self._file)
-            # Scores that could not be removed keep their manifest, so that the run can be begun again. So does what is
-            # known of inputs on their way, so that it can be resumed.
-            left = (*SCORES.values(), MIDWAY)
-            failed = failed and not any((self.run.directory / name).exists() for name in left)
+            # Scores that could not be removed keep their manifest, so that the run can be begun again.
+            failed = failed and not any((self.run.directory / name).exists() for name in SCORES.values())
             if failed:
                 with suppress(OSError):  # the error that ended the run is told; what is left can be begun again
                     _disk.remove(self.run.file)
@@ -206,12 +204,7 @@ class RunWriter:
 
 
 def _holds_results(run: Run) -> bool:
-    """Whether a run has a row, or inputs on their way.
-
-    If it has scores but no file for rows, which is begun first, its rows were lost.
-    """
-    if (run.directory / MIDWAY).exists():
-        return True
+    """Whether a run has a row, or had some: if it has scores but no file for rows, which is begun first."""
     begun = bool(header(run.file, ours=True))
     return run.has_rows or (not begun and any((run.directory / name).exists() for name in SCORES.values()))
 

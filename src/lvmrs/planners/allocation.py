@@ -1,4 +1,4 @@
-"""How many samples each input gets of a budget, planned on the samples that its certificate is planned on.
+"""Allocation: how many samples of a budget each input gets, planned on the samples that its certificate is planned on.
 
 The objective is the average certified radius. For each input, the radius that it should reach is forecast for some
 numbers of samples; then samples go to the inputs, and as far, as they are expected to gain most. The numbers are
@@ -11,6 +11,7 @@ Nothing here needs to be right: a bad forecast makes radii smaller, never false.
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,7 +22,7 @@ from lvmrs import _special as special
 from lvmrs._checks import Floats
 from lvmrs.plan import Plan, Terms
 
-__all__ = ["LEAST", "allotted", "expected_radii", "numbers", "steps"]
+__all__ = ["LEAST", "allocated", "expected_radii", "numbers", "steps"]
 
 LEAST = 32
 """Every input gets so many samples at least."""
@@ -108,8 +109,8 @@ def _plausible(columns: Floats) -> tuple[Floats, Floats]:
     return means, means * (1 - means) * less
 
 
-def allotted(counts: Sequence[int], expected: Sequence[Floats], budget: int) -> list[int]:
-    """Share out a budget, so that the sum of the expected radii is as large as possible.
+def allocated(counts: Sequence[int], expected: Sequence[Floats] | Floats, budget: int) -> list[int]:
+    """Allocate a budget, so that the sum of the expected radii is as large as possible.
 
     What each input gains is bounded by a concave curve, along whose corners samples go where they gain most. The last
     input that gets some may get fewer than its next corner has. What gains nothing is not spent.
@@ -122,17 +123,23 @@ def allotted(counts: Sequence[int], expected: Sequence[Floats], budget: int) -> 
     Returns:
         The number of samples of each input.
 
-    >>> allotted([10, 100, 1000], [np.array([0.1, 0.3, 0.4]), np.array([0.0, 0.0, 0.0])], 600)
+    >>> allocated([10, 100, 1000], [np.array([0.1, 0.3, 0.4]), np.array([0.0, 0.0, 0.0])], 600)
     [590, 10]
     """
     given = [counts[0]] * len(expected)
     left = budget - sum(given)
-    every = [(*step, place) for place, curve in enumerate(expected) for step in steps(counts, curve.tolist())]
-    for gain, samples, place in sorted(every, key=lambda step: -step[0]):  # stable: equal ones keep their order
-        if gain <= 0 or left <= 0:
+    gains, sizes, places = array("d"), array("q"), array("q")  # a data set has many steps
+    for place, curve in enumerate(expected):
+        for gain, samples in steps(counts, curve.tolist()):
+            gains.append(gain)
+            sizes.append(samples)
+            places.append(place)
+    for step in np.argsort(-np.array(gains), kind="stable"):  # stable: equal ones keep their order
+        if gains[step] <= 0 or left <= 0:
             break
-        given[place] += min(samples, left)
-        left -= min(samples, left)
+        more = min(sizes[step], left)
+        given[places[step]] += more
+        left -= more
     return given
 
 

@@ -25,13 +25,13 @@ from lvmrs import (
     Terms,
     Votes,
 )
-from lvmrs.answering import Sampled, winner
 from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.forms import R3
 from lvmrs.maps import Hardmax, Map, SimplexMap
 from lvmrs.noise import Stream
 from lvmrs.plan import Scope
+from lvmrs.smooth import ScoresOf, winner
 from lvmrs.testing import FAMILIES, SIGMA, Family, certified, family, made_up_scores, too_many
 from tests.test_linear import linear
 
@@ -74,7 +74,7 @@ TIES = {
         [(0.35, [2.0, 1.0, 0.0, 0.5]), (0.35, [1.0, 2.0, 0.5, 0.0]), (0.15, [1.0, 1.0, 2.0, 0.0]), (0.15, [1, 1, 0, 2])]
     ),
 }
-Answering = Callable[[Planner, Sampled, Terms], int]
+Answering = Callable[[Planner, ScoresOf, Terms], int]
 
 
 def counted_are_quick() -> list[Any]:
@@ -102,7 +102,7 @@ def _lead(map_: Map, atoms: Tensor, weights: Tensor, top: int) -> float:
     return float((weights @ duels).min()) - 0.5
 
 
-def drawing(known: Family, random: np.random.Generator) -> Sampled:
+def drawing(known: Family, random: np.random.Generator) -> ScoresOf:
     """Scores of a family, fresh for each stage."""
     return lambda n, stage: made_up_scores(known.draw(random, n), Stream(0, 0, stage))
 
@@ -113,7 +113,7 @@ def wrong_answers(planner: Planner, known: Family, answering: Answering, *, repe
     return sum(each not in (-1, truth) for each in answers)
 
 
-def too_bold(planner: Planner, sampled: Sampled, terms: Terms) -> int:
+def too_bold(planner: Planner, sampled: ScoresOf, terms: Terms) -> int:
     """A mutant that spends more risk than it says."""
     return winner(planner, sampled, dataclasses.replace(terms, alpha=6 * terms.alpha))
 
@@ -186,7 +186,7 @@ def test_the_same_for_other_methods_at_greater_length(name: str) -> None:
     assert apart == 0
 
 
-def by_duels(_: Planner, sampled: Sampled, terms: Terms) -> int:
+def by_duels(_: Planner, sampled: ScoresOf, terms: Terms) -> int:
     """A mutant that answers by another classifier, whatever the method is."""
     return winner(Duels(), sampled, terms)
 

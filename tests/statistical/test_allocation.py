@@ -4,33 +4,31 @@ The mutant plans them on the very samples of the proof: then each number has its
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch import Tensor
 
-from lvmrs import Cohen, Duels, Plan, Planner, Terms, Votes, certifying
-from lvmrs.certifying import Asked, Planning, certified_within
+from lvmrs import Cohen, Duels, Plan, Planner, Terms, Votes
+from lvmrs.engine import pipeline
+from lvmrs.engine.pipeline import Item, Need, Procedure
+from lvmrs.engine.sources import GivenScores
 from lvmrs.goals import Goal
+from lvmrs.noise import Stream
 from lvmrs.prove import prove
-from lvmrs.sampling import Request, Sampler
-from lvmrs.testing import FAMILIES, SIGMA, Family, is_false, too_many
+from lvmrs.scores import Scores
+from lvmrs.testing import FAMILIES, SIGMA, Family, is_false, made_up_scores, too_many
 from tests.oracles import Floats
 from tests.statistical.test_anytime_certificates import LARGE, NEAR_A_TIE, PLANNERS
 
 
-def no_network(x: Tensor) -> Tensor:
-    raise AssertionError("samples are made up")
-
-
-def drawn(known: Family, request: Request) -> Tensor:
+def drawn(known: Family, stream: Stream, n: int) -> Scores:
     """The made-up samples of a stream: always the same."""
-    stream = request.stream
     seed = [stream.seed, stream.index, zlib.crc32(stream.stage.encode())]
-    return known.draw(np.random.default_rng(seed), request.n)
+    return made_up_scores(known.draw(np.random.default_rng(seed), n), stream)
 
 
 def false_within_a_budget(
@@ -45,16 +43,14 @@ def false_within_a_budget(
     seed: int = 0,
 ) -> int:
     """How many certificates are false of inputs that share a budget, one of each family."""
-    sampler, terms = Sampler(no_network, SIGMA, 1), Terms(SIGMA, alpha, n, lipschitz)
-    inputs = [Asked.of(sampler, torch.zeros(1), seed, index, n0, n) for index in range(len(families))]
+    terms, budget = Terms(SIGMA, alpha, n, lipschitz), each * len(families)
+    items = [Item(index, None, lambda: terms) for index in range(len(families))]
 
-    def answers(requests: Iterable[Request]) -> Iterator[Iterator[Tensor]]:
-        for request in requests:
-            yield iter([drawn(families[request.stream.index], request)])
+    def scores(item: Item, need: Need) -> Scores:
+        return drawn(families[item.index], Stream(seed, item.index, need.stage), need.n)
 
-    budget = each * len(families)
-    planning = Planning(planner, lambda x: terms, Goal(budget=budget))
-    found = list(certified_within(inputs, answers, planning))
+    procedure = Procedure(planner, n0, Goal(budget=budget))
+    found = [certificate for _, certificate in pipeline.certify(items, GivenScores(scores), procedure, n)]
     assert sum(certificate.n + n0 for certificate in found) <= budget
     return sum(is_false(certificate, known) for certificate, known in zip(found, families, strict=True))
 
@@ -85,20 +81,13 @@ def test_near_a_tie_where_numbers_differ_most(planner: Planner) -> None:
 def test_numbers_that_are_chosen_on_the_samples_of_the_proof_are_caught(
     planner: Planner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sampler = Sampler(no_network, SIGMA, 1)
-
     def what_the_proof_will_say(plan: Plan, terms: Terms, logits: Tensor, counts: Sequence[int]) -> Floats:
-        index = plan.origin.index
-        radii = []
-        for n in counts:
-            request = Asked.of(sampler, torch.zeros(1), plan.origin.seed, index, 1, n).certification
-            samples = drawn(NEAR_A_TIE, request)
-            radii.append(prove(plan, Terms(SIGMA, 0.05, n), request.scores(iter([samples]))).radius)
-        return np.array(radii)
+        stream = replace(plan.origin, stage="certification")
+        return np.array([prove(plan, Terms(SIGMA, 0.05, n), drawn(NEAR_A_TIE, stream, n)).radius for n in counts])
 
     settings: dict[str, Any] = {"alpha": 0.05, "n0": 30, "n": 1000, "each": 1030, "lipschitz": np.inf}
     honest = sum(false_within_a_budget(planner, [NEAR_A_TIE] * 50, seed=seed, **settings) for seed in range(6))
     assert not too_many(honest, 300, 0.05)
-    monkeypatch.setattr(certifying, "expected_radii", what_the_proof_will_say)
+    monkeypatch.setattr(pipeline, "expected_radii", what_the_proof_will_say)
     wrong = sum(false_within_a_budget(planner, [NEAR_A_TIE] * 50, seed=seed, **settings) for seed in range(6))
     assert too_many(wrong, 300, 0.05), f"only {wrong} of 300 are false"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvmrs import Cohen, Duels, Fixed, Lipschitz, Planner, Terms, Votes
-from lvmrs.allotment import LEAST, allotted, expected_radii, numbers
+from lvmrs.planners.allocation import LEAST, allocated, expected_radii, numbers
 from lvmrs.prove import prove
 from lvmrs.testing import SELECTION, SIGMA, Family, family, made_up_scores
 
@@ -24,7 +24,7 @@ def test_no_other_way_to_share_out_whole_steps_is_better(gains: list[list[float]
     for_each_sample = np.array([sorted(each, reverse=True) for each in gains])
     expected = [np.concatenate([[0.0], np.cumsum(each * np.diff(counts))]) for each in for_each_sample]
     budget = 4 * len(expected) + more
-    given_ = allotted(counts, expected, budget)
+    given_ = allocated(counts, expected, budget)
     assert sum(given_) <= budget
     assert min(given_) >= 4
     value = sum(float(np.interp(n, counts, curve)) for n, curve in zip(given_, expected, strict=True))
@@ -38,10 +38,10 @@ def test_no_other_way_to_share_out_whole_steps_is_better(gains: list[list[float]
 
 def test_what_gains_nothing_is_not_spent() -> None:
     nothing, later = np.zeros(3), np.array([0.0, 0.0, 0.5])
-    assert allotted([10, 100, 1000], [nothing, nothing], 10**6) == [10, 10]
-    assert allotted([10, 100, 1000], [nothing, later], 500) == [10, 490]  # a step that does not pay yet is gone over
-    assert allotted([10, 100, 1000], [later, later], 10**6) == [1000, 1000]
-    assert allotted([10], [later[:1]], 100) == [10]
+    assert allocated([10, 100, 1000], [nothing, nothing], 10**6) == [10, 10]
+    assert allocated([10, 100, 1000], [nothing, later], 500) == [10, 490]  # a step that does not pay yet is gone over
+    assert allocated([10, 100, 1000], [later, later], 10**6) == [1000, 1000]
+    assert allocated([10], [later[:1]], 100) == [10]
 
 
 def test_numbers() -> None:

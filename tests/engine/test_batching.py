@@ -1,8 +1,9 @@
-"""Several inputs on their way at once: each gets what it would get alone, and batches are full."""
+"""Samples of several inputs in one batch: each input gets what it would get alone, and batches are full."""
 
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lvmrs import Choice, Cohen, Deterministic, Duels, Fixed, SmoothedClassifier, Terms
-from lvmrs.adaptive import Batches, Traffic, adaptively
+from lvmrs import Certificate, Choice, Cohen, Deterministic, Duels, Fixed, SmoothedClassifier, Terms
 from lvmrs.anytime import AnytimeProof, looks
 from lvmrs.confidence.beta_mixture import BetaMixture
+from lvmrs.engine import pipeline
+from lvmrs.engine.batching import Batched, Fullness
+from lvmrs.engine.pipeline import Procedure
+from lvmrs.engine.sources import Input
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, ProofError
-from lvmrs.flights import Arrival, Asking
 from lvmrs.goals import Goal
 from lvmrs.maps.duel import Duel
 from lvmrs.noise import Stage
 from lvmrs.planners import Anytime
 from lvmrs.running.crew import Crew
+from lvmrs.sampling import Sampler
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +40,12 @@ GOAL = Goal((0.3, 0.6))
 
 def classifier(batch: int = 100, **settings: object) -> SmoothedClassifier:
     return SmoothedClassifier(nn.Identity(), 0.5, batch=batch, **settings)  # type: ignore[arg-type]
+
+
+def sampled(smoothed: SmoothedClassifier, sampler: Sampler, inputs: list[Tensor], source: Batched) -> list[Certificate]:
+    terms = partial(smoothed.terms, 0.01, 600, method=Duels())
+    items = [Input(k, None, partial(terms, x), x, sampler) for k, x in enumerate(inputs)]
+    return [certificate for _, certificate in pipeline.certify(items, source, Procedure(Duels(), 32, GOAL), 600)]
 
 
 @pytest.mark.parametrize("planner", [Duels(), Cohen(), Fixed("softmax", 0.3)], ids=repr)
@@ -63,16 +73,14 @@ def test_the_certificate_is_that_of_the_proof_on_the_scores_of_the_stream() -> N
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_batches_are_full_with_any_number_of_threads(workers: int) -> None:
-    smoothed, traffic = classifier(64), Traffic()
+    smoothed, fullness = classifier(64), Fullness()
     sampler = replace(smoothed.sampler(INPUTS[0])[0], workers=workers)
     inputs = [torch.tensor([np.cos(k), np.sin(k), 0.1]).float() for k in range(60)]
-    arrivals = (Arrival(sampler, x, k) for k, x in enumerate(inputs))
-    asking = Asking(Anytime(Duels()), lambda x: smoothed.terms(0.01, 600, x, method=Duels()), GOAL, 0, 32)
     with Crew(workers) as crew:
-        found = list(adaptively(arrivals, Batches(crew, traffic), asking))
+        found = sampled(smoothed, sampler, inputs, Batched(crew, 0, 600, fullness=fullness))
     assert found == smoothed.certify_batch(inputs, Duels(), n0=32, n=600, alpha=0.01, goal=GOAL)
-    assert traffic.rows == sum(each.n + 32 for each in found)
-    assert traffic.filled > 0.9
+    assert fullness.rows == sum(each.n + 32 for each in found)
+    assert fullness.share > 0.9
 
 
 def test_what_is_watched_is_what_was_used_in_the_order_of_the_inputs() -> None:
@@ -167,10 +175,8 @@ def test_the_model_itself_runs_in_the_thread_of_the_caller_alone() -> None:
     smoothed = SmoothedClassifier(model, 0.5, batch=32, fast=False)
     sampler = replace(smoothed.sampler(INPUTS[0])[0], runner=torch.clone, workers=2)
     threads.clear()
-    asking = Asking(Anytime(Duels()), lambda x: smoothed.terms(0.01, 600, x, method=Duels()), GOAL, 0, 32)
     with Crew(2) as crew:
-        arrivals = (Arrival(sampler, x, k) for k, x in enumerate(INPUTS))
-        assert len(list(adaptively(arrivals, Batches(crew), asking))) == len(INPUTS)
+        assert len(sampled(smoothed, sampler, INPUTS, Batched(crew, 0, 600))) == len(INPUTS)
     assert threads == {threading.get_ident()}
 
 

@@ -1,0 +1,190 @@
+"""Where scores come from: a network that is sampled for one input after the other, or scores that are there already."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic
+
+from torch import Tensor
+
+from lvmrs.engine.pipeline import AnyItem, Item, Need, Result, Steps, Task, started
+from lvmrs.noise import Stage, Stream
+from lvmrs.running.crew import Crew, Work
+from lvmrs.sampling import Answered, Request, Sampler, Watch, logits_of
+from lvmrs.scores import Scores
+
+__all__ = ["GivenScores", "Input", "Sampled"]
+
+
+@dataclass(frozen=True, eq=False)
+class Input(Item):
+    """An input that a network is sampled for."""
+
+    x: Tensor
+    """The input as the model takes it, without a batch dimension."""
+    sampler: Sampler
+
+
+class GivenScores(Generic[AnyItem]):
+    """Gives scores that a function has: those that a run kept, for example.
+
+    Args:
+        scores: gives the scores of an item that are needed, from the first sample on. There may be fewer than ``n``,
+            where sampling had stopped.
+    """
+
+    def __init__(self, scores: Callable[[AnyItem, Need], Scores]) -> None:
+        self._scores = scores
+
+    def run(
+        self, items: Iterable[AnyItem], steps: Callable[[AnyItem], Steps[Result]]
+    ) -> Iterator[tuple[AnyItem, Result]]:
+        """Take the steps of each item; see ``Source``."""
+        for task in started(items, steps):
+            while task.need is not None:
+                _feed(task, partial(self._scores, task.item, task.need))
+            yield task.outcome()
+
+
+class Sampled:
+    """Samples a network for one input after the other, in batches that never mix inputs.
+
+    Certification samples of an input are asked for when its plan exists. Meanwhile threads draw the selection samples
+    of the next inputs, and so have work while this thread plans and proves.
+
+    Args:
+        crew: the threads.
+        seed: the seed of the noise.
+        watch: called with the stage and the logits of each piece of the input whose turn it is, in order.
+    """
+
+    def __init__(self, crew: Crew, seed: int, watch: Watch | None = None) -> None:
+        self._crew, self._seed, self._watch = crew, seed, watch
+
+    def run(self, items: Iterable[Input], steps: Callable[[Input], Steps[Result]]) -> Iterator[tuple[Input, Result]]:
+        """Take the steps of each input; see ``Source``."""
+        return _Sampling(started(items, steps), self._crew, self._seed, self._watch).outcomes()
+
+
+class _Asked(Generic[Result]):
+    """A request for all samples of a stage that a task needs."""
+
+    def __init__(self, number: int, task: Task[Input, Result], need: Need, seed: int, *, first: bool) -> None:
+        item = task.item
+        self.number, self.task, self.first = number, task, first
+        self.request = Request(item.sampler, item.x, Stream(seed, item.index, need.stage), need.n)
+        self.pieces: Iterator[Work[Answered]] = item.sampler.pieces(self.request, number)
+
+
+class _Sampling(Generic[Result]):
+    """Samples inputs in order. Requests are answered in the order in which they are made."""
+
+    def __init__(self, tasks: Iterator[Task[Input, Result]], crew: Crew, seed: int, watch: Watch | None) -> None:
+        self._coming, self._seed, self._watch = tasks, seed, watch
+        self._most = 2 * crew.workers
+        self._tasks: deque[Task[Input, Result]] = deque()
+        """Inputs that were begun and not given back, in order."""
+        self._unread: deque[_Asked[Result]] = deque()
+        self._undone: deque[_Asked[Result]] = deque()
+        """Requests of which some pieces were not handed to a thread yet."""
+        self._numbers = itertools.count()
+        self._line = crew.line(self)
+
+    def outcomes(self) -> Iterator[tuple[Input, Result]]:
+        """The inputs with their results, in order."""
+        try:
+            while True:
+                self._line.goes_on()  # inputs are begun as threads have room for their pieces
+                if not self._tasks:
+                    return
+                while not self._tasks[0].done:
+                    self._tell()
+                    self._answer(self._unread.popleft())
+                self._tell()
+                yield self._tasks.popleft().outcome()
+        finally:
+            self._line.close()
+
+    def _answer(self, asked: _Asked[Result]) -> None:
+        """Give a task the scores that it has asked for, and ask for what it needs next."""
+        task, request = asked.task, asked.request
+        logits = logits_of(self._line, asked.number)
+        _feed(task, lambda: request.scores(self._shown(task, request.stream.stage, logits)))
+        if self._undone and self._undone[0] is asked:  # it was not read to its end
+            self._undone.popleft()
+        self._line.leave(asked.number)
+        self._ask(task)
+
+    def _ask(self, task: Task[Input, Result], *, first: bool = False) -> None:
+        if task.need is not None:
+            asked = _Asked(next(self._numbers), task, task.need, self._seed, first=first)
+            self._unread.append(asked)
+            self._undone.append(asked)
+
+    def __iter__(self) -> Iterator[Work[Answered]]:
+        """The pieces of all requests; more may come after the last one."""
+        return self
+
+    def __next__(self) -> Work[Answered]:
+        """The next piece of the oldest request; inputs are begun if there is none."""
+        while self._undone or self._begin():
+            if self._undone:
+                try:
+                    return next(self._undone[0].pieces)
+                except StopIteration:
+                    self._undone.popleft()
+                except Exception as error:  # raised when the request is answered
+                    return Work(self._undone.popleft().number, partial(_fail, error), elsewhere=False)
+        raise StopIteration
+
+    def _begin(self) -> bool:
+        """Begin the next input, unless enough wait for their first scores; False if none was begun."""
+        failed = bool(self._tasks) and self._tasks[-1].failure is not None
+        if failed or sum(asked.first for asked in self._unread) >= self._most:
+            return False
+        task = next(self._coming, None)
+        if task is None:
+            return False
+        self._tasks.append(task)
+        self._ask(task, first=True)
+        return True
+
+    def _shown(self, task: Task[Input, Result], stage: Stage, logits: Iterator[Tensor]) -> Iterator[Tensor]:
+        """The logits; if they are watched, they are shown now or, before the turn of their input, remembered."""
+        for batch in logits:
+            if self._watch is not None and task is self._tasks[0]:
+                self._watch(stage, batch)
+            elif self._watch is not None:
+                task.kept.append((stage, batch.clone()))
+            yield batch
+
+    def _tell(self) -> None:
+        """Show the logits that the input whose turn it is has used before."""
+        kept, self._tasks[0].kept = self._tasks[0].kept, []
+        for stage, logits in kept if self._watch is not None else ():
+            self._watch(stage, logits)  # type: ignore[misc]
+
+
+def _feed(task: Task[AnyItem, Result], make: Callable[[], Scores]) -> None:
+    """Send a task the scores that it needs: all at once to plan on, or portion by portion as long as it wants some."""
+    stage = None if task.need is None else task.need.stage
+    try:
+        scores = make()
+        if stage == "selection":
+            task.send(scores)
+            return
+        for portion in scores:
+            task.send(portion)
+            if task.done:
+                return
+        task.send(None)
+    except Exception as error:  # raised when it is its turn
+        task.fail(error)
+
+
+def _fail(error: Exception) -> Answered:
+    raise error
