@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from lvmrs import Certificate, Cohen, Duels, Fixed, Lipschitz, Plan, Planner, Terms, Votes
+from lvmrs import Cohen, Duels, Fixed, Lipschitz, Plan, Planner, Terms, Votes
 from lvmrs.anytime import AnytimeProof, looks
 from lvmrs.confidence import beta_mixture, clopper_pearson
 from lvmrs.confidence.beta_mixture import BetaMixture
@@ -17,6 +17,7 @@ from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.goals import Goal, Moment
 from lvmrs.planners import Anytime
 from lvmrs.prove import prove
+from lvmrs.runs.certificates import certificate_from_json, certificate_to_json
 from lvmrs.testing import FAMILIES, SELECTION, check_planner, family, made_up_scores
 
 TERMS = Terms(0.5, 0.01, 700, 1.0)
@@ -124,7 +125,7 @@ def test_the_proof_for_one_n_takes_the_same_plans_and_gives_less_than_with_its_o
 def test_certificates_and_plans_survive_json() -> None:
     for planner in PLANNERS:
         found = proved(planned(planner), 700).certificate()
-        again = Certificate.from_json(found.to_json())
+        again = certificate_from_json(certificate_to_json(found))
         assert again == found
         assert again.plan is not None
         assert again.plan.bound == planned(planner).bound

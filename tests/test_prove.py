@@ -19,6 +19,7 @@ from lvmrs.errors import InvalidArgumentError, LvmrsError, ProofError
 from lvmrs.noise import Gaussian, Stream
 from lvmrs.prove import Proof, prove
 from lvmrs.registry import BOUNDS, FORMS, MAPS
+from lvmrs.runs.certificates import certificate_from_json, certificate_to_json, plan_from_json, plan_to_json
 from lvmrs.scores import Portion, Scores, scores_of
 from lvmrs.testing import CERTIFICATION, SELECTION, made_up_scores
 from tests.oracles import Floats, random_logits
@@ -458,13 +459,13 @@ def test_certificates_are_made_by_the_prover_only() -> None:
 def test_certificates_and_plans_survive_json() -> None:
     for changes in (*ANY_PART, {"form": "ramp"}, {"alone": None}, {"mass": 3.0}):
         certificate = made(**changes)
-        assert Certificate.from_json(certificate.to_json()) == certificate
+        assert certificate_from_json(certificate_to_json(certificate)) == certificate
         assert certificate.plan is not None
-        assert Plan.from_json(certificate.plan.to_json()) == certificate.plan
+        assert plan_from_json(plan_to_json(certificate.plan)) == certificate.plan
     certain = Deterministic().certify(LOGITS[0], 2.0)
-    assert Certificate.from_json(certain.to_json()) == certain
+    assert certificate_from_json(certificate_to_json(certain)) == certain
     unknown = prove(plan(), Terms(0.5, 0.01, N), made_up_scores(LOGITS))
-    assert Certificate.from_json(unknown.to_json()).lipschitz == math.inf
+    assert certificate_from_json(certificate_to_json(unknown)).lipschitz == math.inf
 
 
 @pytest.mark.parametrize(
@@ -478,16 +479,16 @@ def test_certificates_and_plans_survive_json() -> None:
     ],
 )
 def test_json_with_odd_parts_gets_one_sentence(old: str, new: str) -> None:
-    for kind, text in ((Certificate, made().to_json()), (Plan, plan().to_json())):
+    for read, text in ((certificate_from_json, certificate_to_json(made())), (plan_from_json, plan_to_json(plan()))):
         assert old in text
         with pytest.raises(InvalidArgumentError) as caught:
-            kind.from_json(text.replace(old, new))
+            read(text.replace(old, new))
         assert "\n" not in str(caught.value)
 
 
 def test_choices_become_plain_numbers() -> None:
     numpy = plan(top=np.int64(0), classes=np.int32(5), alone=[np.int64(1)], risk_top=np.float32(0.004))
-    assert Plan.from_json(numpy.to_json()) == numpy
+    assert plan_from_json(plan_to_json(numpy)) == numpy
     assert (type(numpy.top), type(numpy.risk_top), numpy.alone) == (int, float, (1,))
     for changes in (
         {"top": 0.0},
@@ -503,23 +504,23 @@ def test_choices_become_plain_numbers() -> None:
 
 def test_json_of_another_version_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="not a certificate of this version: extra missing or unknown"):
-        Certificate.from_json(made().to_json()[:-1] + ', "extra": 1}')
+        certificate_from_json(certificate_to_json(made())[:-1] + ', "extra": 1}')
     with pytest.raises(InvalidArgumentError, match="not a plan of this version: extra missing or unknown"):
-        Plan.from_json(plan().to_json()[:-1] + ', "extra": 1}')
+        plan_from_json(plan_to_json(plan())[:-1] + ', "extra": 1}')
 
 
 def test_parts_that_are_not_known_here_are_refused_by_name() -> None:
     for word, sentence in (("softmax", "map must be one of"), ("betting", "bound must be"), ("r2", "form must be one")):
         with pytest.raises(InvalidArgumentError, match=f"{sentence}.*, got 'unheard-of'"):
-            Plan.from_json(plan().to_json().replace(f'"{word}"', '"unheard-of"'))
+            plan_from_json(plan_to_json(plan()).replace(f'"{word}"', '"unheard-of"'))
 
 
 @pytest.mark.parametrize("text", ["", "{", "3", "[]", "{}", "null"])
 def test_what_is_no_certificate_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="this is not"):
-        Certificate.from_json(text)
+        certificate_from_json(text)
     with pytest.raises(InvalidArgumentError, match="this is not"):
-        Plan.from_json(text)
+        plan_from_json(text)
 
 
 def test_numbers_of_any_kind_become_plain() -> None:
@@ -560,10 +561,6 @@ def test_certificates_say_what_they_guarantee() -> None:
     assert "the winner of all soft duels of width 0.25 under Gaussian noise" in soft.guarantee
     assert shown in repr(certificate)
     assert len(repr(certificate)) < 250
-    page = certificate._repr_html_()
-    assert page.startswith("<table>")
-    assert plan()._repr_html_().startswith("<code>&lt;Plan")
-    assert "&lt;Plan by test" in page
 
 
 def test_deterministic_certificate() -> None:

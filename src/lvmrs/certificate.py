@@ -1,32 +1,28 @@
-"""The certificate: what was proved, in numbers, in words and in JSON. It proves nothing by itself: see ``prove``."""
+"""The certificate: what was proved, in numbers and in words. It proves nothing by itself: see ``prove``."""
 
 from __future__ import annotations
 
 import dataclasses
-import html
-import json
 import math
 from dataclasses import dataclass
 from typing import Any, Final
 
 from lvmrs import radius as radii
 from lvmrs.answers import ABSTAIN
-from lvmrs.errors import InvalidArgumentError, ProofError, guarded
+from lvmrs.errors import ProofError
 from lvmrs.goals import Verdict, verdict
-from lvmrs.noise import Noise, Stream, noise_named
-from lvmrs.plan import Plan, check_fields, fields_of, fields_of_json
+from lvmrs.noise import Noise, Stream
+from lvmrs.plan import Plan
 
 __all__ = ["ABSTAIN", "BY_A_PROOF", "Certificate"]
 
-_MAY_BE_INFINITE = ("lipschitz", "radius", "limit")
-
 BY_A_PROOF: Final = object()
-"""The key that makers of certificates pass; there are two, ``lvmrs.prove`` and ``lvmrs.deterministic``."""
+"""The key that makers of certificates pass: ``lvmrs.prove``, ``lvmrs.deterministic``, and who reads one from JSON."""
 
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """A class, a radius, and every number behind them. Only a proof and ``from_json`` can make one."""
+    """A class, a radius, and every number behind them. Only a proof can make one, or reading one that a proof made."""
 
     prediction: int
     """The certified class, or −1 if nothing is certified."""
@@ -153,52 +149,3 @@ class Certificate:
             "abstains" if self.prediction == ABSTAIN else f"class {self.prediction} within {radii.text(self.radius)}"
         )
         return f"<Certificate: {answer}, alpha={self.alpha:g}, n={self.n}, {self.plan!r}>"
-
-    def _repr_html_(self) -> str:
-        rows = {
-            "class": "abstains" if self.prediction == ABSTAIN else str(self.prediction),
-            "radius": radii.text(self.radius),
-            "bounds": f"{self.p_lower:.6g} (top), {self.p_upper:.6g} (others)",
-            "plan": repr(self.plan),
-            "terms": f"σ = {self.sigma:g}, α = {self.alpha:g}, n0 = {self.n0}, n = {self.n}",
-            "guarantee": self.guarantee,
-        }
-        cells = "".join(f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in rows.items())
-        return f"<table>{cells}</table>"
-
-    def to_json(self) -> str:
-        """The certificate as JSON, without loss."""
-        fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in _MAY_BE_INFINITE:  # JSON has no infinity
-            fields[name] = fields[name] if math.isfinite(fields[name]) else None
-        fields["noise"] = self.noise.spelling
-        fields["plan"] = None if self.plan is None else self.plan.to_dict()
-        fields["stream"] = None if self.stream is None else dataclasses.asdict(self.stream)
-        return json.dumps(fields, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Certificate:
-        """Read the certificate that ``to_json`` wrote; a text that would be read as another certificate is refused."""
-        fields = fields_of_json(text, "certificate")
-        check_fields(cls, fields, "certificate")
-        with guarded("this is not a whole certificate", error=InvalidArgumentError):
-            made = cls._made_again(dict(fields))
-            if json.loads(made.to_json()) != fields:
-                raise ValueError("it would be read as another one than it says")
-        return made
-
-    @classmethod
-    def _made_again(cls, fields: dict[str, Any]) -> Certificate:
-        for name in _MAY_BE_INFINITE:
-            fields[name] = math.inf if fields[name] is None else fields[name]
-        stream, plan = fields.pop("stream"), fields.pop("plan")
-        noise = noise_named(fields.pop("noise"))
-        if stream is not None:
-            check_fields(Stream, fields_of(stream, "stream of a certificate"), "stream of a certificate")
-        return cls(
-            **fields,
-            noise=noise,
-            plan=None if plan is None else Plan.from_dict(fields_of(plan, "plan of a certificate")),
-            stream=None if stream is None else Stream(**stream),
-            made_by=BY_A_PROOF,
-        )

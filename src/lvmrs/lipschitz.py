@@ -16,12 +16,13 @@ import numpy as np
 from lvmrs import _checks
 from lvmrs import _special as special
 from lvmrs._checks import Floats, Numbers
-from lvmrs.registry import MAPS
+from lvmrs.maps import Duel, Hardmax, Map, SoftDuel, Softmax, Sparsemax
 
 __all__ = ["Kind", "local_quantile", "of_map", "optimal_sigma", "smoothed", "smoothed_limit"]
 
 Kind = Literal["class", "vector"]
 
+_MAPS: dict[str, type[Map]] = {each.name: each for each in (Hardmax, Softmax, Sparsemax, Duel, SoftDuel)}
 # Noise alone makes scores of mass r r/(k σ)-Lipschitz, with this k.
 _NOISE: dict[Kind, float] = {"class": np.sqrt(2 * np.pi), "vector": np.sqrt(np.pi)}
 
@@ -51,7 +52,8 @@ def of_map(
     >>> float(of_map("hardmax", 3.0, of="class"))
     inf
     """
-    found = MAPS.find(map).constants(lipschitz, temperature=temperature, mass=mass)
+    _checks.one_of("map", map, _MAPS)
+    found = _MAPS[map].constants(lipschitz, temperature=temperature, mass=mass)
     return _checks.unwrapped({"vector": found.vector, "class": found.one}[_kind(of)])
 
 

@@ -8,8 +8,6 @@ whatever the plan says.
 from __future__ import annotations
 
 import dataclasses
-import html
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,10 +20,9 @@ from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.forms.base import Form
 from lvmrs.maps.base import Map
 from lvmrs.noise import GAUSSIAN, Noise, Stream, check_noise
-from lvmrs.registry import BOUNDS, FORMS, MAPS
 from lvmrs.scope import Scope
 
-__all__ = ["Choice", "Plan", "Scope", "Terms", "check_fields", "fields_of", "fields_of_json"]
+__all__ = ["Choice", "Plan", "Scope", "Terms"]
 
 
 @dataclass(frozen=True)
@@ -176,87 +173,8 @@ class Plan(Choice):
         parts = f"{self.map.name}{self.map.settings}, {self.bound.name}, {self.form.name}"
         return f"<Plan by {self.planner}: class {self.top}, {parts}, {rivals}>"
 
-    def _repr_html_(self) -> str:
-        return f"<code>{html.escape(repr(self))}</code>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, as values that JSON can hold."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        settings = dataclasses.asdict(self.bound)
-        return fields | {
-            "map": {"name": self.map.name, **dataclasses.asdict(self.map)},
-            "bound": {"name": self.bound.name, **settings} if settings else self.bound.name,
-            "form": self.form.name,
-            "origin": dataclasses.asdict(self.origin),
-        }
-
-    def to_json(self) -> str:
-        """The plan as JSON, without loss."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Plan:
-        """Read the plan that ``to_json`` wrote."""
-        return cls.from_dict(fields_of_json(text, "plan"))
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Plan:
-        """Make the plan that ``to_dict`` described; a map, bound or form that is not in the registry is refused."""
-        check_fields(cls, fields_of(fields, "plan"), "plan")
-        settings, origin = fields_of(fields["map"], "map of a plan"), fields_of(fields["origin"], "stream of a plan")
-        kind = MAPS.find(settings.pop("name", None))
-        check_fields(kind, settings, "map of a plan")
-        check_fields(Stream, origin, "stream of a plan")
-        return cls(
-            **{
-                **fields,
-                "map": kind(**settings),
-                "bound": _bound(fields["bound"]),
-                "form": FORMS.find(fields["form"])(),
-                "alone": None if fields["alone"] is None else tuple(fields["alone"]),
-                "origin": Stream(**origin),
-            }
-        )
-
-
-def _bound(described: Any) -> Bound:
-    """The bound that a plan names, alone or with its settings."""
-    if not isinstance(described, dict):
-        found: Bound = BOUNDS.find(described)()
-        return found
-    settings = dict(described)
-    kind = BOUNDS.find(settings.pop("name", None))
-    check_fields(kind, settings, "bound of a plan")
-    return kind(  # type: ignore[no-any-return]
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
-    )
-
 
 def _index(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InvalidArgumentError(f"{name} must be a whole number, got {shown(value)}")
     return int(value)
-
-
-def check_fields(cls: type, fields: dict[str, Any], what: str) -> None:
-    """Refuse fields that are not exactly those of a dataclass."""
-    known = {field.name for field in dataclasses.fields(cls)}
-    if odd := sorted(set(fields) ^ known):
-        raise InvalidArgumentError(f"this is not a {what} of this version: {', '.join(odd)} missing or unknown")
-
-
-def fields_of_json(text: str, what: str) -> dict[str, Any]:
-    """Read the fields of a JSON object; ``what`` names it in the error."""
-    _checks.text("text", text)
-    try:
-        fields = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InvalidArgumentError(f"this is not the JSON of a {what}: {error}") from error
-    return fields_of(fields, what)
-
-
-def fields_of(value: object, what: str) -> dict[str, Any]:
-    """Copy a JSON object; another value is refused, and ``what`` names it in the error."""
-    if not isinstance(value, dict):
-        raise InvalidArgumentError(f"this is not the JSON of a {what}: expected an object, got {shown(value)}")
-    return dict(value)

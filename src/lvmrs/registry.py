@@ -7,11 +7,14 @@ before it is asked for, so reading a name costs nothing. ``add`` is for parts of
 
 from __future__ import annotations
 
+from typing import Any
+
+from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.names import Entry, Names
 
 __all__ = [
     "BOUNDS", "DATA", "DENOISERS", "FORMS", "MAPS", "METHODS", "MODELS", "NETWORKS", "NOISES", "OBJECTIVES", "PARTS",
-    "Entry", "Names",
+    "Entry", "Names", "check_known_noise", "noise_named", "simplex_map",
 ]  # fmt: skip
 
 # fmt: off
@@ -152,3 +155,42 @@ NETWORKS = Names("network", None, {
     "dncnn": Entry("lvmrs.models.dncnn:dncnn", "a denoiser (Zhang et al. 2017)"),
 })
 # fmt: on
+
+
+def noise_named(spelling: str) -> Any:
+    """The noise of a spelling, such as gaussian, exact or exact:16.
+
+    >>> noise_named("exact:16")
+    ExactGaussian(levels=16)
+    """
+    if not isinstance(spelling, str):
+        raise InvalidArgumentError(f"noise must be a name such as gaussian or exact, got {shown(spelling)}")
+    name, _, setting = spelling.partition(":")
+    return NOISES.find(name, argument="noise").of(setting)
+
+
+def check_known_noise(noise: object) -> None:
+    """Refuse a noise that is not in the registry under its name: runs record its name."""
+    kind, name = type(noise), getattr(noise, "name", None)
+    if name not in NOISES or NOISES.find(name) is not kind:
+        raise InvalidArgumentError(
+            f"{kind.__name__} is not the noise {name!r} of the registry; give it a name of its own and add it with "
+            "lvmrs.registry.NOISES.add"
+        )
+
+
+def simplex_map(name: str, *, argument: str = "map") -> Any:
+    """The class of the simplex map of that name; duels are not among them.
+
+    Args:
+        name: name of a map, such as ``"softmax"``.
+        argument: what the name is called in the sentence that refuses it.
+
+    >>> simplex_map("softmax").__name__
+    'Softmax'
+    """
+    if name not in MAPS:
+        raise InvalidArgumentError(f"{argument} must be one of {', '.join(MAPS.having('simplex'))}, got {shown(name)}")
+    if name not in MAPS.having("simplex"):
+        raise InvalidArgumentError(f"{argument} must be a map to the simplex, got {name}; use the method duels instead")
+    return MAPS.find(name, argument=argument)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from decimal import ROUND_CEILING, Context
 from types import NoneType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,6 @@ from lvmrs import _checks
 from lvmrs.errors import ModelError, guarded
 from lvmrs.logits import check_logits
 from lvmrs.moments import statistics_device
-from lvmrs.samplers import Samplers
 from lvmrs.sampling import Model, Sampler, evaluating
 
 __all__ = ["InFloat64", "Rounding", "points_around"]
@@ -140,6 +139,16 @@ def _same_numbers(model: nn.Module, copied: nn.Module) -> bool:
         mine.shape == other.shape and torch.equal(mine, other.to(mine))
         for mine, other in zip(ours, theirs, strict=True)
     )
+
+
+class Samplers(Protocol):
+    """Gives the sampler of an input."""
+
+    def of(self, x: Tensor) -> Sampler:
+        """The sampler that certificates are computed with."""
+
+    def plain(self, x: Tensor) -> Sampler:
+        """A sampler that runs the model as it is."""
 
 
 class Rounding:

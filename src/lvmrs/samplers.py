@@ -208,7 +208,7 @@ class Samplers:
             way = replace(way, compiled=True)
             made = replace(made, runner=_in_eval_mode(self.pattern.model))
         if made.workers == 1 and self._cores > 1 and x.device.type == "cpu":
-            made = replace(made, sharing=Sharing(choice.cost))
+            made = replace(made, around=Sharing(choice.cost).run)
         self._paces[_kind(x)] = Pace(way, made.workers, self._rate(made, x, choice.cost), check.classes, self._why)
         return made
 

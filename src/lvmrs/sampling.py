@@ -8,6 +8,7 @@ early, a batch has rows of several inputs (``lvmrs.engine.batching``), and rows 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,16 +18,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lvmrs._memory import memory
 from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, guarded
 from lvmrs.logits import check_logits
 from lvmrs.noise import GAUSSIAN, Draws, Noise, Stage, Stream
-from lvmrs.running.crew import Crew, Line, Work
-from lvmrs.running.sharing import Sharing
 from lvmrs.scores import Scores, scores_of
 
 __all__ = [
-    "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "evaluating", "logits_of", "uncompared",
+    "Answered", "Compare", "Model", "Recheck", "Request", "Sampler", "Watch", "evaluating", "uncompared",
 ]  # fmt: skip
 
 Model = Callable[[Tensor], Tensor]
@@ -35,6 +33,8 @@ Watch = Callable[[Stage, Tensor], None]
 """Called with the stage and the logits of each piece."""
 Compare = Callable[[Tensor], None]
 """Takes the logits of a piece, and refuses them if they are not those of its rows in other company."""
+Around = Callable[[Callable[[], Any], int], Any]
+"""Is given a function and how many samples it computes, calls the function, and returns what it returns."""
 Recheck = Callable[[Stream, range, bool, Tensor], Compare]
 """Is given the stream, which samples a piece has, whether it is the last, and its last rows, before the model is."""
 
@@ -75,6 +75,16 @@ class Answered(NamedTuple):
     rows: int
     """How many rows are its last ones."""
 
+    def checked(self, classes: int) -> Tensor:
+        """The logits; they are refused if they are not finite, have other classes, or are not those of the model.
+
+        Args:
+            classes: how many classes there were before; 0 if this is not known.
+        """
+        check_logits(self.logits, len(self.logits), classes)
+        self.compare(self.logits[-self.rows :])
+        return self.logits
+
 
 @dataclass(frozen=True)
 class Sampler:
@@ -95,8 +105,8 @@ class Sampler:
     """A fast version of the model, which ``workers`` threads may call at once; None for the model itself."""
     workers: int = 1
     """How many threads may compute pieces at once."""
-    sharing: Sharing | None = None
-    """Decides how many threads share a pass where there is one worker; None for as many as torch has."""
+    around: Around | None = None
+    """Calls a function that computes this many samples, in as many threads as it chooses; None to just call it."""
     classes: int = 0
     """How many classes the model has; 0 if that is not known."""
     piece: int = 128
@@ -117,28 +127,22 @@ class Sampler:
 
     def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Give the logits of n samples from number ``first`` on, piece by piece; they are checked to be finite."""
-        with Crew(self.workers) as crew:
-            line = crew.line(self.pieces(Request(self, x, stream, n, first), 0))
-            try:
-                while line.goes_on():
-                    yield from logits_of(line, 0)
-            finally:
-                line.close()
+        classes = 0
+        for compute in self.pieces(Request(self, x, stream, n, first)):
+            yield (logits := compute().checked(classes))
+            classes = logits.shape[1]
 
     def copies(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
         """Give n noisy copies of an input, from sample ``first`` on, in parts."""
         for _, parts in self._noisy(Request(self, x, stream, n, first)):
             yield from (noisy() for noisy in parts)
 
-    def pieces(self, request: Request, owner: int) -> Iterator[Work[Answered]]:
-        """The work of a request, to be done in this order."""
-        queued = 1 if request.x.device.type == "cpu" else 2  # elsewhere the next is prepared while the device works
+    def pieces(self, request: Request) -> Iterator[Callable[[], Answered]]:
+        """Functions that compute the pieces of a request, in order. Several threads may call them at once."""
         for samples, parts in self._noisy(request):
             check = partial(self.recheck, request.stream, samples, samples.stop == request.n)
-            do = partial(self._answered, parts, check)
-            if self.sharing is not None:
-                do = partial(self.sharing.run, do, len(samples))
-            yield Work(owner, do, self.workers > 1, queued)
+            compute = partial(self._answered, parts, check)
+            yield compute if self.around is None else partial(self.around, compute, len(samples))
 
     def _sizes(self, request: Request, block: int) -> tuple[int, int]:
         """How many samples a piece has, and a part of it, whose noise is drawn at once; both are some batches.
@@ -159,7 +163,7 @@ class Sampler:
         kind: dict[str, Any] = {"device": x.device, "dtype": x.dtype}
         with Draws(self.noise, self.sigma, request.stream, x.shape, **kind, threads=threads) as draws:
             size, part = self._sizes(request, draws.samples_per_block)
-            if part * x.numel() * x.element_size() > memory():
+            if part * x.numel() * x.element_size() > _memory():
                 raise InvalidArgumentError(
                     f"a batch of {part} noisy copies does not fit into memory: choose a smaller batch size"
                 )
@@ -245,12 +249,9 @@ class Request:
         return scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), self.n, logits)
 
 
-def logits_of(line: Line[Answered], number: int) -> Iterator[Tensor]:
-    """The logits of the next pieces of a line, which are those of the owner of this number, checked and in order."""
-    classes = 0
-    while line.is_of(number):
-        logits, compare, rows = line.take()
-        check_logits(logits, len(logits), classes)
-        compare(logits[-rows:])
-        classes = logits.shape[1]
-        yield logits
+def _memory() -> int:
+    """The memory of this machine in bytes, or 64 GiB where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 36

@@ -9,33 +9,13 @@ from torch import Tensor
 
 from lvmrs import maps
 from lvmrs._checks import Numbers
-from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.maps.hardmax import hardmax
 from lvmrs.maps.softmax import softmax
 from lvmrs.maps.sparsemax import sparsemax
 from lvmrs.moments import Moments
-from lvmrs.registry import MAPS
+from lvmrs.registry import simplex_map
 
 __all__ = ["hardmax", "simplex_map", "softmax", "sparsemax", "sweep"]
-
-
-def simplex_map(name: str, *, argument: str = "map") -> type[maps.SimplexMap]:
-    """The class of the simplex map of that name; duels are not among them.
-
-    Args:
-        name: name of a map, such as ``"softmax"``.
-        argument: what the name is called in the sentence that refuses it.
-
-    >>> simplex_map("softmax").__name__
-    'Softmax'
-    """
-    if name not in MAPS:
-        names = ", ".join(MAPS.having("simplex"))
-        raise InvalidArgumentError(f"{argument} must be one of {names}, got {shown(name)}")
-    found: type[maps.SimplexMap] = MAPS.find(name, argument=argument)
-    if not issubclass(found, maps.SimplexMap):
-        raise InvalidArgumentError(f"{argument} must be a map to the simplex, got {name}; use the method duels instead")
-    return found
 
 
 def sweep(logits: Tensor, temperatures: Numbers, *, map: str, mass: float = 1.0) -> Moments:  # noqa: A002

@@ -24,13 +24,14 @@ from lvmrs.goals import Goal
 from lvmrs.known_constant import check_still, known_lipschitz
 from lvmrs.method import Method
 from lvmrs.method_check import check_goal_for, check_one_classifier, checked_method, relies_on_constant
-from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise, noise_named
+from lvmrs.noise import GAUSSIAN, Noise, Stage, Stream, check_noise
 from lvmrs.plan import Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.cohen import Cohen
 from lvmrs.planners.duels import Duels, calibrated_width
 from lvmrs.planners.fixed import Fixed, calibrated
 from lvmrs.planners.votes import Votes, winner_of_votes
+from lvmrs.registry import check_known_noise, noise_named
 from lvmrs.rounding import Rounding
 from lvmrs.running.way import Way
 from lvmrs.samplers import Pace, Samplers
@@ -99,6 +100,7 @@ class SmoothedClassifier:
         self.autocast = None if autocast is None else _torch_checks.floating("autocast", autocast)
         self.noise = noise = noise_named(noise) if isinstance(noise, str) else noise
         check_noise(noise)
+        check_known_noise(noise)
         self.compiled, self.fast = None if compile is None else bool(compile), bool(fast)
         pattern = Sampler(model, self._sigma or 1.0, 1, autocast=autocast, noise=noise)  # without σ for checks alone
         samplers = Samplers(pattern, given, way=way, fast=self.fast, compiled=self.compiled)

@@ -23,12 +23,12 @@ import safetensors.torch
 import torch
 
 from lvmrs import analysis, data, jobs, models
-from lvmrs.certificate import Certificate
 from lvmrs.errors import LvmrsError
 from lvmrs.planners import Duels
 from lvmrs.report import write_report
 from lvmrs.runs import Run
 from lvmrs.runs.attacks import Attack
+from lvmrs.runs.certificates import certificate_from_json, certificate_to_json
 from lvmrs.runs.classifier import ClassifierRecord
 from lvmrs.training import Gaussian, Settings, train
 from tests.hostile import mutations
@@ -263,14 +263,14 @@ def _damaged_scores(random: Random, whole: bytes) -> bytes:
 
 def _certificate(world: Path, given: Path, content: bytes) -> None:
     text = content.decode("utf-8", errors="surrogateescape")
-    found, written = json.loads(Certificate.from_json(text).to_json()), json.loads(text)
+    found, written = json.loads(certificate_to_json(certificate_from_json(text))), json.loads(text)
     assert found == {"noise": "gaussian", **written}, f"it is read as {_difference(found, written)}"
 
 
 def _written_certificate(world: Path) -> bytes:
     from lvmrs.prove import prove
 
-    return prove(plan(), TERMS, made_up("certification")).to_json().encode()
+    return certificate_to_json(prove(plan(), TERMS, made_up("certification"))).encode()
 
 
 def _archive(world: Path, given: Path, content: bytes) -> None:

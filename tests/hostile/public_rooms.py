@@ -30,13 +30,13 @@ from lvmrs import (
     testing,
     training,
 )
-from lvmrs.certificate import Certificate
 from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.forms import R3
 from lvmrs.jobs.verify import other_batch
 from lvmrs.maps import Hardmax
 from lvmrs.noise import GAUSSIAN, Stream
 from lvmrs.plan import Choice, Plan, Terms
+from lvmrs.runs.certificates import certificate_from_json, certificate_to_json, plan_from_json, plan_to_json
 from lvmrs.workers import Here
 from tests.hostile.public_call import Public
 
@@ -138,9 +138,8 @@ ROOMS: dict[str, Public] = {
     "Terms": Public(Terms, lambda w: {"sigma": 0.5, "alpha": 0.01, "n": 50, "lipschitz": 1.0, "noise": GAUSSIAN, "rounding": 0.1}, {"sigma": "positive", "alpha": "fraction", "n": "whole from 2", "lipschitz": "positive or infinite", "noise": "object", "rounding": "from 0"}),
     "Deterministic.certify": Public(lvmrs.Deterministic().certify, lambda w: {"logits": torch.tensor([1.0, 0.0]), "lipschitz": 1.0, "rounding": 0.1}, {"rounding": "from 0"}),
     "Choice": Public(Choice, lambda w: {"top": 0, "classes": 3, "map": Hardmax(), "bound": ClopperPearson(), "form": R3(), "risk_top": 0.01}, {"top": "whole from 0", "classes": "whole from 0", "risk_top": "numbers"}, frozenset({("top", "-1"), ("classes", "-1"), ("top", "a huge whole number"), ("classes", "a huge whole number")})),
-    "Plan.from_json": Public(Plan.from_json, lambda w: {"text": plan().to_json()}, {"text": "JSON"}),
-    "Plan.from_dict": Public(Plan.from_dict, lambda w: {"fields": plan().to_dict()}, {"fields": "object"}),
-    "Certificate.from_json": Public(Certificate.from_json, lambda w: {"text": prove.prove(plan(), TERMS, made_up("certification")).to_json()}, {"text": "JSON"}),
+    "plan_from_json": Public(plan_from_json, lambda w: {"text": plan_to_json(plan())}, {"text": "JSON"}),
+    "certificate_from_json": Public(certificate_from_json, lambda w: {"text": certificate_to_json(prove.prove(plan(), TERMS, made_up("certification")))}, {"text": "JSON"}),
     "prove": Public(prove.prove, lambda w: {"plan": plan(), "terms": TERMS, "scores": made_up("certification")}, {"plan": "object", "terms": "object", "scores": "object"}),
     "Proof": Public(prove.Proof, lambda w: {"plan": plan(), "terms": TERMS}, {"plan": "object", "terms": "object"}),
     "scores.check_scores": Public(scores.check_scores, lambda w: {"scores": made_up(), "error": lvmrs.errors.ProofError}, {"scores": "object"}),

@@ -10,6 +10,7 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.method_settings import method
 from lvmrs.planners import Planner
 from lvmrs.registry import BOUNDS, METHODS
+from lvmrs.runs.certificates import plan_to_json
 from lvmrs.testing import SELECTION, made_up_scores
 from tests.oracles import random_logits
 
@@ -132,7 +133,7 @@ def test_which_methods_use_a_constant() -> None:
     """Where a method says that it uses none, the plan is the same with and without one."""
     for planner in [Fixed("hardmax"), Fixed("softmax", form="r2"), LVM(maps=("hardmax",)), Paper(), Duels()]:
         assert not planner.uses_constant
-        assert plan_of(planner).to_dict() == plan_of(planner, Terms(0.5, 0.01, 400)).to_dict()
+        assert plan_to_json(plan_of(planner)) == plan_to_json(plan_of(planner, Terms(0.5, 0.01, 400)))
     assert not Lipschitz("noise").needs_constant
     assert plan_of(Lipschitz("noise"), Terms(0.5, 0.01, 400)).form.name == "r1-noise"
     for user in [Fixed("softmax"), LVM(), Duels(0.5), Duels("chosen"), Lipschitz("ramp"), Deterministic()]:

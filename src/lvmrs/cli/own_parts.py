@@ -43,7 +43,7 @@ def known_name(names: Names, word: str | None) -> str | None:
 
 def noise(word: str) -> Noise:
     """The noise of that name."""
-    from lvmrs.noise import noise_named
+    from lvmrs.registry import noise_named
 
     if not word.startswith(OWN):
         return noise_named(word)

@@ -97,8 +97,7 @@ def recertify(
 def _check_noise(typed: str | None, source: Run) -> None:
     """Refuse a noise that is not that of the run; the user's own is added to the registry."""
     from lvmrs.cli.own_parts import OWN, known_name
-    from lvmrs.noise import noise_named
-    from lvmrs.registry import NOISES
+    from lvmrs.registry import NOISES, noise_named
 
     if typed is None:
         return

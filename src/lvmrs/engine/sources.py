@@ -13,8 +13,8 @@ from torch import Tensor
 
 from lvmrs.engine.pipeline import AnyItem, Item, Need, Result, Steps, Task, started
 from lvmrs.noise import Stage, Stream
-from lvmrs.running.crew import Crew, Work
-from lvmrs.sampling import Answered, Request, Sampler, Watch, logits_of
+from lvmrs.running.crew import Crew, Line, Work
+from lvmrs.sampling import Answered, Request, Sampler, Watch
 from lvmrs.scores import Scores
 
 __all__ = ["GivenScores", "Input", "Sampled"]
@@ -77,7 +77,7 @@ class _Asked(Generic[Result]):
         item = task.item
         self.number, self.task, self.first = number, task, first
         self.request = Request(item.sampler, item.x, Stream(seed, item.index, need.stage), need.n)
-        self.pieces: Iterator[Work[Answered]] = item.sampler.pieces(self.request, number)
+        self.pieces = _work(self.request, number)
 
 
 class _Sampling(Generic[Result]):
@@ -112,7 +112,7 @@ class _Sampling(Generic[Result]):
     def _answer(self, asked: _Asked[Result]) -> None:
         """Give a task the scores that it has asked for, and ask for what it needs next."""
         task, request = asked.task, asked.request
-        logits = logits_of(self._line, asked.number)
+        logits = _logits(self._line, asked.number)
         _feed(task, lambda: request.scores(self._shown(task, request.stream.stage, logits)))
         if self._undone and self._undone[0] is asked:  # it was not read to its end
             self._undone.popleft()
@@ -167,6 +167,23 @@ class _Sampling(Generic[Result]):
         kept, self._tasks[0].kept = self._tasks[0].kept, []
         for stage, logits in kept if self._watch is not None else ():
             self._watch(stage, logits)  # type: ignore[misc]
+
+
+def _work(request: Request, number: int) -> Iterator[Work[Answered]]:
+    """The pieces of a request, each to be computed in a thread if the sampler allows it."""
+    sampler = request.sampler
+    queued = 1 if request.x.device.type == "cpu" else 2  # elsewhere the next is prepared while the device works
+    for compute in sampler.pieces(request):
+        yield Work(number, compute, sampler.workers > 1, queued)
+
+
+def _logits(line: Line[Answered], number: int) -> Iterator[Tensor]:
+    """The logits of the request of this number, checked and in order."""
+    classes = 0
+    while line.is_of(number):
+        logits = line.take().checked(classes)
+        classes = logits.shape[1]
+        yield logits
 
 
 def _feed(task: Task[AnyItem, Result], make: Callable[[], Scores]) -> None:

@@ -21,8 +21,8 @@ from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.jobs.job import Job, Sampling
 from lvmrs.method import Method
 from lvmrs.models import Loaded
-from lvmrs.noise import Noise, noise_named
-from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES
+from lvmrs.noise import Noise
+from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES, noise_named
 from lvmrs.running import Way
 from lvmrs.runs import Manifest, Run
 from lvmrs.runs.manifest import ModelRecord

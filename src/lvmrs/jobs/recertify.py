@@ -22,10 +22,11 @@ from lvmrs.jobs.keeping import opened_scores
 from lvmrs.jobs.recorded import method_record
 from lvmrs.method import Method
 from lvmrs.method_check import relies_on_constant
-from lvmrs.noise import Stream, noise_named
+from lvmrs.noise import Stream
 from lvmrs.origin import origin
 from lvmrs.plan import Terms
 from lvmrs.planners import Planner
+from lvmrs.registry import noise_named
 from lvmrs.runs import Row, Run, RunWriter
 from lvmrs.runs.manifest import ROWS_OF, TermsRecord
 from lvmrs.runs.scores import KeptScores, refusing

@@ -4,13 +4,13 @@ To add a kind, derive from ``Noise`` and write a form of the radius for it: ``Fo
 of a form is about. CONTRIBUTING.md has the recipe.
 """
 
-from lvmrs.noise.base import Noise, check_noise, noise_named
+from lvmrs.noise.base import Noise, check_noise
 from lvmrs.noise.choice import suited_noise
 from lvmrs.noise.exact import ExactGaussian
 from lvmrs.noise.gaussian import GAUSSIAN, Gaussian
 from lvmrs.noise.stream import Draws, Stage, Stream
 
 __all__ = [
-    "GAUSSIAN", "Draws", "ExactGaussian", "Gaussian", "Noise", "Stage", "Stream", "check_noise", "noise_named",
+    "GAUSSIAN", "Draws", "ExactGaussian", "Gaussian", "Noise", "Stage", "Stream", "check_noise",
     "suited_noise",
 ]  # fmt: skip

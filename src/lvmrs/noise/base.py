@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs.errors import InvalidArgumentError, shown
-from lvmrs.registry import NOISES
 
-__all__ = ["Noise", "check_noise", "noise_named"]
+__all__ = ["Noise", "check_noise"]
 
 
 @dataclass(frozen=True)
@@ -107,29 +106,11 @@ class Noise(ABC):
         return 0.0
 
 
-def noise_named(spelling: str) -> Noise:
-    """The noise of a spelling, such as gaussian, exact or exact:16.
-
-    >>> noise_named("exact:16")
-    ExactGaussian(levels=16)
-    """
-    if not isinstance(spelling, str):
-        raise InvalidArgumentError(f"noise must be a name such as gaussian or exact, got {shown(spelling)}")
-    name, _, setting = spelling.partition(":")
-    made: Noise = NOISES.find(name, argument="noise").of(setting)
-    return made
-
-
 def check_noise(noise: object) -> None:
     """Refuse what is no noise, or what its spelling does not describe: certificates and runs record the spelling."""
     if not isinstance(noise, Noise):
         raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {shown(noise)}")
     kind = type(noise)
-    if noise.name not in NOISES or NOISES.find(noise.name) is not kind:
-        raise InvalidArgumentError(
-            f"{kind.__name__} is not the noise {noise.name!r} of the registry; give it a name of its own and add it "
-            "with lvmrs.registry.NOISES.add"
-        )
     stated = {field.name for field in dataclasses.fields(noise)}
     if set(vars(noise)) - stated or kind.of(noise.setting) != noise:
         raise InvalidArgumentError(

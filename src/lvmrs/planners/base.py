@@ -15,9 +15,8 @@ from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, guarded
 from lvmrs.method import Method
 from lvmrs.plan import Choice, Plan, Terms
-from lvmrs.registry import BOUNDS
+from lvmrs.registry import BOUNDS, simplex_map
 from lvmrs.scores import Scores, check_scores
-from lvmrs.simplex import simplex_map
 
 __all__ = ["Planner", "check_search", "keeps_constant"]
 

@@ -21,8 +21,8 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.maps import SimplexMap, sweep
 from lvmrs.moments import Moments
 from lvmrs.planners.grid import geometric
+from lvmrs.registry import simplex_map
 from lvmrs.scores import in_portions
-from lvmrs.simplex import simplex_map
 
 __all__ = ["MANY_CLASSES", "TEMPERATURES", "Survey"]
 
