@@ -99,7 +99,7 @@ class Scaled(Uniform):
 def test_a_name_stands_for_one_noise() -> None:
     with pytest.raises(InvalidArgumentError, match="Quiet is not the noise 'gaussian' of the registry"):
         SmoothedClassifier(first_number, 1.0, noise=Quiet())
-    with pytest.raises(InvalidArgumentError, match="Quiet is not the noise 'gaussian' of the registry"):
+    with pytest.raises(InvalidArgumentError, match="Quiet has the name 'gaussian' of Gaussian"):
         Terms(1.0, 0.01, 100, noise=Quiet())
     NOISES.add(Scaled)
     with pytest.raises(InvalidArgumentError, match="Scaled has settings that its spelling 'scaled' does not say"):

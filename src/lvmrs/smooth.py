@@ -99,8 +99,8 @@ class SmoothedClassifier:
         self.device = _torch_checks.device(device)
         self.autocast = None if autocast is None else _torch_checks.floating("autocast", autocast)
         self.noise = noise = noise_named(noise) if isinstance(noise, str) else noise
-        check_noise(noise)
         check_known_noise(noise)
+        check_noise(noise)
         self.compiled, self.fast = None if compile is None else bool(compile), bool(fast)
         pattern = Sampler(model, self._sigma or 1.0, 1, autocast=autocast, noise=noise)  # without σ for checks alone
         samplers = Samplers(pattern, given, way=way, fast=self.fast, compiled=self.compiled)

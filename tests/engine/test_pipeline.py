@@ -2,7 +2,7 @@
 
 import ast
 import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,7 @@ from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.goals import Goal
 from lvmrs.noise import Stage, Stream
 from lvmrs.running.choosing import Choice
-from lvmrs.running.crew import Work
-from lvmrs.sampling import Request, Sampler
+from lvmrs.sampling import Answered, Request, Sampler
 from lvmrs.scores import Scores
 from lvmrs.testing import made_up_scores
 from tests.quick import without_trials
@@ -84,9 +83,9 @@ def test_samples_to_prove_on_are_asked_for_when_the_plan_exists_and_the_next_inp
     events: list[tuple[str, int]] = []
     pieces = Sampler.pieces
 
-    def noted(self: Sampler, request: Request, owner: int) -> Iterator[Work[Any]]:
+    def noted(self: Sampler, request: Request) -> Iterator[Callable[[], Answered]]:
         events.append((request.stream.stage, request.stream.index))
-        return pieces(self, request, owner)
+        return pieces(self, request)
 
     monkeypatch.setattr(Sampler, "pieces", noted)
     smoothed = SmoothedClassifier(nn.Linear(3, 3), 0.5, batch=32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from lvmrs import lipschitz, maps, noise, radius, simplex
+from lvmrs import lipschitz, maps, noise, radius, registry, simplex
 from lvmrs.confidence import bernstein, betting, clopper_pearson, hoeffding
 from lvmrs.moments import Moments
 from tests.hostile.public_call import Public
@@ -22,7 +22,7 @@ MATHEMATICS: dict[str, Public] = {
         for name in ("softmax", "sparsemax", "hardmax")
     },
     "simplex.sweep": Public(simplex.sweep, lambda w: {"logits": _Z, "temperatures": [1.0, 2.0], "map": "softmax", "mass": 1.0}, {"logits": "logits", "temperatures": "positive numbers", "map": "simplex map", "mass": "positive"}, frozenset({("temperatures", "a meta tensor")})),
-    "simplex.simplex_map": Public(simplex.simplex_map, lambda w: {"name": "softmax"}, {"name": "simplex map"}),
+    "registry.simplex_map": Public(registry.simplex_map, lambda w: {"name": "softmax"}, {"name": "simplex map"}),
     "maps.sweep": Public(maps.sweep, lambda w: {"kind": maps.Softmax, "logits": _Z, "temperatures": [1.0], "mass": 1.0}, {"kind": "object", "logits": "logits", "temperatures": "positive numbers", "mass": "positive"}),
     **{
         f"maps.{name}": Public(getattr(maps, name), lambda w: {"temperature": 1.0, "mass": 1.0}, dict(_TEMPERED))

@@ -17,8 +17,8 @@ from lvmrs.errors import DataError, InvalidArgumentError, ProofError
 from lvmrs.method import Method
 from lvmrs.models import Denoised, Loaded
 from lvmrs.noise import GAUSSIAN, ExactGaussian, Gaussian, Stream, suited_noise
-from lvmrs.registry import noise_named
 from lvmrs.prove import prove
+from lvmrs.registry import noise_named
 from lvmrs.runs import Run, Selection
 from lvmrs.runs.certificates import certificate_from_json, certificate_to_json
 from lvmrs.sampling import Sampler

@@ -173,8 +173,7 @@ def _work(request: Request, number: int) -> Iterator[Work[Answered]]:
     """The pieces of a request, each to be computed in a thread if the sampler allows it."""
     sampler = request.sampler
     queued = 1 if request.x.device.type == "cpu" else 2  # elsewhere the next is prepared while the device works
-    for compute in sampler.pieces(request):
-        yield Work(number, compute, sampler.workers > 1, queued)
+    return (Work(number, compute, sampler.workers > 1, queued) for compute in sampler.pieces(request))
 
 
 def _logits(line: Line[Answered], number: int) -> Iterator[Tensor]:

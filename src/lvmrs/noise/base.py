@@ -16,6 +16,9 @@ from lvmrs.errors import InvalidArgumentError, shown
 
 __all__ = ["Noise", "check_noise"]
 
+# The module and name of our own class of each name: a class of somebody else must have another name.
+_OWNERS: dict[str, tuple[str, str]] = {}
+
 
 @dataclass(frozen=True)
 class Noise(ABC):
@@ -44,6 +47,8 @@ class Noise(ABC):
         super().__init_subclass__(**settings)
         if "name" in vars(cls) and "law" not in vars(cls):
             cls.law = cls.name
+        if cls.__module__.startswith("lvmrs."):
+            _OWNERS.setdefault(getattr(cls, "name", ""), _home(cls))
 
     @property
     def centre(self) -> str:
@@ -106,11 +111,19 @@ class Noise(ABC):
         return 0.0
 
 
+def _home(kind: type) -> tuple[str, str]:
+    return kind.__module__, kind.__qualname__
+
+
 def check_noise(noise: object) -> None:
     """Refuse what is no noise, or what its spelling does not describe: certificates and runs record the spelling."""
     if not isinstance(noise, Noise):
         raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {shown(noise)}")
     kind = type(noise)
+    if (owner := _OWNERS.get(noise.name, _home(kind))) != _home(kind):
+        raise InvalidArgumentError(
+            f"{kind.__name__} has the name {noise.name!r} of {owner[1]}; give it a name of its own"
+        )
     stated = {field.name for field in dataclasses.fields(noise)}
     if set(vars(noise)) - stated or kind.of(noise.setting) != noise:
         raise InvalidArgumentError(
