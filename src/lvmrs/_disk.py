@@ -19,8 +19,8 @@ from typing import Any
 from lvmrs.errors import InvalidArgumentError, RunError, shown
 
 __all__ = [
-    "close", "copy_file", "cut", "errors", "make_directory", "open_directory", "open_file", "place", "remove", "remove_directory",
-    "rename", "size", "sync", "sync_directory", "write",
+    "close", "copy_file", "cut", "errors", "make_directory", "open_directory", "open_file", "place", "remove",
+    "remove_directory", "rename", "size", "sync", "sync_directory", "write",
 ]  # fmt: skip
 
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.EACCES, errno.EPERM}
