@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,8 @@ from typing import Any
 from lvmrs.errors import InvalidArgumentError, RunError, shown
 
 __all__ = [
-    "close", "cut", "errors", "make_directory", "open_directory", "open_file", "place", "remove", "remove_directory",
-    "rename", "size", "sync", "sync_directory", "write",
+    "close", "copy_file", "cut", "errors", "make_directory", "open_directory", "open_file", "place", "remove",
+    "remove_directory", "rename", "size", "sync", "sync_directory", "write",
 ]  # fmt: skip
 
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.EACCES, errno.EPERM}
@@ -85,6 +86,12 @@ def open_file(path: Path, flags: int = 0) -> int:
         os.close(file)
         raise OSError(errno.EINVAL, f"{path.name} is a device or a pipe, not a file", str(path))
     return file
+
+
+def copy_file(path: Path, new: Path) -> None:
+    """Copy a file, and make the directories that the copy is in."""
+    make_directory(new.parent)
+    shutil.copyfile(path, new)
 
 
 def open_directory(path: Path) -> int:

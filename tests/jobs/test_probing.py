@@ -124,11 +124,11 @@ def test_a_worker_whose_torch_cannot_use_its_device(tmp_path: Path) -> None:
         certified(tmp_path / "a", Copies(device="cuda:99"))
 
 
-def test_it_costs_two_small_batches() -> None:
+def test_it_costs_three_small_batches() -> None:
     model = Elsewhere()
     job = job_of(model=model)
     again = probe(job, "the worker")
-    assert model.sizes == [4, 4]
+    assert model.sizes == [4, 4, 4]
     assert torch.equal(again.logits, probe(job, "the worker").logits), "it is the same each time"
 
 

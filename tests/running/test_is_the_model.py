@@ -255,7 +255,7 @@ def test_a_change_while_inputs_are_certified_is_refused(change: Callable[[Networ
     """Samples of later inputs are drawn ahead, and are then of the model as it was."""
     network = Network(normed).eval()
     smoothed = SmoothedClassifier(network, 0.5, batch=64)
-    made = smoothed.certificates(enumerate(torch.rand(4, *SHAPE)), Duels(), n0=50, n=500, goal=goal)  # type: ignore[arg-type]
+    made = smoothed.certificates(enumerate(torch.rand(4, *SHAPE)), Duels(), n0=50, n=500, goal=goal)
     next(made)
     change(network)
     with pytest.raises(ModelError, match=r"attributes of the model have changed|other answers than at the beginning"):

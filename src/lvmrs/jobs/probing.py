@@ -2,7 +2,7 @@
 
 Weights travel with a job, and workers compare the versions of libraries. Logits may still differ because of processors,
 libraries that the model calls besides torch, environment variables, and buffers that a model makes when it is loaded.
-The check costs two small batches for each worker.
+The check costs three small batches for each worker.
 """
 
 from __future__ import annotations

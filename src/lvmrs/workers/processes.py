@@ -68,6 +68,8 @@ class Processes(Workers):
             killing.start()
             pool.shutdown(cancel_futures=True)
             killing.cancel()
+            killing.join()
+            context.join()
 
 
 class _Process(SpawnProcess):
@@ -96,6 +98,12 @@ class _Context(SpawnContext):
         for process in self._started:
             if process.pid is not None:
                 process.kill()
+        self.join()
+
+    def join(self) -> None:
+        """Wait until all processes have ended."""
+        for process in self._started:
+            if process.pid is not None:
                 process.join()
 
 

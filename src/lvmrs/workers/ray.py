@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import signal
 import socket
 import tempfile
@@ -24,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lvmrs import _checks, errors
+from lvmrs import _checks, _disk, errors
 from lvmrs._extras import optional
 from lvmrs._paths import is_file, is_now_at
 from lvmrs._stopping import SIGNALS
@@ -182,8 +181,7 @@ def copy_files(files: Iterable[Path], folder: Path, most: int = _MOST_BYTES) -> 
         if most < 0:
             break
         copy = folder / os.path.normpath(path).lstrip("/")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)
+        _disk.copy_file(path, copy)
     return folder
 
 
