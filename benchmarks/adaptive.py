@@ -29,11 +29,11 @@ from lvmrs.engine import pipeline
 from lvmrs.engine.batching import Batched, Fullness
 from lvmrs.engine.pipeline import Procedure
 from lvmrs.engine.sources import Input
-from lvmrs.goals import Goal
+from lvmrs.engine.threads import Crew, torch_threads
+from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.noise import Stream
 from lvmrs.models import ResNet
 from lvmrs.models.small import fast_cnn
-from lvmrs.noise import Stream
-from lvmrs.running.crew import Crew, torch_threads
 from side_by_side import seconds_in_turn
 
 SIGMA, N0 = 0.5, 64

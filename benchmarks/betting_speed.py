@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from lvmrs.confidence import bernstein, betting
+from lvmrs.kernel.bounds import bernstein, betting
 from side_by_side import seconds
 
 N, PIXELS, BATCH = 100_000, 3072, 1000

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from lvmrs.confidence import bernstein, betting, clopper_pearson, game
+from lvmrs.kernel.bounds import bernstein, betting, clopper_pearson
+from lvmrs.kernel.bounds import betting as game
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import LVM, Duels, Planner, SmoothedClassifier, Terms
+from lvmrs.kernel.noise import Draws, Gaussian
 from lvmrs.models import ResNet
-from lvmrs.noise import Draws, Gaussian
 from lvmrs.testing import SELECTION, made_up_scores
 from side_by_side import median_ratio, seconds
 

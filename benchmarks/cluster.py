@@ -23,10 +23,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from lvmrs import Duels, SmoothedClassifier, data, jobs, models, runs
-from lvmrs.workers import Ray, Workers
-from lvmrs.workers.base import Each, Task
-from lvmrs.workers.ray import ActorPool, connected
+from lvmrs import Duels, SmoothedClassifier, data, models, runs
+from lvmrs import runs as jobs
+from lvmrs.runs.workers import Ray, Workers
+from lvmrs.runs.workers.base import Each, Task
+from lvmrs.runs.workers.ray import ActorPool, connected
 
 PLACE = re.compile(r"<!-- benchmarks/cluster.py: begin -->\n.*?<!-- end -->", re.DOTALL)
 # Actors that play the workers; each plays many of them.
@@ -134,8 +135,8 @@ class _Actor:
         """A row for the input that the question is about."""
         from dataclasses import replace
 
-        from lvmrs.jobs.probing import Reply
-        from lvmrs.jobs.spreading import Made, Together
+        from lvmrs.runs.probing import Reply
+        from lvmrs.runs.spreading import Made, Together
 
         await asyncio.sleep(self._seconds)
         made = [Made(replace(self._row, idx=index), self._scores) for index in question.args[1]]

@@ -9,7 +9,7 @@ from unittest import mock
 import torch
 
 from lvmrs import LVM, Terms
-from lvmrs.planners.survey import MANY_CLASSES
+from lvmrs.planners.search import MANY_CLASSES
 from side_by_side import seconds
 
 

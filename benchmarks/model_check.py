@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from lvmrs import Cohen, Terms, models
-from lvmrs.model_check import check_model
-from lvmrs.noise import Stream
-from lvmrs.prove import prove
-from lvmrs.running.fixed_batch import InParts
-from lvmrs.sampling import Model, Sampler
+from lvmrs.engine.execution import InParts
+from lvmrs.kernel.model_check import check_model
+from lvmrs.kernel.noise import Stream
+from lvmrs.kernel.proof import prove
+from lvmrs.kernel.sampler import Model, Sampler
 from side_by_side import median_ratio
 
 

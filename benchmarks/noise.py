@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 from lvmrs import SmoothedClassifier
+from lvmrs.kernel.exact_noise import ExactGaussian
+from lvmrs.kernel.noise import GAUSSIAN, Draws, Noise
 from lvmrs.models import ResNet
 from lvmrs.models.small import small_cnn
-from lvmrs.noise import GAUSSIAN, Draws, ExactGaussian, Noise
 from lvmrs.testing import SELECTION
 from side_by_side import median_ratio
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lvmrs.runs import Manifest, Selection
-from lvmrs.runs.directory import MANIFEST, ROWS
-from lvmrs.runs.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
-from lvmrs.runs.rows import COLUMNS, OF_A_GOAL
+from lvmrs.record import Manifest, Selection
+from lvmrs.record.directory import MANIFEST, ROWS
+from lvmrs.record.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
+from lvmrs.record.rows import COLUMNS, OF_A_GOAL
 
 # Rows are made so many at a time: the peak memory of a child process counts that of its parent at the start.
 _PORTION = 10_000

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from entmax import sparsemax
 
-from lvmrs import simplex
+from lvmrs.planners import simplex
 from side_by_side import seconds
 
 TEMPERATURES = np.geomspace(0.01, 50, 50)

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from lvmrs.model_check import ModelCheck
+from lvmrs.kernel.model_check import ModelCheck
+from lvmrs.kernel.proof import Proof
+from lvmrs.kernel.sampler import Sampler
 from lvmrs.planners import Planner
-from lvmrs.prove import Proof
-from lvmrs.sampling import Sampler
 from suite.networks import NETWORKS, network
 from suite.ours import PLANNERS, smoothed
 

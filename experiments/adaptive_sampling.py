@@ -21,15 +21,16 @@ from lab.cases import Case, adaptive
 from lab.methods import Certified, paired, place_of
 from lab.page import about, difference, made_by, percent, size, table, wrapped
 from lab.settings import Lab
-from lvmrs import Cohen, Duels, Planner, Run, Terms, Votes, jobs
-from lvmrs.confidence.staged import stages
-from lvmrs.goals import CERTIFIED, UNDECIDED, Goal, verdict
-from lvmrs.jobs.recertify import KeptSource
-from lvmrs.noise import noise_named
+from lvmrs import Cohen, Duels, Planner, Run, Terms, Votes
+from lvmrs import runs as jobs
+from lvmrs.kernel.bounds.clopper_pearson import stages
+from lvmrs.kernel.goals import CERTIFIED, UNDECIDED, Goal, verdict
 from lvmrs.planners import Anytime
 from lvmrs.planners.allocation import steps
-from lvmrs.runs import Row
-from lvmrs.runs.scores import KeptScores
+from lvmrs.record import Row
+from lvmrs.record.scores import KeptScores
+from lvmrs.registry import noise_named
+from lvmrs.runs.recertify import KeptSource
 
 __all__ = ["EVENLY", "PLANNED", "RIGHT", "TITLE", "measure", "shown"]
 

@@ -17,9 +17,11 @@ import numpy as np
 
 from lab.settings import spread_options
 from lab.union import VotesWithUnion
-from lvmrs import LVM, Cohen, Duels, Lipschitz, Paper, Planner, Run, Votes, analysis, jobs, radius
+from lvmrs import LVM, Cohen, Duels, Lipschitz, Paper, Planner, Run, Votes, analysis
+from lvmrs import runs as jobs
 from lvmrs.analysis import Results
 from lvmrs.cli.spread import chosen_workers
+from lvmrs.kernel import radius
 
 
 def planners(options: argparse.Namespace, *, constant: bool) -> dict[str, Planner]:

@@ -19,7 +19,7 @@ from lab.methods import PUBLISHED, STEPS, TITLES, certified, gap, planners_of, s
 from lab.page import about, difference, made_by, percent, size, table
 from lab.settings import Lab
 from lab.unsound import published
-from lvmrs.binomial import by_chance
+from lvmrs.kernel.bounds.binomial import by_chance
 
 __all__ = ["TITLE", "drawn", "measure", "shown"]
 

@@ -13,7 +13,8 @@ import sys
 import torch
 from torch import Tensor
 
-from lvmrs import Cohen, Duels, Planner, SmoothedClassifier, Votes, radius
+from lvmrs import Cohen, Duels, Planner, SmoothedClassifier, Votes
+from lvmrs.kernel import radius
 
 PLANNERS: dict[str, Planner] = {"Cohen": Cohen(), "votes, R2": Votes(), "duels": Duels()}
 SIGMA = 0.5

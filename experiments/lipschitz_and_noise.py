@@ -18,7 +18,7 @@ from lab.page import about, difference, made_by, percent, size, table
 from lab.published import LIPSCHITZ
 from lab.settings import Lab
 from lvmrs import Duels, Lipschitz, Planner, Run, Votes
-from lvmrs.binomial import by_chance
+from lvmrs.kernel.bounds.binomial import by_chance
 
 __all__ = ["TITLE", "measure", "shown"]
 

@@ -20,11 +20,12 @@ from lab.cases import Case, families
 from lab.methods import certified
 from lab.page import made_by, size, table
 from lab.settings import Lab
-from lvmrs import Duels, Votes, radius
-from lvmrs.confidence import bernstein, betting
-from lvmrs.maps import SimplexMap, Softmax, Sparsemax
-from lvmrs.planners.grid import geometric
-from lvmrs.runs.scores import KeptScores
+from lvmrs import Duels, Votes
+from lvmrs.kernel import radius
+from lvmrs.kernel.bounds import bernstein, betting
+from lvmrs.kernel.maps import SimplexMap, Softmax, Sparsemax
+from lvmrs.planners.search import geometric
+from lvmrs.record.scores import KeptScores
 
 __all__ = ["TITLE", "drawn", "measure", "shown"]
 

@@ -21,8 +21,8 @@ from lab.cases import Case, families
 from lab.methods import Certified, certified, paired, planners_of, swapped
 from lab.page import difference, made_by, percent, size, table
 from lab.settings import Lab
-from lvmrs.binomial import by_chance
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.kernel.bounds.binomial import by_chance
 
 __all__ = ["TITLE", "drawn", "measure", "shown"]
 

@@ -10,7 +10,7 @@ from adaptive_sampling import EVENLY, PLANNED, RIGHT
 from lab.methods import NEED_CONSTANT, STEPS
 from lab.page import table, wrapped
 from lab.record import Found
-from lvmrs.binomial import by_chance
+from lvmrs.kernel.bounds.binomial import by_chance
 
 __all__ = ["shown"]
 

@@ -19,7 +19,7 @@ from lab.page import difference, made_by, percent, size, table
 from lab.published import R2_AGAINST_R3
 from lab.settings import Lab, Sampled
 from lvmrs import Cohen, Fixed, Votes
-from lvmrs.runs.scores import KeptScores
+from lvmrs.record.scores import KeptScores
 
 __all__ = ["TITLE", "measure", "shown"]
 

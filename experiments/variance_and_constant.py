@@ -16,8 +16,8 @@ from lab import figures, record
 from lab.cases import Case, sandwich
 from lab.page import made_by, percent, table
 from lab.settings import Lab
-from lvmrs.maps import Softmax, Sparsemax
-from lvmrs.runs.scores import KeptScores
+from lvmrs.kernel.maps import Softmax, Sparsemax
+from lvmrs.record.scores import KeptScores
 
 __all__ = ["TITLE", "drawn", "measure", "shown"]
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from lvmrs import _user_code
+from lvmrs._util import user_code as _user_code
 from lvmrs.registry import PARTS
 from tests.processes import adopt_orphans, hear_signals, left_behind
 

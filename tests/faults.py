@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lvmrs import _disk, _locking
+from lvmrs._util import files as _disk
+from lvmrs._util import lock as _locking
 
 __all__ = ["FAULTS", "CrashError", "Disk", "faulty_disk"]
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from lvmrs.runs import Manifest, Selection
-from lvmrs.runs.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
+from lvmrs.record import Manifest, Selection
+from lvmrs.record.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
 
 __all__ = ["manifest"]
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs import Choice, Planner, Terms
-from lvmrs.confidence import Bound, Tally, hoeffding
-from lvmrs.confidence.base import Sides, TallyOfMoments
-from lvmrs.confidence.betting import Betting
-from lvmrs.forms import R3, Form
-from lvmrs.maps import SimplexMap, Slopes, Softmax
-from lvmrs.noise import Noise
+from lvmrs.kernel.bounds import Bound, Tally, hoeffding
+from lvmrs.kernel.bounds.base import Sides, TallyOfMoments
+from lvmrs.kernel.bounds.betting import Betting
+from lvmrs.kernel.maps import SimplexMap, Slopes, Softmax
+from lvmrs.kernel.noise import Noise
+from lvmrs.kernel.radius import R3, Form
 
 Floats = NDArray[np.float64]
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from lvmrs.running.choosing import Choice
-from lvmrs.running.way import Way
+from lvmrs.engine.execution import Way
+from lvmrs.engine.tuning import Choice
 
 
 def without_trials(patch: pytest.MonkeyPatch) -> None:
     """How to run a model is not tried out."""
-    patch.setattr("lvmrs.samplers.chosen_batch", lambda run, x, threads: Choice(Way(64), 0.001))
-    patch.setattr("lvmrs.samplers.chosen_way", _as_asked)
+    patch.setattr("lvmrs.engine.samplers.chosen_batch", lambda run, x, threads: Choice(Way(64), 0.001))
+    patch.setattr("lvmrs.engine.samplers.chosen_way", _as_asked)
 
 
 def _as_asked(fast: Any, x: Any, batch: int | None, threads: int) -> Choice:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lvmrs import Duels, SmoothedClassifier
-from lvmrs.agreement import Agreement, measured, precision
 from lvmrs.errors import ModelError
+from lvmrs.kernel.agreement import Agreement, measured, precision
 from lvmrs.models import ResNet
 from tests.test_model_check import LOOKING_AROUND, SIGMA, Changing, Dropout, at, honest
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import lvmrs
-from lvmrs.answers import ABSTAIN, is_correct
+from lvmrs.kernel.goals import ABSTAIN, is_correct
 
 
 def test_an_abstention_is_never_correct() -> None:

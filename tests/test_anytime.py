@@ -8,16 +8,15 @@ import pytest
 import torch
 
 from lvmrs import Cohen, Duels, Fixed, Lipschitz, Plan, Planner, Terms, Votes
-from lvmrs.anytime import AnytimeProof, looks
-from lvmrs.confidence import beta_mixture, clopper_pearson
-from lvmrs.confidence.beta_mixture import BetaMixture
-from lvmrs.confidence.clopper_pearson import ClopperPearson
-from lvmrs.confidence.staged import stages
 from lvmrs.errors import InvalidArgumentError, ProofError
-from lvmrs.goals import Goal, Moment
+from lvmrs.kernel.anytime import AnytimeProof, looks
+from lvmrs.kernel.bounds import beta_mixture, clopper_pearson
+from lvmrs.kernel.bounds.beta_mixture import BetaMixture
+from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson, stages
+from lvmrs.kernel.goals import Goal, Moment
+from lvmrs.kernel.proof import prove
 from lvmrs.planners import Anytime
-from lvmrs.prove import prove
-from lvmrs.runs.certificates import certificate_from_json, certificate_to_json
+from lvmrs.record.certificates import certificate_from_json, certificate_to_json
 from lvmrs.testing import FAMILIES, SELECTION, check_planner, family, made_up_scores
 
 TERMS = Terms(0.5, 0.01, 700, 1.0)

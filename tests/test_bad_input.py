@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from lvmrs import lipschitz, radius, simplex
-from lvmrs.confidence import bernstein, betting, clopper_pearson, hoeffding
 from lvmrs.errors import InvalidArgumentError, LvmrsError
-from lvmrs.moments import Moments
+from lvmrs.kernel import lipschitz, radius
+from lvmrs.kernel.bounds import bernstein, betting, clopper_pearson, hoeffding
+from lvmrs.kernel.moments import Moments
+from lvmrs.planners import simplex
 from lvmrs.registry import MAPS
 
 NAN, INF = float("nan"), float("inf")

@@ -11,16 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from lvmrs import Certificate, Choice, Duels, Planner, SmoothedClassifier, Terms, jobs
-from lvmrs.confidence.clopper_pearson import ClopperPearson
+from lvmrs import Certificate, Choice, Duels, Planner, SmoothedClassifier, Terms
+from lvmrs import runs as jobs
 from lvmrs.engine import sources
 from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, RunError
-from lvmrs.forms import R3
-from lvmrs.goals import Goal
-from lvmrs.maps.duel import Duel
+from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
+from lvmrs.kernel.duels import Duel
+from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.noise import Stage, Stream
+from lvmrs.kernel.radius import R3
 from lvmrs.models import Loaded
-from lvmrs.noise import Stage, Stream
-from lvmrs.runs import Selection
+from lvmrs.record import Selection
 from tests.jobs.helpers import INPUTS as JOB_INPUTS
 from tests.jobs.helpers import fill, job_of, lines
 from tests.quick import without_trials

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from lvmrs import _checks, _disk, _torch_checks, radius
-from lvmrs._checks import Numbers
+from lvmrs._util import files as _disk
 from lvmrs.errors import InvalidArgumentError, shown
+from lvmrs.kernel import checks, radius, torch_checks
+from lvmrs.kernel.checks import Numbers
 
-READERS = ["lvmrs._checks", "lvmrs.analysis", "lvmrs.cli", "lvmrs.registry", "lvmrs.runs"]
+READERS = ["lvmrs.kernel.checks", "lvmrs.analysis", "lvmrs.cli", "lvmrs.registry", "lvmrs.record"]
 
 
 @pytest.mark.parametrize("module", READERS)
@@ -32,7 +33,7 @@ def test_the_command_line_starts_without_scipy() -> None:
 def test_guards_work_where_torch_was_not_imported() -> None:
     code = (
         "import sys; from lvmrs import _checks; "
-        "print(_checks.count('n', 3, least=1), _checks.real('x', [1, 2]).tolist(), 'torch' in sys.modules)"
+        "print(checks.count('n', 3, least=1), checks.real('x', [1, 2]).tolist(), 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout == "3 [1.0, 2.0] False\n"
@@ -57,32 +58,32 @@ def test_guards_work_where_torch_was_not_imported() -> None:
     ],
 )
 def test_numbers_of_every_kind_become_float64(value: Numbers, expected: object) -> None:
-    array = _checks.real("value", value)
+    array = checks.real("value", value)
     assert array.dtype == np.float64
     assert array.tolist() == expected
 
 
 def test_single_numbers_become_those_of_python() -> None:
-    count = _checks.count("n", np.float64(5), least=1)
-    sigma = _checks.positive_number("sigma", torch.tensor(0.5))
+    count = checks.count("n", np.float64(5), least=1)
+    sigma = checks.positive_number("sigma", torch.tensor(0.5))
     assert (count, type(count)) == (5, int)
     assert (sigma, type(sigma)) == (0.5, float)
-    assert _checks.positive_number("lipschitz", float("inf"), infinite=True) == float("inf")
-    assert _checks.alpha(np.float32(0.5)) == 0.5
+    assert checks.positive_number("lipschitz", float("inf"), infinite=True) == float("inf")
+    assert checks.alpha(np.float32(0.5)) == 0.5
 
 
 SENTENCES: dict[str, tuple[Callable[[], object], str]] = {
-    "count": (lambda: _checks.count("n0", 0, least=1), "n0 must be a whole number of at least 1, got 0.0"),
-    "fraction of one": (lambda: _checks.count("n", 2.5, least=1), "n must be a whole number of at least 1, got 2.5"),
-    "counts": (lambda: _checks.count("n", [1, 2], least=1), "n must be a single number, got shape (2,)"),
-    "sigma": (lambda: _checks.positive_number("sigma", -1), "sigma must be positive and finite, got -1.0"),
-    "sigmas": (lambda: _checks.positive_number("sigma", [1.0]), "sigma must be a single number, got shape (1,)"),
-    "alpha 0": (lambda: _checks.alpha(0), "alpha must lie strictly between 0 and 1, got 0.0"),
-    "alpha 1": (lambda: _checks.alpha(1), "alpha must lie strictly between 0 and 1, got 1.0"),
-    "alpha NaN": (lambda: _checks.alpha(float("nan")), "alpha must not be NaN, got nan"),
-    "alpha tiny": (lambda: _checks.alpha(1e-301), "alpha must be at least 1e-300, got 1e-301"),
+    "count": (lambda: checks.count("n0", 0, least=1), "n0 must be a whole number of at least 1, got 0.0"),
+    "fraction of one": (lambda: checks.count("n", 2.5, least=1), "n must be a whole number of at least 1, got 2.5"),
+    "counts": (lambda: checks.count("n", [1, 2], least=1), "n must be a single number, got shape (2,)"),
+    "sigma": (lambda: checks.positive_number("sigma", -1), "sigma must be positive and finite, got -1.0"),
+    "sigmas": (lambda: checks.positive_number("sigma", [1.0]), "sigma must be a single number, got shape (1,)"),
+    "alpha 0": (lambda: checks.alpha(0), "alpha must lie strictly between 0 and 1, got 0.0"),
+    "alpha 1": (lambda: checks.alpha(1), "alpha must lie strictly between 0 and 1, got 1.0"),
+    "alpha NaN": (lambda: checks.alpha(float("nan")), "alpha must not be NaN, got nan"),
+    "alpha tiny": (lambda: checks.alpha(1e-301), "alpha must be at least 1e-300, got 1e-301"),
     "confidence": (
-        lambda: _checks.fraction("confidence", [0.5, 2.0]),
+        lambda: checks.fraction("confidence", [0.5, 2.0]),
         "confidence must lie strictly between 0 and 1, got 2.0 at index 1",
     ),
 }
@@ -99,10 +100,10 @@ def test_a_mistake_has_its_sentence(name: str) -> None:
 def test_auto_is_a_gpu_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for there, kind in ((True, "cuda"), (False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
-        assert _torch_checks.device_to_run_on("auto").type == kind
-    assert _torch_checks.device_to_run_on("cpu").type == "cpu"
+        assert torch_checks.device_to_run_on("auto").type == kind
+    assert torch_checks.device_to_run_on("cpu").type == "cpu"
     with pytest.raises(InvalidArgumentError, match="device 'gpu' cannot be used here"):
-        _torch_checks.device_to_run_on("gpu")
+        torch_checks.device_to_run_on("gpu")
 
 
 def test_mypy_refuses_what_is_no_number() -> None:
@@ -145,19 +146,19 @@ def test_a_value_is_shown_in_one_line_without_addresses(value: object, text: str
 @pytest.mark.parametrize(
     ("guard", "sentence"),
     [
-        (lambda: _checks.seed("seed", 1.0), "seed must be a whole number from 0 to 2⁶³ − 1, got 1.0"),
-        (lambda: _checks.seed("seed", 1 << 63), "seed must be a whole number from 0 to"),
-        (lambda: _checks.shape([1, 0]), "shape must be a whole number of at least 1, got 0.0 at index 1"),
-        (lambda: _checks.shape([[1]]), "shape must be a list of numbers, got shape (1, 1)"),  # type: ignore[list-item]
-        (lambda: _checks.shape([1, 10**6, 10**6]), "shape must have at most 2,147,483,648 numbers"),
-        (lambda: _checks.radii([0.5, -1]), "radii must be at least 0 and finite, got -1.0 at index 1"),
-        (lambda: _checks.radii(0.5), "radii must be a list of numbers, got shape ()"),
-        (lambda: _checks.instances("runs", [], int, "runs"), "runs must be runs, and there is none; give at least"),
-        (lambda: _checks.instances("runs", "ab", str, "names"), "runs must be names, got 'ab'"),
-        (lambda: _checks.count("digits", 2000, least=0, most=1074), "of at least 0 and at most 1074, got 2000.0"),
-        (lambda: _checks.text("name", 5), "name must be a text, got 5"),
-        (lambda: _checks.model(None), "model must be callable on a batch of inputs, got NoneType"),
-        (lambda: _torch_checks.floating("autocast", torch.int8), "autocast must be a type of floating-point numbers"),
+        (lambda: checks.seed("seed", 1.0), "seed must be a whole number from 0 to 2⁶³ − 1, got 1.0"),
+        (lambda: checks.seed("seed", 1 << 63), "seed must be a whole number from 0 to"),
+        (lambda: checks.shape([1, 0]), "shape must be a whole number of at least 1, got 0.0 at index 1"),
+        (lambda: checks.shape([[1]]), "shape must be a list of numbers, got shape (1, 1)"),  # type: ignore[list-item]
+        (lambda: checks.shape([1, 10**6, 10**6]), "shape must have at most 2,147,483,648 numbers"),
+        (lambda: checks.radii([0.5, -1]), "radii must be at least 0 and finite, got -1.0 at index 1"),
+        (lambda: checks.radii(0.5), "radii must be a list of numbers, got shape ()"),
+        (lambda: checks.instances("runs", [], int, "runs"), "runs must be runs, and there is none; give at least"),
+        (lambda: checks.instances("runs", "ab", str, "names"), "runs must be names, got 'ab'"),
+        (lambda: checks.count("digits", 2000, least=0, most=1074), "of at least 0 and at most 1074, got 2000.0"),
+        (lambda: checks.text("name", 5), "name must be a text, got 5"),
+        (lambda: checks.model(None), "model must be callable on a batch of inputs, got NoneType"),
+        (lambda: torch_checks.floating("autocast", torch.int8), "autocast must be a type of floating-point numbers"),
         (lambda: _disk.place(5), "5 is no path; give the name of a file or directory"),  # type: ignore[arg-type]
     ],
 )
@@ -168,4 +169,4 @@ def test_what_is_not_of_its_kind_is_refused(guard: Callable[[], object], sentenc
 
 
 def test_no_radii_are_radii() -> None:
-    assert _checks.radii([]) == [] == _checks.radii(())
+    assert checks.radii([]) == [] == checks.radii(())

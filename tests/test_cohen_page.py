@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lvmrs import Cohen, SmoothedClassifier
-from lvmrs.runs.certificates import certificate_to_json
+from lvmrs.record.certificates import certificate_to_json
 
 PAGE = (Path(__file__).parent.parent / "docs" / "cohen.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```\n(?:```text\n(.*?)```)?", PAGE, flags=re.DOTALL)

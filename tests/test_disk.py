@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 import lvmrs
-from lvmrs import Run, _disk, analysis, jobs, training
-from lvmrs._replacing import replacing
+from lvmrs import Run, analysis, training
+from lvmrs import runs as jobs
+from lvmrs._util import files as _disk
+from lvmrs._util.files import replacing
+from lvmrs.analysis.report import write_report
+from lvmrs.engine.execution import Way
 from lvmrs.errors import RunError
 from lvmrs.planners import Cohen
-from lvmrs.report import write_report
-from lvmrs.running import Way
-from lvmrs.runs import RunWriter
+from lvmrs.record import RunWriter
 from tests.hostile.commands import limited
 from tests.jobs.helpers import fill, job_of
 
@@ -115,7 +117,7 @@ def test_no_other_module_changes_the_file_system() -> None:
         if call.search(example.sub("", file.read_text(encoding="utf-8")))
     }
     # The command line opens /dev/null and writes to stdout and stderr.
-    assert found - {"__main__.py", "_stopping.py", "cli/console.py", "cli/output_file.py"} == {"_disk.py"}
+    assert found - {"__main__.py", "_util/signals.py", "cli/console.py", "cli/output_file.py"} == {"_util/files.py"}
 
 
 @pytest.mark.parametrize("name", ["a\0b", "n" * 300, "d/" * 3000, "~nobody-has-this-name/x"])

@@ -11,11 +11,11 @@ from types import FunctionType
 import pytest
 
 import lvmrs
-import lvmrs.jobs
+import lvmrs.runs
 
 SOURCE = Path(lvmrs.__file__).parent
 MATHEMATICS = ("binomial", "confidence", "gaussian_ramp", "lipschitz", "maps", "moments", "radius", "simplex")
-ROOMS = ("lvmrs.analysis", "lvmrs.jobs", "lvmrs.training")
+ROOMS = ("lvmrs.analysis", "lvmrs.runs", "lvmrs.training")
 EXAMPLE = re.compile(r"The\s+docstring\s+of\s+``([\w.]+)``\s+has\s+an\s+example")
 
 
@@ -65,7 +65,7 @@ def test_public_functions_of_the_rooms_have_an_example_or_say_where_one_is(room:
         assert returns == "None" or "Returns:\n" in text, f"{function.__name__} does not say what it returns"
 
 
-@pytest.mark.parametrize("part", [lvmrs.Run, lvmrs.jobs.Job])
+@pytest.mark.parametrize("part", [lvmrs.Run, lvmrs.runs.Job])
 def test_classes_that_say_where_their_example_is(part: type) -> None:
     found = EXAMPLE.search(part.__doc__ or "")
     assert found is not None

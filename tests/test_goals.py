@@ -5,7 +5,7 @@ import math
 import pytest
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.goals import Goal, Moment, check_goal, verdict
+from lvmrs.kernel.goals import Goal, Moment, check_goal, verdict
 
 
 @pytest.mark.parametrize(

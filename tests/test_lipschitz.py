@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
-from lvmrs import lipschitz
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.kernel import lipschitz
 from tests.oracles import Floats
 
 constants = st.floats(-3, 3).map(lambda x: 10**x)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs import _locking
-from lvmrs._locking import Lock
+from lvmrs._util import lock as _locking
+from lvmrs._util.lock import Lock
 from lvmrs.errors import RunError
 from tests.hostile.commands import limited
 from tests.jobs.helpers import in_child

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.method import Method
-from lvmrs.method_settings import made_again, method
+from lvmrs.kernel.method import Method
+from lvmrs.planners.settings import made_again, method
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.moments import Moments
+from lvmrs.kernel.moments import Moments
 
 
 def scores(n: int, seed: int = 0, *shape: int) -> torch.Tensor:

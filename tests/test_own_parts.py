@@ -15,13 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lvmrs import LVM, Fixed, Run, SmoothedClassifier, Terms, registry, simplex
+from lvmrs import LVM, Fixed, Run, SmoothedClassifier, Terms, registry
 from lvmrs.errors import InvalidArgumentError, ProofError
-from lvmrs.maps import SimplexMap
-from lvmrs.noise import Gaussian, Noise
-from lvmrs.prove import prove
+from lvmrs.kernel.maps import SimplexMap
+from lvmrs.kernel.noise import Gaussian, Noise
+from lvmrs.kernel.proof import prove
+from lvmrs.planners import simplex
+from lvmrs.record.certificates import certificate_from_json, certificate_to_json
 from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES, PARTS
-from lvmrs.runs.certificates import certificate_from_json, certificate_to_json
 from lvmrs.testing import check_planner
 from tests.cli.helpers import run as command
 from tests.oracles import random_logits
@@ -180,7 +181,7 @@ def test_own_parts_in_processes_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN.read_text())
     code = (
         "from lvmrs import jobs, Run\n"
-        "from lvmrs.workers import Processes\n"
+        "from lvmrs.runs.workers import Processes\n"
         "from lvmrs.cli.chosen_method import chosen_method\n"
         "from tests.jobs.helpers import fill\n"
         "from pathlib import Path\n"

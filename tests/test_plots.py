@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lvmrs import analysis, plots
+from lvmrs import analysis
+from lvmrs.analysis import plots
 from lvmrs.errors import RunError
 from lvmrs.planners import Cohen
-from lvmrs.runs import Run
-from lvmrs.runs.scores import score_statistics
+from lvmrs.record import Run
+from lvmrs.record.scores import score_statistics
 from tests.jobs.helpers import INPUTS, fill
 
 

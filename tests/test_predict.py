@@ -25,13 +25,13 @@ from lvmrs import (
     Terms,
     Votes,
 )
-from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.forms import R3
-from lvmrs.maps import Hardmax, Map, SimplexMap
-from lvmrs.noise import Stream
-from lvmrs.plan import Scope
-from lvmrs.smooth import ScoresOf, winner
+from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
+from lvmrs.kernel.maps import Hardmax, Map, SimplexMap
+from lvmrs.kernel.noise import Stream
+from lvmrs.kernel.radius import R3
+from lvmrs.kernel.terms import Scope
+from lvmrs.smoothed import ScoresOf, winner
 from lvmrs.testing import FAMILIES, SIGMA, Family, certified, family, made_up_scores, too_many
 from tests.test_linear import linear
 

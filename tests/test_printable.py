@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lvmrs._printable import printable
+from lvmrs._util.text import printable
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,18 @@ import pytest
 import torch
 from scipy import stats
 
-from lvmrs import Certificate, Deterministic, Plan, Terms, lipschitz, maps, radius, simplex
-from lvmrs.certificate import ABSTAIN
-from lvmrs.confidence import Bound, Tally, bernstein, betting, clopper_pearson, hoeffding
-from lvmrs.confidence.base import Sides
+from lvmrs import Certificate, Deterministic, Plan, Terms
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ProofError
-from lvmrs.noise import Gaussian, Stream
-from lvmrs.prove import Proof, prove
+from lvmrs.kernel import lipschitz, maps, radius
+from lvmrs.kernel.bounds import Bound, Tally, bernstein, betting, clopper_pearson, hoeffding
+from lvmrs.kernel.bounds.base import Sides
+from lvmrs.kernel.certificate import ABSTAIN
+from lvmrs.kernel.noise import Gaussian, Stream
+from lvmrs.kernel.proof import Proof, prove
+from lvmrs.kernel.scores import Portion, Scores, scores_of
+from lvmrs.planners import simplex
+from lvmrs.record.certificates import certificate_from_json, certificate_to_json, plan_from_json, plan_to_json
 from lvmrs.registry import BOUNDS, FORMS, MAPS
-from lvmrs.runs.certificates import certificate_from_json, certificate_to_json, plan_from_json, plan_to_json
-from lvmrs.scores import Portion, Scores, scores_of
 from lvmrs.testing import CERTIFICATION, SELECTION, made_up_scores
 from tests.oracles import Floats, random_logits
 

@@ -39,6 +39,6 @@ def test_importing_loads_nothing_optional() -> None:
     """Nor scipy.stats, which is not optional, but would take a fifth of the time that a command needs to start."""
     optional = ["entmax", "hypothesis", "matplotlib", "mpmath", "pandas", "pytest", "ray", "sklearn", "transformers"]
     optional.append("scipy.stats")
-    code = f"import sys, lvmrs.jobs, lvmrs.cli.certify; print([name for name in {optional} if name in sys.modules])"
+    code = f"import sys, lvmrs.runs, lvmrs.cli.certify; print([name for name in {optional} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout  # noqa: S603
     assert loaded.strip() == "[]"

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from lvmrs import gaussian_ramp, lipschitz, radius
-from lvmrs.gaussian_ramp import Level
+from lvmrs.kernel import lipschitz, radius
+from lvmrs.kernel import ramp as gaussian_ramp
+from lvmrs.kernel.ramp import Level
 from tests.oracles import exact_ramp_pairwise, exact_ramp_per_class
 
 FAR_TAIL = 1e-10

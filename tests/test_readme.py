@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs import demo
+from lvmrs.cli import demonstration as demo
 from lvmrs.registry import BOUNDS, MAPS, METHODS
 from tests.cli.helpers import run
 

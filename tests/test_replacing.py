@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs._replacing import replacing
+from lvmrs._util.files import replacing
 
 
 def test_a_file_is_replaced_when_it_is_whole(tmp_path: Path) -> None:

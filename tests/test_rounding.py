@@ -10,14 +10,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lvmrs import Cohen, Deterministic, Duels, Fixed, Lipschitz, Planner, SmoothedClassifier, Terms, Votes, prove
+from lvmrs import Cohen, Deterministic, Duels, Fixed, Lipschitz, Planner, SmoothedClassifier, Terms, Votes
+from lvmrs.engine.samplers import Samplers
 from lvmrs.errors import InvalidArgumentError, ModelError, ProofError
-from lvmrs.forms import R2, Ramp
-from lvmrs.maps import Hardmax, SoftDuel, Softmax
+from lvmrs.kernel import proof as prove
+from lvmrs.kernel.duels import SoftDuel
+from lvmrs.kernel.maps import Hardmax, Softmax
+from lvmrs.kernel.radius import R2, Ramp
+from lvmrs.kernel.rounding import InFloat64, points_around
+from lvmrs.kernel.terms import Choice
 from lvmrs.models import sandwich
-from lvmrs.plan import Choice
-from lvmrs.rounding import InFloat64, points_around
-from lvmrs.samplers import Samplers
 from lvmrs.testing import SELECTION, made_up_scores
 from tests.rounded_models import Shifted, distance_as_it_runs, hurtful
 

@@ -7,9 +7,9 @@ import torch
 from scipy import stats
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.noise import Draws, Gaussian, Stage, Stream
-from lvmrs.sampling import Sampler, evaluating
-from lvmrs.scores import in_portions
+from lvmrs.kernel.noise import Draws, Gaussian, Stage, Stream
+from lvmrs.kernel.sampler import Sampler, evaluating
+from lvmrs.kernel.scores import in_portions
 from tests.tiny_models import RowByRow, WithDropout
 
 SHAPE = torch.Size((3, 5, 5))

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lvmrs import simplex
-from lvmrs.confidence import bernstein, betting
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.maps import sweeping
+from lvmrs.kernel import maps as sweeping
+from lvmrs.kernel.bounds import bernstein, betting
+from lvmrs.planners import simplex
 from tests.oracles import random_logits, softmax_by_definition, sparsemax_by_bisection
 
 MAPS = {"hardmax": simplex.hardmax, "softmax": simplex.softmax, "sparsemax": simplex.sparsemax}
@@ -182,7 +182,7 @@ PEAKS = f"""
 import os, re, torch, numpy as np
 from pathlib import Path
 torch.set_num_threads(1)
-from lvmrs import simplex
+from lvmrs.planners import simplex
 def peak():  # not getrusage, which begins with the memory of the process that started this one
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 for c in {SIZES}:

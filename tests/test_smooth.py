@@ -26,10 +26,10 @@ from lvmrs import (
     SmoothedClassifier,
     Terms,
     Votes,
-    prove,
 )
+from lvmrs.engine.execution import Way
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError
-from lvmrs.running import Way
+from lvmrs.kernel import proof as prove
 from tests.tiny_models import RowByRow, WithDropout
 
 X = torch.linspace(0, 1, 12)

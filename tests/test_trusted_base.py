@@ -56,19 +56,18 @@ def listed() -> dict[str, int]:
 
 # They bring together what must be right and what may be clever.
 TOGETHER = {
-    "planners/base.py", "smooth.py", "samplers.py", "model_check.py", "jobs/job.py", "jobs/recertify.py",
+    "planners/base.py", "smoothed.py", "engine/samplers.py", "kernel/model_check.py", "jobs/job.py", "jobs/recertify.py",
     "jobs/merge.py", "jobs/keeping.py", "runs/manifest.py", "runs/records.py", "runs/selection.py",
     "planners/votes.py", "jobs/deployed.py", "runs/classifier.py",
-    "jobs/recorded.py", "method_check.py", "rounding.py", "known_constant.py", "_as_written.py",
-    "running/straight.py", "running/folding.py", "running/fast.py",
-    "running/fixed_batch.py", "running/operations.py", "jobs/selecting.py",
+    "jobs/recorded.py", "planners/requirements.py", "kernel/rounding.py", "models/lipschitz/stated.py", "engine/tracing.py", "engine/folding.py", "engine/execution.py",
+    "jobs/selecting.py",
     "engine/pipeline.py", "engine/sources.py", "engine/batching.py", "planners/anytime.py", "jobs/samples.py",
 }  # fmt: skip
 
 
 def needed() -> set[str]:
     return TOGETHER | closure(
-        ["lvmrs.prove", "lvmrs.anytime", "lvmrs.sampling", "lvmrs.deterministic", "lvmrs.runs.scores",
+        ["lvmrs.kernel.proof", "lvmrs.kernel.anytime", "lvmrs.kernel.sampler", "lvmrs.kernel.deterministic", "lvmrs.record.scores",
          "lvmrs.models.lipschitz.bound", "lvmrs.models.sandwich", *parts()]
     )  # fmt: skip
 

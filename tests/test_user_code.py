@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs._user_code import called, import_again, imported, origin_of
+from lvmrs._util.user_code import called, import_again, imported, origin_of
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, guarded
 
 TRACE = "import pathlib\npathlib.Path('code-was-run').mkdir(exist_ok=True)\n"

@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from lvmrs import SmoothedClassifier, jobs, models
+from lvmrs import SmoothedClassifier, models
+from lvmrs import runs as jobs
 from lvmrs.data import Arrays
-from lvmrs.runs import Selection
+from lvmrs.record import Selection
 from suite.child import answer
 from suite.ours import PLANNERS, SIGMA
 

@@ -7,7 +7,7 @@ import os
 import platform
 import time
 
-from lvmrs._machine import allowed_cores, processor
+from lvmrs._util.machine import allowed_cores, processor
 
 __all__ = ["machine", "words"]
 

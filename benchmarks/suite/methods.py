@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from lvmrs import Terms
-from lvmrs.prove import prove
+from lvmrs.kernel.proof import prove
 from lvmrs.testing import CERTIFICATION, SELECTION, made_up_scores
 from suite.child import answer
 from suite.networks import network

@@ -18,9 +18,10 @@ def write(folder: str, inputs: int, samples: int, classes: int) -> None:
     import torch
     from torch import nn
 
-    from lvmrs import Cohen, SmoothedClassifier, jobs, models
+    from lvmrs import Cohen, SmoothedClassifier, models
+    from lvmrs import runs as jobs
     from lvmrs.data import Arrays
-    from lvmrs.runs import Selection
+    from lvmrs.record import Selection
 
     torch.manual_seed(0)
     x = np.random.default_rng(0).random((inputs, 8)).astype(np.float32)

@@ -19,7 +19,7 @@ from lab import commands
 from lab.settings import SPREAD, Lab, Sampled
 from lvmrs import Run, data
 from lvmrs.models.trained import training_record
-from lvmrs.runs.scores import KeptScores
+from lvmrs.record.scores import KeptScores
 
 __all__ = ["SIGMAS", "Case", "Network", "adaptive", "families", "sandwich", "sandwich_families"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from lvmrs.plots import COLOURS
+from lvmrs.analysis.plots import COLOURS
 
 __all__ = ["Line", "ladder", "lines", "points", "save", "steps"]
 

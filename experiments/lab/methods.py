@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from lab.cases import Case
 from lab.union import VotesWithUnion
-from lvmrs import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Run, Votes, jobs
+from lvmrs import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Run, Votes
+from lvmrs import runs as jobs
 from lvmrs.analysis.metrics import mean_interval
 from lvmrs.cli.spread import chosen_workers
-from lvmrs.runs import Row
-from lvmrs.runs.classifier import ClassifierRecord
+from lvmrs.record import Row
+from lvmrs.record.classifier import ClassifierRecord
 
 __all__ = [
     "NEED_CONSTANT",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.settings import Lab, parsed
-from lvmrs._machine import allowed_cores, processor
+from lvmrs._util.machine import allowed_cores, processor
 from lvmrs.errors import LvmrsError
 
 __all__ = ["Found", "main", "read", "write"]

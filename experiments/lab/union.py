@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from lvmrs import Choice, Cohen, Planner, Terms
-from lvmrs.confidence.clopper_pearson import ClopperPearson
-from lvmrs.forms import R2
-from lvmrs.maps import Hardmax
+from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
+from lvmrs.kernel.maps import Hardmax
+from lvmrs.kernel.radius import R2
 
 __all__ = ["VotesWithUnion"]
 

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from lab.cases import Case
 from lab.methods import PUBLISHED, Certified, place_of
-from lvmrs import Run, radius
-from lvmrs.confidence import bernstein, clopper_pearson
-from lvmrs.planners.survey import Survey
-from lvmrs.runs.scores import KeptScores
+from lvmrs import Run
+from lvmrs.kernel import radius
+from lvmrs.kernel.bounds import bernstein, clopper_pearson
+from lvmrs.planners.search import Survey
+from lvmrs.record.scores import KeptScores
 
 __all__ = ["best_on", "published"]
 

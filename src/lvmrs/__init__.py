@@ -8,35 +8,16 @@ from importlib import import_module
 TYPE_CHECKING = False  # not from typing: the command line is to answer to signals within milliseconds
 
 if TYPE_CHECKING:
-    from lvmrs import (
-        analysis,
-        confidence,
-        data,
-        errors,
-        forms,
-        jobs,
-        lipschitz,
-        maps,
-        models,
-        moments,
-        noise,
-        planners,
-        prove,
-        radius,
-        registry,
-        runs,
-        sampling,
-        scores,
-        simplex,
-        testing,
-        training,
-    )
-    from lvmrs.certificate import Certificate
-    from lvmrs.deterministic import Deterministic
-    from lvmrs.plan import Choice, Plan, Terms
+    from lvmrs import analysis, attacks, data, errors, models, planners, registry, runs, testing, training
+    from lvmrs.kernel import bounds, lipschitz, maps, noise, radius
+    from lvmrs.kernel.certificate import Certificate
+    from lvmrs.kernel.deterministic import Deterministic
+    from lvmrs.kernel.goals import Goal
+    from lvmrs.kernel.proof import prove
+    from lvmrs.kernel.terms import Choice, Plan, Terms
     from lvmrs.planners import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Votes
-    from lvmrs.runs import Run
-    from lvmrs.smooth import SmoothedClassifier
+    from lvmrs.record import Run
+    from lvmrs.smoothed import SmoothedClassifier
 
 __all__ = [
     "LVM",
@@ -46,6 +27,7 @@ __all__ = [
     "Deterministic",
     "Duels",
     "Fixed",
+    "Goal",
     "Lipschitz",
     "Paper",
     "Plan",
@@ -56,24 +38,19 @@ __all__ = [
     "Votes",
     "__version__",
     "analysis",
-    "confidence",
+    "attacks",
+    "bounds",
     "data",
     "errors",
-    "forms",
-    "jobs",
     "lipschitz",
     "maps",
     "models",
-    "moments",
     "noise",
     "planners",
     "prove",
     "radius",
     "registry",
     "runs",
-    "sampling",
-    "scores",
-    "simplex",
     "testing",
     "training",
 ]
@@ -81,13 +58,16 @@ __all__ = [
 __version__: str
 
 _HOMES = {
-    "lvmrs.certificate": ("Certificate",),
-    "lvmrs.deterministic": ("Deterministic",),
-    "lvmrs.plan": ("Choice", "Plan", "Terms"),
+    "lvmrs.kernel.certificate": ("Certificate",),
+    "lvmrs.kernel.deterministic": ("Deterministic",),
+    "lvmrs.kernel.goals": ("Goal",),
+    "lvmrs.kernel.proof": ("prove",),
+    "lvmrs.kernel.terms": ("Choice", "Plan", "Terms"),
     "lvmrs.planners": ("LVM", "Cohen", "Duels", "Fixed", "Lipschitz", "Paper", "Planner", "Votes"),
-    "lvmrs.runs": ("Run",),
-    "lvmrs.smooth": ("SmoothedClassifier",),
+    "lvmrs.record": ("Run",),
+    "lvmrs.smoothed": ("SmoothedClassifier",),
 }
+_IN_THE_KERNEL = ("bounds", "lipschitz", "maps", "noise", "radius")
 
 
 def __getattr__(name: str) -> object:
@@ -96,6 +76,8 @@ def __getattr__(name: str) -> object:
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)
+    if name in _IN_THE_KERNEL:
+        return import_module(f"lvmrs.kernel.{name}")
     if name in __all__:
         return import_module(f"lvmrs.{name}")
     raise AttributeError(f"module 'lvmrs' has no attribute {name!r}")

@@ -7,7 +7,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 
 import os
 
-from lvmrs import _stopping
+from lvmrs._util import signals as _stopping
 
 __all__ = ["main"]
 

@@ -22,15 +22,15 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from lvmrs import _checks, _torch_checks
-from lvmrs._checks import Floats
-from lvmrs.certificate import ABSTAIN, Certificate
 from lvmrs.errors import InvalidArgumentError, ProofError, shown
-from lvmrs.noise import Gaussian, Stream
-from lvmrs.plan import Plan, Terms
+from lvmrs.kernel import checks, torch_checks
+from lvmrs.kernel.certificate import ABSTAIN, Certificate
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.noise import Gaussian, Stream
+from lvmrs.kernel.proof import prove
+from lvmrs.kernel.scores import Scores, scores_of
+from lvmrs.kernel.terms import Plan, Terms
 from lvmrs.planners.base import Planner
-from lvmrs.prove import prove
-from lvmrs.scores import Scores, scores_of
 
 __all__ = [
     "CERTIFICATION",
@@ -67,12 +67,12 @@ def made_up_scores(
     >>> made_up_scores(torch.zeros(5, 3)).count
     5
     """
-    given = [logits] if isinstance(logits, Tensor) else _checks.iterable("logits", logits, "tensors")
+    given = [logits] if isinstance(logits, Tensor) else checks.iterable("logits", logits, "tensors")
     batches = list(given)
     for batch in batches:
-        _checks.instance("logits", batch, Tensor, "tensors (samples, classes)")
-    _checks.instance("stream", stream, Stream, "a Stream such as lvmrs.testing.CERTIFICATION")
-    scale, count = _checks.positive_number("sigma", sigma), sum(map(len, batches))
+        checks.instance("logits", batch, Tensor, "tensors (samples, classes)")
+    checks.instance("stream", stream, Stream, "a Stream such as lvmrs.testing.CERTIFICATION")
+    scale, count = checks.positive_number("sigma", sigma), sum(map(len, batches))
     return scores_of(stream, Gaussian(), scale, 1, count, batches)
 
 
@@ -107,8 +107,8 @@ def family(rows: Sequence[tuple[float, Sequence[float]]]) -> Family:
         weights, atoms = zip(*rows, strict=True)
     except (TypeError, ValueError):
         raise InvalidArgumentError(f"rows must be pairs of a weight and logits, got {shown(rows)}") from None
-    shares, logits = _checks.positive("weights", weights), torch.from_numpy(_checks.real("logits", atoms)).float()
-    return Family(_torch_checks.finite_tensor("logits", logits, dims=2), shares / shares.sum())
+    shares, logits = checks.positive("weights", weights), torch.from_numpy(checks.real("logits", atoms)).float()
+    return Family(torch_checks.finite_tensor("logits", logits, dims=2), shares / shares.sum())
 
 
 def one_hot(winner: int, classes: int, size: float) -> list[float]:
@@ -212,9 +212,9 @@ def false_certificates(
 
     ``by`` makes each certificate; ``plan`` makes the plan that should have been proved from the plan that it names.
     """
-    n0, repeats = _checks.count("n0", n0, least=1), _checks.count("repeats", repeats, least=1)
+    n0, repeats = checks.count("n0", n0, least=1), checks.count("repeats", repeats, least=1)
     terms = Terms(SIGMA, alpha, n, lipschitz)
-    random = np.random.default_rng([n0, terms.n, repeats, _checks.seed("seed", seed)])
+    random = np.random.default_rng([n0, terms.n, repeats, checks.seed("seed", seed)])
     made = (by(planner, terms, known.draw(random, n0), known.draw(random, terms.n)) for _ in range(repeats))
     return sum(is_false(each, known, None if each.plan is None else plan(each.plan)) for each in made)
 
@@ -225,8 +225,8 @@ def too_many(wrong: int, repeats: int, risk: float) -> bool:
     >>> too_many(5, 100, 0.05), too_many(20, 100, 0.05)
     (False, True)
     """
-    repeats, risk = _checks.count("repeats", repeats, least=1), _checks.single("risk", _checks.risk(risk))
-    wrong = _checks.count("wrong", wrong, least=0, most=repeats)
+    repeats, risk = checks.count("repeats", repeats, least=1), checks.single("risk", checks.risk(risk))
+    wrong = checks.count("wrong", wrong, least=0, most=repeats)
     return bool(stats.binomtest(wrong, repeats, risk, alternative="greater").pvalue < 1e-4)
 
 
@@ -261,12 +261,12 @@ def check_planner(
     """
     name = type(planner).__name__
     _require(isinstance(planner, Planner), f"{name} is not derived from Planner")
-    terms, n0 = Terms(SIGMA, alpha, n, lipschitz), _checks.count("n0", n0, least=1)
-    chosen = _checks.instances("families", families, str, "names of families")
+    terms, n0 = Terms(SIGMA, alpha, n, lipschitz), checks.count("n0", n0, least=1)
+    chosen = checks.instances("families", families, str, "names of families")
     for classes in (2, 3, 10, 1000):
         _check_plans(planner, name, terms, _random_family(classes, 20, classes), n0)
     for each in chosen:
-        _checks.one_of("families", each, FAMILIES)
+        checks.one_of("families", each, FAMILIES)
         wrong = false_certificates(planner, FAMILIES[each], alpha, repeats=repeats, n0=n0, n=n, lipschitz=lipschitz)
         _require(
             not too_many(wrong, repeats, alpha),

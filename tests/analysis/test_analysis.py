@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lvmrs import analysis
-from lvmrs._decimals import outward, percent
 from lvmrs.analysis import Results
 from lvmrs.analysis.metrics import mean_interval, share_interval
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
+from lvmrs.kernel.radius import outward, percent
 from tests.manifests import manifest
 
 HEAD = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"

@@ -6,8 +6,9 @@ import torch
 from scipy import stats
 
 from lvmrs.attacks.defeat import scores_against, shown
-from lvmrs.confidence import betting
-from lvmrs.maps import Duel, Hardmax, Map, SoftDuel, Softmax, Sparsemax
+from lvmrs.kernel.bounds import betting
+from lvmrs.kernel.duels import Duel, SoftDuel
+from lvmrs.kernel.maps import Hardmax, Map, Softmax, Sparsemax
 
 LOGITS = torch.tensor([[2.0, 0.0, 1.0], [0.5, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 3.0, 0.0]])
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from lvmrs.attacks.gradient import leads, pull
 from lvmrs.errors import ModelError
-from lvmrs.sampling import Sampler
+from lvmrs.kernel.sampler import Sampler
 from tests.tiny_models import WithDropout
 
 

@@ -14,9 +14,10 @@ from lvmrs.attacks import Finding, Search, attack
 from lvmrs.attacks.opponents import Smoothed
 from lvmrs.attacks.search import _Hunt
 from lvmrs.errors import InvalidArgumentError, ModelError
-from lvmrs.maps import Duel, Hardmax, Map, SoftDuel, Softmax, Sparsemax
+from lvmrs.kernel.duels import Duel, SoftDuel
+from lvmrs.kernel.maps import Hardmax, Map, Softmax, Sparsemax
+from lvmrs.kernel.noise import Gaussian
 from lvmrs.models.sandwich import SandwichNetwork
-from lvmrs.noise import Gaussian
 from lvmrs.registry import NOISES
 from tests.attacks.linear import linear, true_radius
 from tests.own_parts import Uniform
@@ -131,7 +132,7 @@ def test_all_judgements_of_an_input_share_the_risk(monkeypatch: pytest.MonkeyPat
 
 
 def test_points_are_judged_on_other_noise_than_they_were_found_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lvmrs.sampling import Request, Sampler
+    from lvmrs.kernel.sampler import Request, Sampler
 
     drawn: set[tuple[str, int]] = set()
     shared: list[tuple[str, int]] = []

@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from lvmrs.analysis.report import write_report
+from lvmrs.analysis.report.pictures import picture
 from lvmrs.cli import main
-from lvmrs.report import write_report
-from lvmrs.report.pictures import picture
-from lvmrs.runs import Row, Run, RunWriter
+from lvmrs.record import Row, Run, RunWriter
 from tests.manifests import manifest
 
 pytestmark = pytest.mark.programs

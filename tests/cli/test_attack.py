@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs.runs import Run
+from lvmrs.record import Run
 from tests.cli.helpers import run
 from tests.jobs.named_runs import make_files, named_run
 from tests.quick import without_trials

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs import demo, runs
+from lvmrs import runs
+from lvmrs.cli import demonstration as demo
 from lvmrs.cli import main, parsing
 from lvmrs.cli.progress import Watcher, duration
 from tests.cli.helpers import run
@@ -286,9 +287,15 @@ MISTAKES = {
     "certify DIGITS --out a --method fixed --map duel": (2, "maps must be a map to the simplex, got duel"),
     "certify DIGITS --out a --method python:lvmrs.nothing:x": (2, "lvmrs.nothing cannot be imported"),
     "certify DIGITS --out a --method python:lvmrs.planners:Planner": (2, "Planner has no method choose; write it"),
-    "certify DIGITS --out a --method lvm --map python:lvmrs.maps:SimplexMap": (2, "SimplexMap has no name"),
-    "certify DIGITS --out a --method python:lvmrs.radius:r2": (2, "the function failed (TypeError: r2() missing"),
-    "certify DIGITS --out a --method lvm --map python:lvmrs.radius:r2": (2, "a map must be a class derived from Map"),
+    "certify DIGITS --out a --method lvm --map python:lvmrs.kernel.maps:SimplexMap": (2, "SimplexMap has no name"),
+    "certify DIGITS --out a --method python:lvmrs.kernel.radius:r2": (
+        2,
+        "the function failed (TypeError: r2() missing",
+    ),
+    "certify DIGITS --out a --method lvm --map python:lvmrs.kernel.radius:r2": (
+        2,
+        "a map must be a class derived from Map",
+    ),
     "certify DIGITS --out a --method lvm --bound python:lvmrs:Cohen": (2, "a bound must be a class derived from Bound"),
     "predict DIGITS --method luck": (2, "method must be one of duels, lvm, votes, cohen"),
     "calibrate DIGITS --max 0": (2, "max must be a whole number of at least 1"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lvmrs.runs import Run
+from lvmrs.record import Run
 from tests.cli.helpers import run
 
 Command = Callable[[str], tuple[int, str, str]]
@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import torch
 
-from lvmrs.maps import Softmax
+from lvmrs.kernel.maps import Softmax
 from tests.tiny_models import RowByRow
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lvmrs.runs import Run
+from lvmrs.record import Run
 from tests.cli.helpers import run
 
 DIGITS = "certify --model python:lvmrs.models.small:small_cnn --data digits --sigma 0.5 --batch 100 --max 4"

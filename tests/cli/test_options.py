@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lvmrs import registry
-from lvmrs.runs import Run
+from lvmrs.record import Run
 from tests.cli.helpers import run
 
 SURE = "--method lipschitz-deterministic"
@@ -127,7 +127,7 @@ def test_an_option_without_effect_on_a_run_is_refused(
     for names in registry.PARTS:
         monkeypatch.setattr(names, "_added", {})
     with Path("own.py").open("a") as file:
-        file.write("\n\nfrom lvmrs.maps.softmax import Softmax\nfrom lvmrs.noise import Gaussian\n")
+        file.write("\n\nfrom lvmrs.kernel.maps import Softmax\nfrom lvmrs.kernel.noise import Gaussian\n")
         file.write("\n\nclass Mine(Softmax):\n    name = 'mine'\n\n\nclass Wide(Gaussian):\n    name = 'wide'\n")
     with np.load("a.npz") as held:
         np.savez("a.npz", x=np.round(held["x"] * 64) / 64, y=held["y"])

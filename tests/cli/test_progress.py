@@ -3,7 +3,7 @@
 import pytest
 
 from lvmrs.cli.progress import Lines, Watcher, stepping
-from lvmrs.runs import Row
+from lvmrs.record import Row
 
 RIGHT, WRONG = (
     Row(0, 1, answer, 0.5, int(answer == 1), 0.1, 0.9, 0.1, 1, "hardmax", 1.0, 1.0, "betting", "r2", 0.001, "-", "-")

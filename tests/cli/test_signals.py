@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs.runs import Run
+from lvmrs.record import Run
 from tests.cli.helpers import run
 from tests.jobs.helpers import fill
 from tests.processes import left_behind, running, until
@@ -123,7 +123,7 @@ def test_a_signal_during_a_run_tells_how_to_go_on(tmp_path: Path, number: signal
 
 SWALLOWED = """
 import os, signal, weakref
-from lvmrs import _stopping
+from lvmrs._util import signals as _stopping
 _stopping.listen()
 _stopping.work_begins()
 class Thing: pass

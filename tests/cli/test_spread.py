@@ -6,7 +6,7 @@ import pytest
 
 from lvmrs.cli.spread import chosen_workers, ray_of_this_machine, with_address
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.workers import Here, Processes, Ray, Workers
+from lvmrs.runs.workers import Here, Processes, Ray, Workers
 from tests.cli.helpers import run
 from tests.jobs.named_runs import altered_manifest, make_files, named_run
 from tests.quick import without_trials

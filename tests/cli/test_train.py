@@ -17,8 +17,8 @@ from typer.main import get_command
 
 from lvmrs.cli import app
 from lvmrs.models.trained import training_record
+from lvmrs.record import Run
 from lvmrs.registry import OBJECTIVES
-from lvmrs.runs import Run
 from tests.cli.helpers import run
 from tests.processes import running, until
 from tests.training import own_objectives

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lvmrs import Duels, Fixed, _stopping, registry
+from lvmrs import Duels, Fixed, registry
+from lvmrs._util import signals as _stopping
 from tests.cli.helpers import run as lvmrs
 from tests.jobs.named_runs import NETWORK, altered_manifest, make_files, named_run
 from tests.quick import without_trials
@@ -147,7 +148,7 @@ def test_a_map_of_ones_own(capsys: Captured, monkeypatch: pytest.MonkeyPatch) ->
     for names in registry.PARTS:
         monkeypatch.setattr(names, "_added", {})
     Path("parts.py").write_text(
-        "import lvmrs.maps.softmax\n\n\nclass Mine(lvmrs.maps.softmax.Softmax):\n    name = 'mine'\n"
+        "import lvmrs.kernel.maps\n\n\nclass Mine(lvmrs.kernel.maps.Softmax):\n    name = 'mine'\n"
     )
     from lvmrs.cli.own_parts import known_name
 

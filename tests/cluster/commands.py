@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lvmrs.runs import Run
+from lvmrs.record import Run
 from tests.jobs.helpers import lines
 
 __all__ = ["CERTIFY", "INPUTS", "check_same", "lvmrs", "prepare"]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs import jobs
+from lvmrs import runs as jobs
 from lvmrs.attacks import Search
 from lvmrs.errors import RunError
 from lvmrs.planners import Cohen
-from lvmrs.runs import Row, Run
-from lvmrs.workers import Processes, Ray
+from lvmrs.record import Row, Run
+from lvmrs.runs.workers import Processes, Ray
 from tests.cluster.commands import CERTIFY, check_same, lvmrs, prepare
 from tests.cluster.commands import INPUTS as FEW
 from tests.cluster.ray_cluster import RayCluster

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs import jobs
-from lvmrs.runs import Run
-from lvmrs.workers.slurm import launch, shard_directory
+from lvmrs import runs as jobs
+from lvmrs.record import Run
+from lvmrs.runs.workers.slurm import launch, shard_directory
 from tests.cluster.commands import CERTIFY, INPUTS, check_same, lvmrs, prepare
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.processes import running, until

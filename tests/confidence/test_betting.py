@@ -10,8 +10,9 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy import stats
 
-from lvmrs.confidence import bernstein, betting, clopper_pearson, game
-from lvmrs.confidence.block import Block
+from lvmrs.kernel.bounds import bernstein, betting, clopper_pearson
+from lvmrs.kernel.bounds import betting as game
+from lvmrs.kernel.bounds.betting import Block
 from tests.oracles import Floats
 
 samples_in_unit = arrays(np.float64, st.integers(1, 60), elements=st.floats(0, 1))

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from lvmrs.confidence import bernstein, clopper_pearson, hoeffding
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.moments import Moments
+from lvmrs.kernel.bounds import bernstein, clopper_pearson, hoeffding
+from lvmrs.kernel.moments import Moments
 from tests.oracles import random_logits
 
 risks = st.floats(-8, -0.01).map(lambda x: 10**x)

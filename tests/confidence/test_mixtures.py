@@ -9,10 +9,10 @@ import pytest
 import torch
 from scipy import optimize, special
 
-from lvmrs.confidence import beta_mixture, betting_mixture, clopper_pearson
-from lvmrs.confidence.beta_mixture import BetaMixture
-from lvmrs.confidence.betting_mixture import BettingMixture
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.kernel.bounds import beta_mixture, betting_mixture, clopper_pearson
+from lvmrs.kernel.bounds.beta_mixture import BetaMixture
+from lvmrs.kernel.bounds.betting_mixture import BettingMixture
 from tests.oracles import Floats
 
 

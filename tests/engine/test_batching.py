@@ -12,19 +12,19 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs import Certificate, Choice, Cohen, Deterministic, Duels, Fixed, SmoothedClassifier, Terms
-from lvmrs.anytime import AnytimeProof, looks
-from lvmrs.confidence.beta_mixture import BetaMixture
 from lvmrs.engine import pipeline
 from lvmrs.engine.batching import Batched, Fullness
 from lvmrs.engine.pipeline import Procedure
 from lvmrs.engine.sources import Input
+from lvmrs.engine.threads import Crew
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, ProofError
-from lvmrs.goals import Goal
-from lvmrs.maps.duel import Duel
-from lvmrs.noise import Stage
+from lvmrs.kernel.anytime import AnytimeProof, looks
+from lvmrs.kernel.bounds.beta_mixture import BetaMixture
+from lvmrs.kernel.duels import Duel
+from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.noise import Stage
+from lvmrs.kernel.sampler import Sampler
 from lvmrs.planners import Anytime
-from lvmrs.running.crew import Crew
-from lvmrs.sampling import Sampler
 
 
 @pytest.fixture(autouse=True)

@@ -18,10 +18,11 @@ import results
 from adaptive_sampling import EVENLY, PLANNED, RIGHT
 from lab import methods, record, unsound
 from lab.settings import SCALES, Lab, Sampled, parsed
-from lvmrs import Cohen, radius
+from lvmrs import Cohen
 from lvmrs.cli import main
-from lvmrs.confidence import clopper_pearson
 from lvmrs.errors import ModelError
+from lvmrs.kernel import radius
+from lvmrs.kernel.bounds import clopper_pearson
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lvmrs.runs.manifest import FORMAT
+from lvmrs.record.manifest import FORMAT
 from tests.hostile.damage import Damage, of_bytes, rewritten
 
 __all__ = ["damaged_runs"]

@@ -22,14 +22,15 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from lvmrs import analysis, data, jobs, models
+from lvmrs import analysis, data, models
+from lvmrs import runs as jobs
+from lvmrs.analysis.report import write_report
 from lvmrs.errors import LvmrsError
 from lvmrs.planners import Duels
-from lvmrs.report import write_report
-from lvmrs.runs import Run
-from lvmrs.runs.attacks import Attack
-from lvmrs.runs.certificates import certificate_from_json, certificate_to_json
-from lvmrs.runs.classifier import ClassifierRecord
+from lvmrs.record import Run
+from lvmrs.record.attacks import Attack
+from lvmrs.record.certificates import certificate_from_json, certificate_to_json
+from lvmrs.record.classifier import ClassifierRecord
 from lvmrs.training import Gaussian, Settings, train
 from tests.hostile import mutations
 from tests.hostile.commands import check_sentence, limited
@@ -268,7 +269,7 @@ def _certificate(world: Path, given: Path, content: bytes) -> None:
 
 
 def _written_certificate(world: Path) -> bytes:
-    from lvmrs.prove import prove
+    from lvmrs.kernel.proof import prove
 
     return certificate_to_json(prove(plan(), TERMS, made_up("certification"))).encode()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from lvmrs.runs.manifest import FORMAT
+from lvmrs.record.manifest import FORMAT
 
 __all__ = ["of_bytes", "of_json", "of_table"]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import torch
 
-from lvmrs import lipschitz, maps, noise, radius, registry, simplex
-from lvmrs.confidence import bernstein, betting, clopper_pearson, hoeffding
-from lvmrs.moments import Moments
+from lvmrs import registry
+from lvmrs.kernel import lipschitz, maps, noise, radius
+from lvmrs.kernel.bounds import bernstein, betting, clopper_pearson, hoeffding
+from lvmrs.kernel.moments import Moments
+from lvmrs.planners import simplex
 from tests.hostile.public_call import Public
 
 __all__ = ["MATHEMATICS"]

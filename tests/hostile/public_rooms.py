@@ -13,31 +13,21 @@ import torch
 from torch import nn
 
 import lvmrs
-from lvmrs import (
-    analysis,
-    attacks,
-    data,
-    jobs,
-    method_check,
-    method_settings,
-    models,
-    plots,
-    prove,
-    registry,
-    report,
-    runs,
-    scores,
-    testing,
-    training,
-)
-from lvmrs.confidence.clopper_pearson import ClopperPearson
-from lvmrs.forms import R3
-from lvmrs.jobs.verify import other_batch
-from lvmrs.maps import Hardmax
-from lvmrs.noise import GAUSSIAN, Stream
-from lvmrs.plan import Choice, Plan, Terms
-from lvmrs.runs.certificates import certificate_from_json, certificate_to_json, plan_from_json, plan_to_json
-from lvmrs.workers import Here
+from lvmrs import analysis, attacks, data, models, registry, runs, testing, training
+from lvmrs import runs as jobs
+from lvmrs.analysis import plots, report
+from lvmrs.kernel import proof as prove
+from lvmrs.kernel import scores
+from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
+from lvmrs.kernel.maps import Hardmax
+from lvmrs.kernel.noise import GAUSSIAN, Stream
+from lvmrs.kernel.radius import R3
+from lvmrs.kernel.terms import Choice, Plan, Terms
+from lvmrs.planners import requirements as method_check
+from lvmrs.planners import settings as method_settings
+from lvmrs.record.certificates import certificate_from_json, certificate_to_json, plan_from_json, plan_to_json
+from lvmrs.runs.verify import other_batch
+from lvmrs.runs.workers import Here
 from tests.hostile.public_call import Public
 
 __all__ = ["ROOMS"]

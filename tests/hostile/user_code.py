@@ -161,7 +161,7 @@ _MAPS = {
     "is None": "Mine = None",
     "is another class": "class Mine:\n    name = 'mine'",
     **{
-        label: "import torch\nfrom lvmrs.maps import SimplexMap, Slopes\n\nclass Mine(SimplexMap):\n    name = 'mine-of-hostile'\n"
+        label: "import torch\nfrom lvmrs.kernel.maps import SimplexMap, Slopes\n\nclass Mine(SimplexMap):\n    name = 'mine-of-hostile'\n"
         "    @classmethod\n    def constants(cls, lipschitz, *, temperature=1.0, mass=1.0):\n"
         "        return Slopes(float('inf'), float('inf'))\n"
         f"    def apply(self, logits):\n        {body}"
@@ -180,7 +180,7 @@ _NOISES = {
     "is None": "Mine = None",
     "is another class": "class Mine:\n    name = 'mine'",
     **{
-        label: "from dataclasses import dataclass\nfrom lvmrs.noise import Noise\n\n@dataclass(frozen=True)\nclass Mine(Noise):\n"
+        label: "from dataclasses import dataclass\nfrom lvmrs.kernel.noise import Noise\n\n@dataclass(frozen=True)\nclass Mine(Noise):\n"
         "    name = 'noise-of-hostile'\n    distance = 'no distance'\n    length = 'd'\n"
         f"    def words(self, sigma):\n        return 'noise'\n    def fill(self, out, generator):\n        {body}"
         for label, body in {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lvmrs.runs import Run
+from lvmrs.record import Run
 from tests.hostile.commands import ended
 
 __all__ = ["INPUTS", "build", "state"]

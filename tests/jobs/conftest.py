@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import pytest
 
-from lvmrs import origin
+from lvmrs.record import origin
 from tests.quick import without_trials
 
 

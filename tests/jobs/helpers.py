@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from lvmrs import jobs
+from lvmrs import runs as jobs
 from lvmrs.data import Arrays
-from lvmrs.method import Method
+from lvmrs.kernel.method import Method
+from lvmrs.kernel.noise import GAUSSIAN, Noise
+from lvmrs.kernel.sampler import Model
 from lvmrs.models import Loaded
-from lvmrs.noise import GAUSSIAN, Noise
 from lvmrs.planners import LVM
-from lvmrs.runs import Row, Run, Selection
-from lvmrs.sampling import Model
-from lvmrs.smooth import SmoothedClassifier
+from lvmrs.record import Row, Run, Selection
+from lvmrs.smoothed import SmoothedClassifier
 from tests.tiny_models import RowByRow
 
 INPUTS = 12

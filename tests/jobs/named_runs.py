@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from lvmrs import Duels, data, jobs, models
-from lvmrs.method import Method
+from lvmrs import Duels, data, models
+from lvmrs import runs as jobs
+from lvmrs.kernel.method import Method
 from lvmrs.models.trained import save
-from lvmrs.runs import Run, Selection
-from lvmrs.smooth import SmoothedClassifier
+from lvmrs.record import Run, Selection
+from lvmrs.smoothed import SmoothedClassifier
 
 __all__ = ["NETWORK", "altered_manifest", "make_files", "named_run"]
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lvmrs import Deterministic, Duels, Fixed, jobs, models, registry
+from lvmrs import Deterministic, Duels, Fixed, models, registry
+from lvmrs import runs as jobs
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, RunError
-from lvmrs.jobs.again import ChangedError, NotNamedError, differences
 from lvmrs.planners import LVM
-from lvmrs.runs import Run, Selection
+from lvmrs.record import Run, Selection
+from lvmrs.runs.again import ChangedError, NotNamedError, differences
 from tests.jobs.helpers import DATA, INPUTS, fill, job_of
 from tests.jobs.named_runs import NETWORK, altered_manifest, make_files, named_run
 from tests.own_parts import LargestMean, Squares, Uniform

@@ -11,15 +11,16 @@ import pytest
 import torch
 from torch import nn
 
-from lvmrs import Cohen, Deterministic, Duels, SmoothedClassifier, analysis, jobs
+from lvmrs import Cohen, Deterministic, Duels, SmoothedClassifier, analysis
+from lvmrs import runs as jobs
 from lvmrs.attacks import Search
 from lvmrs.data import Arrays
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError, RunError
-from lvmrs.jobs.attack import certified_rows
-from lvmrs.method import Method
+from lvmrs.kernel.method import Method
 from lvmrs.models import Loaded
-from lvmrs.runs import Run, Selection
-from lvmrs.runs.attacks import Attack, AttackRow, AttackWriter
+from lvmrs.record import Run, Selection
+from lvmrs.record.attacks import Attack, AttackRow, AttackWriter
+from lvmrs.runs.attack import certified_rows
 
 pytestmark = pytest.mark.usefixtures("no_measuring")
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lvmrs import Deterministic, Duels
 from lvmrs.errors import ModelError, RunError
-from lvmrs.runs import Run, Selection
+from lvmrs.record import Run, Selection
 from tests.jobs.helpers import DATA, INPUTS, fill, in_child, lines
 from tests.tiny_models import RowByRow
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lvmrs import jobs
+from lvmrs import runs as jobs
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.planners import Cohen
-from lvmrs.runs import Run, Selection
-from lvmrs.runs.scores import score_statistics
+from lvmrs.record import Run, Selection
+from lvmrs.record.scores import score_statistics
 from tests.faults import Disk, faulty_disk
 from tests.jobs.helpers import INPUTS, fill, job_of, lines
 from tests.quick import without_trials

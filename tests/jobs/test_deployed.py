@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from torch import nn
 
-from lvmrs import LVM, Cohen, Deterministic, Duels, Fixed, Lipschitz, SmoothedClassifier, Votes, jobs
+from lvmrs import LVM, Cohen, Deterministic, Duels, Fixed, Lipschitz, SmoothedClassifier, Votes
+from lvmrs import runs as jobs
 from lvmrs.data import Arrays
+from lvmrs.engine.execution import Way
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
-from lvmrs.method import Method
+from lvmrs.kernel.method import Method
 from lvmrs.models import Loaded
-from lvmrs.running import Way
-from lvmrs.runs import ClassifierRecord, Selection
-from lvmrs.runs.manifest import DenoiserRecord
+from lvmrs.record import ClassifierRecord, Selection
+from lvmrs.record.manifest import DenoiserRecord
 from tests.jobs.helpers import DATA, INPUTS, fill, job_of
 from tests.own_parts import LargestMean
 

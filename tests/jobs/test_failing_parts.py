@@ -12,15 +12,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lvmrs import Fixed, SmoothedClassifier, Votes, jobs
-from lvmrs.confidence import Bound
+from lvmrs import Fixed, SmoothedClassifier, Votes
+from lvmrs import runs as jobs
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, ProofError
-from lvmrs.forms import Form
-from lvmrs.maps import SimplexMap
-from lvmrs.noise import Noise
+from lvmrs.kernel.bounds import Bound
+from lvmrs.kernel.maps import SimplexMap
+from lvmrs.kernel.noise import Noise
+from lvmrs.kernel.radius import Form
 from lvmrs.planners import Planner
+from lvmrs.record import Selection
 from lvmrs.registry import BOUNDS, FORMS, MAPS, NOISES
-from lvmrs.runs import Selection
 from tests.cli.helpers import run as command
 from tests.jobs.helpers import DATA, INPUTS, job_of
 

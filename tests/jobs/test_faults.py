@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 
-from lvmrs import jobs, training
+from lvmrs import runs as jobs
+from lvmrs import training
 from lvmrs.analysis import import_results
 from lvmrs.errors import LvmrsError, RunError
 from lvmrs.planners import Cohen
-from lvmrs.runs import Run, Selection
+from lvmrs.record import Run, Selection
 from tests.faults import FAULTS, CrashError, Disk, faulty_disk
 from tests.jobs.helpers import INPUTS, fill, job_of, lines
 

@@ -15,16 +15,18 @@ import numpy as np
 import pytest
 import torch
 
-from lvmrs import Deterministic, Duels, Votes, jobs
+from lvmrs import Deterministic, Duels, Votes
+from lvmrs import runs as jobs
 from lvmrs.data import Arrays
 from lvmrs.errors import LvmrsError
-from lvmrs.goals import Goal
-from lvmrs.jobs.verify import other_batch, verify
+from lvmrs.kernel.exact_noise import ExactGaussian
+from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.noise import GAUSSIAN
 from lvmrs.models import Loaded
-from lvmrs.noise import GAUSSIAN, ExactGaussian
 from lvmrs.planners import LVM
-from lvmrs.runs import Row, Run, Selection
-from lvmrs.smooth import SmoothedClassifier
+from lvmrs.record import Row, Run, Selection
+from lvmrs.runs.verify import other_batch, verify
+from lvmrs.smoothed import SmoothedClassifier
 from tests.jobs.helpers import LEVELS
 
 pytestmark = pytest.mark.usefixtures("no_measuring")

@@ -12,19 +12,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from lvmrs import Choice, Cohen, Deterministic, Duels, Terms, Votes, analysis, jobs
+from lvmrs import Choice, Cohen, Deterministic, Duels, Terms, Votes, analysis
+from lvmrs import runs as jobs
+from lvmrs.analysis.report.guarantee import guarantee, kinds_of_rows
+from lvmrs.analysis.report.settings import settings_shown
 from lvmrs.analysis.tables import summary_table
-from lvmrs.anytime import looks
 from lvmrs.errors import DataError, InvalidArgumentError, ProofError, RunError
-from lvmrs.goals import Goal, Moment, verdict
-from lvmrs.jobs import spreading
-from lvmrs.jobs.consistency import inconsistency
-from lvmrs.maps.duel import Duel
-from lvmrs.report.guarantee import guarantee, kinds_of_rows
-from lvmrs.report.settings import settings_shown
-from lvmrs.runs import Manifest, Run, Selection
-from lvmrs.workers import Here, Processes
-from lvmrs.workers.base import Each, Task
+from lvmrs.kernel.anytime import looks
+from lvmrs.kernel.duels import Duel
+from lvmrs.kernel.goals import Goal, Moment, verdict
+from lvmrs.record import Manifest, Run, Selection
+from lvmrs.runs import spreading
+from lvmrs.runs.consistency import inconsistency
+from lvmrs.runs.workers import Here, Processes
+from lvmrs.runs.workers.base import Each, Task
 from tests.jobs.helpers import INPUTS, fill, job_of, lines
 from tests.tiny_models import RowByRow
 

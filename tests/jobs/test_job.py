@@ -13,13 +13,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from lvmrs import Cohen, Deterministic, Duels, Planner, Votes, jobs, method_settings, models
+from lvmrs import Cohen, Deterministic, Duels, Planner, Votes, models
+from lvmrs import runs as jobs
 from lvmrs.data import Arrays, load
+from lvmrs.engine.execution import Way
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError
-from lvmrs.plan import Choice, Terms
-from lvmrs.running import Way
-from lvmrs.runs import Run, Selection
-from lvmrs.smooth import SmoothedClassifier
+from lvmrs.kernel.terms import Choice, Terms
+from lvmrs.planners import settings as method_settings
+from lvmrs.record import Run, Selection
+from lvmrs.smoothed import SmoothedClassifier
 from tests.jobs.helpers import DATA, INPUTS, fill, job_of, lines
 from tests.tiny_models import RowByRow
 
@@ -235,7 +237,7 @@ def network():
 THERE = """
 import pickle, sys
 from pathlib import Path
-from lvmrs import jobs
+from lvmrs import runs as jobs
 for number in range(2):
     try:
         job = pickle.loads(Path(f"{sys.argv[1]}-{number}.pickle").read_bytes())

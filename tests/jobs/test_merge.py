@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lvmrs import Cohen, jobs
+from lvmrs import Cohen
+from lvmrs import runs as jobs
 from lvmrs.errors import RunError
-from lvmrs.runs import Run, Selection
+from lvmrs.record import Run, Selection
 from tests.jobs.helpers import INPUTS, fill, lines
 
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from lvmrs import jobs
-from lvmrs.agreement import Agreement
+from lvmrs import runs as jobs
 from lvmrs.attacks import Search
 from lvmrs.errors import InvalidArgumentError, RunError
-from lvmrs.jobs import Job
-from lvmrs.jobs.probing import Probe, Reply, probe, rejecting_others
+from lvmrs.kernel.agreement import Agreement
 from lvmrs.planners import Cohen
-from lvmrs.runs import Run, Selection
-from lvmrs.workers import Workers
+from lvmrs.record import Run, Selection
+from lvmrs.runs import Job
+from lvmrs.runs.probing import Probe, Reply, probe, rejecting_others
+from lvmrs.runs.workers import Workers
 from tests.jobs.helpers import INPUTS, job_of, lines
 from tests.tiny_models import RowByRow
 from tests.workers.copies import Copies, as_if_they_had_it

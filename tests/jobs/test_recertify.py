@@ -9,15 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lvmrs import Deterministic, Duels, Votes, jobs
+from lvmrs import Deterministic, Duels, Votes
+from lvmrs import runs as jobs
 from lvmrs.data import Arrays
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
-from lvmrs.method import Method
+from lvmrs.kernel.method import Method
 from lvmrs.models import Loaded
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
-from lvmrs.runs import Run, Selection
-from lvmrs.smooth import SmoothedClassifier
-from lvmrs.workers import Processes
+from lvmrs.record import Run, Selection
+from lvmrs.runs.workers import Processes
+from lvmrs.smoothed import SmoothedClassifier
 from tests.jobs.helpers import INPUTS, QUICK, fill, lines
 from tests.test_rounding import SaysItUsesNone
 

@@ -12,12 +12,12 @@ from lvmrs import Duels, Fixed, Plan, Terms
 from lvmrs.engine import batching, pipeline
 from lvmrs.engine.batching import Piece, answered
 from lvmrs.errors import RunError
-from lvmrs.goals import Goal
-from lvmrs.method import Method
+from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.method import Method
+from lvmrs.kernel.proof import Proof
+from lvmrs.kernel.sampler import Sampler
 from lvmrs.planners import Anytime
-from lvmrs.prove import Proof
-from lvmrs.runs import Row, Run, Selection
-from lvmrs.sampling import Sampler
+from lvmrs.record import Row, Run, Selection
 from tests.jobs.helpers import INPUTS, fill, in_child, lines
 
 TOLERANCE = Goal(tolerance=0.2)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from lvmrs.engine.execution import Way
 from lvmrs.errors import RunError
-from lvmrs.jobs.shard_way import way_of_shards
-from lvmrs.running import Way
+from lvmrs.runs.shard_way import way_of_shards
 from tests.jobs.helpers import job_of
 
 

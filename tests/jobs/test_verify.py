@@ -18,16 +18,19 @@ import torch
 from scipy.stats import hypergeom
 from torch import Tensor
 
-from lvmrs import Deterministic, Duels, Fixed, Votes, binomial, jobs, radius
+from lvmrs import Deterministic, Duels, Fixed, Votes
+from lvmrs import runs as jobs
 from lvmrs.errors import InvalidArgumentError, ModelError, RunError
-from lvmrs.jobs.again import ChangedError
-from lvmrs.jobs.verify import RowVerdict, Verification, forged_rows_found, other_batch, verify
-from lvmrs.maps.duel import SoftDuel
-from lvmrs.method import Method
-from lvmrs.model_check import ModelCheck
+from lvmrs.kernel import radius
+from lvmrs.kernel.bounds import binomial
+from lvmrs.kernel.duels import SoftDuel
+from lvmrs.kernel.method import Method
+from lvmrs.kernel.model_check import ModelCheck
 from lvmrs.planners import LVM, Cohen, Lipschitz, Paper
-from lvmrs.runs import Row, Run, Selection
-from lvmrs.runs.scores import Checksum, KeptScores
+from lvmrs.record import Row, Run, Selection
+from lvmrs.record.scores import Checksum, KeptScores
+from lvmrs.runs.again import ChangedError
+from lvmrs.runs.verify import RowVerdict, Verification, forged_rows_found, other_batch, verify
 from tests.jobs.helpers import DATA, INPUTS, fill, job_of
 from tests.jobs.named_runs import altered_manifest
 from tests.tiny_models import RowByRow

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lvmrs.maps import Duel, Hardmax, Map, SimplexMap, SoftDuel, Softmax, Sparsemax
+from lvmrs.kernel.duels import Duel, SoftDuel
+from lvmrs.kernel.maps import Hardmax, Map, SimplexMap, Softmax, Sparsemax
 from tests.oracles import random_logits
 
 NONE = torch.tensor([], dtype=torch.long)

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from lvmrs import Deterministic, Duels, SmoothedClassifier
 from lvmrs.attacks import Search, attack
 from lvmrs.errors import ModelError
-from lvmrs.maps import Duel
+from lvmrs.kernel.duels import Duel
+from lvmrs.kernel.sampler import evaluating
 from lvmrs.models import Preprocessed, SandwichNetwork, lipschitz_bound
-from lvmrs.sampling import evaluating
 from tests.models.mischief import CATALOGUE, IMAGE, SHAPE
 from tests.models.random_networks import ALLOWED, MISCHIEF, network
 from tests.models.random_networks import IMAGE as FUZZED

@@ -15,9 +15,9 @@ from PIL import Image
 
 from lvmrs import data, models
 from lvmrs.errors import DataError, ModelError
+from lvmrs.kernel.sampler import evaluating
 from lvmrs.models import Loaded, ModelFacts, ready
 from lvmrs.models.trained import save
-from lvmrs.sampling import evaluating
 from tests.models.test_load import network, write_onnx
 
 X = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -66,7 +66,7 @@ from pathlib import Path
 from lvmrs.data import Dataset
 from lvmrs.errors import LvmrsError
 from lvmrs.models import Loaded
-from lvmrs.sampling import evaluating
+from lvmrs.kernel.sampler import evaluating
 torch.set_num_threads(1)
 
 def answer(folder):

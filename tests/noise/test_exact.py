@@ -11,17 +11,19 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from lvmrs import LVM, Certificate, Cohen, Duels, Fixed, Lipschitz, Paper, SmoothedClassifier, Terms, Votes, jobs
+from lvmrs import LVM, Certificate, Cohen, Duels, Fixed, Lipschitz, Paper, SmoothedClassifier, Terms, Votes
+from lvmrs import runs as jobs
 from lvmrs.data import Arrays
 from lvmrs.errors import DataError, InvalidArgumentError, ProofError
-from lvmrs.method import Method
+from lvmrs.kernel.exact_noise import ExactGaussian, suited_noise
+from lvmrs.kernel.method import Method
+from lvmrs.kernel.noise import GAUSSIAN, Gaussian, Stream
+from lvmrs.kernel.proof import prove
+from lvmrs.kernel.sampler import Sampler
 from lvmrs.models import Denoised, Loaded
-from lvmrs.noise import GAUSSIAN, ExactGaussian, Gaussian, Stream, suited_noise
-from lvmrs.prove import prove
+from lvmrs.record import Run, Selection
+from lvmrs.record.certificates import certificate_from_json, certificate_to_json
 from lvmrs.registry import noise_named
-from lvmrs.runs import Run, Selection
-from lvmrs.runs.certificates import certificate_from_json, certificate_to_json
-from lvmrs.sampling import Sampler
 from lvmrs.testing import too_many
 from tests.tiny_models import RowByRow
 

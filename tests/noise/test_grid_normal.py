@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.noise import Stream
-from lvmrs.noise.grid_normal import GridNormal, grid_normal
+from lvmrs.kernel.exact_noise import GridNormal, grid_normal
+from lvmrs.kernel.noise import Stream
 
 SCALES = [Fraction(1, 20), Fraction(1, 2), Fraction(8), Fraction(0.25) * 255, Fraction(255, 2), Fraction(0.1) * 1000]
 

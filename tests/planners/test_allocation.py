@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lvmrs import Cohen, Duels, Fixed, Lipschitz, Planner, Terms, Votes
+from lvmrs.kernel.proof import prove
 from lvmrs.planners.allocation import LEAST, allocated, expected_radii, numbers
-from lvmrs.prove import prove
 from lvmrs.testing import SELECTION, SIGMA, Family, family, made_up_scores
 
 CLEAR = family([(0.9, [1.0, 0.0, -1.0]), (0.07, [-0.2, 0.8, 0.0]), (0.03, [0.0, 0.2, 0.9])])

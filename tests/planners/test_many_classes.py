@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from lvmrs import LVM, Paper, Plan, Planner, Terms, prove
-from lvmrs.planners import survey
-from lvmrs.planners.survey import Survey
+from lvmrs import LVM, Paper, Plan, Planner, Terms
+from lvmrs.kernel import proof as prove
+from lvmrs.planners import search as survey
+from lvmrs.planners.search import Survey
 from lvmrs.testing import SELECTION, made_up_scores
 
 C, N0, MOST = 600, 80, 64

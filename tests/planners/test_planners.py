@@ -8,33 +8,20 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from lvmrs import (
-    LVM,
-    Choice,
-    Cohen,
-    Duels,
-    Fixed,
-    Lipschitz,
-    Paper,
-    Plan,
-    Planner,
-    Terms,
-    Votes,
-    binomial,
-    prove,
-    radius,
-)
-from lvmrs.confidence import betting, clopper_pearson
-from lvmrs.confidence.betting import Betting
-from lvmrs.confidence.clopper_pearson import ClopperPearson
+from lvmrs import LVM, Choice, Cohen, Duels, Fixed, Lipschitz, Paper, Plan, Planner, Terms, Votes
 from lvmrs.errors import InvalidArgumentError, ProofError
-from lvmrs.forms import R2
-from lvmrs.planners import forecast
+from lvmrs.kernel import proof as prove
+from lvmrs.kernel import radius
+from lvmrs.kernel.bounds import betting, binomial, clopper_pearson
+from lvmrs.kernel.bounds.betting import Betting
+from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
+from lvmrs.kernel.radius import R2
+from lvmrs.planners import search as forecast
 from lvmrs.planners.duels import calibrated_width
 from lvmrs.planners.fixed import calibrated
-from lvmrs.planners.survey import TEMPERATURES, Survey
+from lvmrs.planners.search import TEMPERATURES, Survey
+from lvmrs.planners.simplex import softmax, sparsemax
 from lvmrs.registry import FORMS
-from lvmrs.simplex import softmax, sparsemax
 from lvmrs.testing import SELECTION, made_up_scores
 from tests.oracles import random_logits
 

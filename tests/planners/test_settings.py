@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 import torch
 
-from lvmrs import LVM, Deterministic, Duels, Fixed, Lipschitz, Paper, Plan, Terms, prove
+from lvmrs import LVM, Deterministic, Duels, Fixed, Lipschitz, Paper, Plan, Terms
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.method_settings import method
+from lvmrs.kernel import proof as prove
 from lvmrs.planners import Planner
+from lvmrs.planners.settings import method
+from lvmrs.record.certificates import plan_to_json
 from lvmrs.registry import BOUNDS, METHODS
-from lvmrs.runs.certificates import plan_to_json
 from lvmrs.testing import SELECTION, made_up_scores
 from tests.oracles import random_logits
 

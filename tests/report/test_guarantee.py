@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from lvmrs.facts import ModelFacts
+from lvmrs._util.facts import ModelFacts
+from lvmrs.analysis.report.guarantee import guarantee
+from lvmrs.analysis.report.settings import settings_shown
 from lvmrs.planners import Cohen
-from lvmrs.report.guarantee import guarantee
-from lvmrs.report.settings import settings_shown
-from lvmrs.runs import Row
-from lvmrs.runs.manifest import ModelRecord
+from lvmrs.record import Row
+from lvmrs.record.manifest import ModelRecord
 from tests.manifests import manifest
 
 NOISE = "Gaussian noise of σ = 0.5"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lvmrs.analysis.report import write_report
+from lvmrs.analysis.report.guarantee import guarantee, kinds_of_rows
 from lvmrs.errors import RunError
-from lvmrs.report import write_report
-from lvmrs.report.guarantee import guarantee, kinds_of_rows
-from lvmrs.runs import Row, Run, RunWriter
-from lvmrs.runs.result_file import Columns, rows_of
+from lvmrs.record import Row, Run, RunWriter
+from lvmrs.record.result_file import Columns, rows_of
 from tests.manifests import manifest
 
 ROW = Row(
@@ -40,7 +40,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(rows))
         return rows
 
-    monkeypatch.setattr("lvmrs.runs.directory.rows_of", counting)
+    monkeypatch.setattr("lvmrs.record.directory.rows_of", counting)
     return counts
 
 

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from lvmrs import data
+from lvmrs.analysis.report import Pictures, pictures_of
 from lvmrs.errors import DataError
-from lvmrs.report import Pictures, pictures_of
-from lvmrs.runs import Row, Run, RunWriter
+from lvmrs.record import Row, Run, RunWriter
 from tests.manifests import manifest
 
 

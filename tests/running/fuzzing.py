@@ -28,12 +28,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations, parametrize
 
-from lvmrs import Cohen, Duels, SmoothedClassifier, samplers
-from lvmrs.certificate import Certificate
+from lvmrs import Cohen, Duels, SmoothedClassifier
+from lvmrs.engine import samplers
+from lvmrs.engine.execution import Way
+from lvmrs.engine.tuning import Choice
 from lvmrs.errors import ModelError
-from lvmrs.noise import Stage, Stream
-from lvmrs.running.choosing import Choice
-from lvmrs.running.way import Way
+from lvmrs.kernel.certificate import Certificate
+from lvmrs.kernel.noise import Stage, Stream
 
 __all__ = [
     "NOT_FUNCTIONS", "ON_ANYTHING", "ON_IMAGES", "ON_LOGITS", "ON_VECTORS", "Fuzzed", "Outcome", "examine", "fuzzed",

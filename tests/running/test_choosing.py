@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lvmrs.running.choosing import best, chosen_batch, chosen_way, costs
-from lvmrs.running.fast import fast_version
-from lvmrs.running.way import Way
+from lvmrs.engine.execution import Way, fast_version
+from lvmrs.engine.tuning import best, chosen_batch, chosen_way, costs
 
 
 class Clock:

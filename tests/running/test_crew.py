@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from lvmrs.running.crew import Crew, Work, cores, torch_threads
+from lvmrs.engine.threads import Crew, Work, cores, torch_threads
 
 
 def works(count: int, *, fails: int = -1, ends: int = -1, owners: int = 3) -> Iterator[Work[int]]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lvmrs.running.fixed_batch import InParts
+from lvmrs.engine.execution import InParts
 
 
 def doubled(x: Tensor) -> Tensor:

@@ -8,11 +8,11 @@ from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from lvmrs import Duels, SmoothedClassifier
+from lvmrs.engine.execution import fast_version
+from lvmrs.engine.tracing import NotStraightError, is_layout_free, straightened
 from lvmrs.errors import ModelError
-from lvmrs.goals import Goal
+from lvmrs.kernel.goals import Goal
 from lvmrs.models import ResNet
-from lvmrs.running.fast import fast_version
-from lvmrs.running.straight import NotStraightError, is_layout_free, straightened
 from tests.running.test_straight import settled
 
 SHAPE = (3, 8, 8)

@@ -9,17 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lvmrs import Cohen, Duels, SmoothedClassifier, jobs, samplers
+from lvmrs import Cohen, Duels, SmoothedClassifier
+from lvmrs import runs as jobs
 from lvmrs.data import Dataset
+from lvmrs.engine import samplers
+from lvmrs.engine.execution import Fast, Way
+from lvmrs.engine.execution import fast_version as fast_version_
+from lvmrs.engine.threads import torch_threads
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError
+from lvmrs.kernel.exact_noise import ExactGaussian
 from lvmrs.models import Loaded
-from lvmrs.noise import ExactGaussian
 from lvmrs.planners import Planner
-from lvmrs.running import Way
-from lvmrs.running.crew import torch_threads
-from lvmrs.running.fast import Fast
-from lvmrs.running.fast import fast_version as fast_version_
-from lvmrs.runs import Run, Selection
+from lvmrs.record import Run, Selection
 from lvmrs.testing import check_planner
 from tests.jobs.helpers import INPUTS, job_of
 from tests.running.test_straight import settled
@@ -182,7 +183,7 @@ def test_planners_need_not_read_all_scores(pieces: int, monkeypatch: pytest.Monk
 
 
 def _lower(won: int, n: int, risk: float) -> float:
-    from lvmrs.confidence import clopper_pearson
+    from lvmrs.kernel.bounds import clopper_pearson
 
     return float(clopper_pearson.lower(won, n, risk))
 

@@ -1,7 +1,6 @@
 import torch
 
-from lvmrs.running.crew import torch_threads
-from lvmrs.running.sharing import Sharing
+from lvmrs.engine.threads import Sharing, torch_threads
 
 
 def test_one_thread_takes_over_where_sharing_is_slow_and_sharing_is_tried_again() -> None:

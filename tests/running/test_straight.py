@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lvmrs import SmoothedClassifier
+from lvmrs.engine.execution import fast_version
+from lvmrs.engine.folding import fold_normalisation, functions_to_layers
+from lvmrs.engine.tracing import NotStraightError, straightened
 from lvmrs.models import Preprocessed, ResNet
 from lvmrs.models.ready import build
-from lvmrs.running.fast import fast_version
-from lvmrs.running.folding import fold_normalisation, functions_to_layers
-from lvmrs.running.straight import NotStraightError, straightened
 
 SHAPE = (3, 8, 8)
 

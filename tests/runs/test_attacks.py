@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lvmrs import analysis, plots
+from lvmrs import analysis
+from lvmrs.analysis import plots
+from lvmrs.analysis.report import write_report
 from lvmrs.analysis.tables import summary_table
 from lvmrs.errors import RunError
-from lvmrs.report import write_report
-from lvmrs.runs import Row, Run, RunWriter
-from lvmrs.runs.attacks import Attack, AttackRecord, AttackRow, AttackWriter, attack_place
+from lvmrs.record import Row, Run, RunWriter
+from lvmrs.record.attacks import Attack, AttackRecord, AttackRow, AttackWriter, attack_place
 from tests.faults import FAULTS, CrashError, Disk, faulty_disk
 from tests.manifests import manifest
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from lvmrs import analysis
+from lvmrs.engine.execution import Way
 from lvmrs.errors import LvmrsError, RunError
-from lvmrs.plan import Choice, Terms
+from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners import Cohen, Planner
-from lvmrs.running import Way
-from lvmrs.runs import COLUMNS, Manifest, Row, Run, RunWriter, Selection
-from lvmrs.runs.directory import SCORES
+from lvmrs.record import COLUMNS, Manifest, Row, Run, RunWriter, Selection
+from lvmrs.record.directory import SCORES
 from tests.jobs.helpers import INPUTS, fill, in_child, job_of, lines
 from tests.manifests import manifest
 

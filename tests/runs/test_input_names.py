@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from lvmrs import analysis, data, jobs
+from lvmrs import analysis, data
+from lvmrs import runs as jobs
 from lvmrs.data import Arrays
 from lvmrs.errors import DataError, RunError
-from lvmrs.runs import Run, RunWriter, Selection
-from lvmrs.runs.result_file import escaped, unescaped
+from lvmrs.record import Run, RunWriter, Selection
+from lvmrs.record.result_file import escaped, unescaped
 from tests.jobs.helpers import DATA, INPUTS, fill, job_of
 
 ODD = [

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from lvmrs._util.facts import DataFacts, DenoiserFacts, ModelFacts
+from lvmrs.engine.execution import Way
 from lvmrs.errors import RunError
-from lvmrs.facts import DataFacts, DenoiserFacts, ModelFacts
 from lvmrs.planners import Cohen
-from lvmrs.running import Way
-from lvmrs.runs import Manifest
-from lvmrs.runs.manifest import DataRecord, DenoiserRecord, ModelRecord, Origin, TermsRecord
-from lvmrs.runs.records import plain, read_record
+from lvmrs.record import Manifest
+from lvmrs.record.manifest import DataRecord, DenoiserRecord, ModelRecord, Origin, TermsRecord
+from lvmrs.record.records import plain, read_record
 from tests.jobs.helpers import job_of
 
 MANIFEST = job_of(Cohen()).manifest(Way(64), "lvmrs certify …")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.runs import Selection
+from lvmrs.record import Selection
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lvmrs.confidence import bernstein, betting, clopper_pearson, hoeffding
+from lvmrs.kernel.bounds import bernstein, betting, clopper_pearson, hoeffding
 from tests.oracles import Floats
 
 Bound = Callable[[Floats, float], Floats]

@@ -16,10 +16,10 @@ from lvmrs import Cohen, Duels, Plan, Planner, Terms, Votes
 from lvmrs.engine import pipeline
 from lvmrs.engine.pipeline import Item, Need, Procedure
 from lvmrs.engine.sources import GivenScores
-from lvmrs.goals import Goal
-from lvmrs.noise import Stream
-from lvmrs.prove import prove
-from lvmrs.scores import Scores
+from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.noise import Stream
+from lvmrs.kernel.proof import prove
+from lvmrs.kernel.scores import Scores
 from lvmrs.testing import FAMILIES, SIGMA, Family, is_false, made_up_scores, too_many
 from tests.oracles import Floats
 from tests.statistical.test_anytime_certificates import LARGE, NEAR_A_TIE, PLANNERS

@@ -7,7 +7,7 @@ counts as false if its bound is on the wrong side of the mean at *any* look.
 import numpy as np
 import pytest
 
-from lvmrs.confidence import beta_mixture, betting_mixture, clopper_pearson
+from lvmrs.kernel.bounds import beta_mixture, betting_mixture, clopper_pearson
 from lvmrs.testing import too_many
 from tests.oracles import Floats
 from tests.statistical.coverage import DISTRIBUTIONS, Distribution, bernoulli

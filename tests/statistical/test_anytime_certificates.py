@@ -13,15 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from lvmrs import Choice, Cohen, Duels, Fixed, Lipschitz, Planner, Terms, Votes, anytime
-from lvmrs.anytime import AnytimeProof
-from lvmrs.confidence import clopper_pearson
-from lvmrs.confidence.base import Bound, Sides, Tally
-from lvmrs.confidence.staged import _Stages
-from lvmrs.goals import Moment
-from lvmrs.plan import Plan
+from lvmrs import Choice, Cohen, Duels, Fixed, Lipschitz, Planner, Terms, Votes
+from lvmrs.kernel import anytime
+from lvmrs.kernel.anytime import AnytimeProof
+from lvmrs.kernel.bounds import clopper_pearson
+from lvmrs.kernel.bounds.base import Bound, Sides, Tally
+from lvmrs.kernel.bounds.clopper_pearson import _Stages
+from lvmrs.kernel.goals import Moment
+from lvmrs.kernel.proof import ProofInput, conclusion
+from lvmrs.kernel.terms import Plan
 from lvmrs.planners import Anytime
-from lvmrs.prove import ProofInput, conclusion
 from lvmrs.testing import FAMILIES, SELECTION, SIGMA, Family, family, is_false, made_up_scores, too_many
 from tests.oracles import Floats
 

@@ -11,13 +11,15 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from lvmrs import LVM, Choice, Cohen, Duels, Fixed, Lipschitz, Paper, Plan, Planner, Terms, Votes, maps, radius, simplex
-from lvmrs.certificate import Certificate
-from lvmrs.confidence import bernstein
-from lvmrs.confidence.clopper_pearson import ClopperPearson
-from lvmrs.confidence.hoeffding import Hoeffding
-from lvmrs.forms import R2
-from lvmrs.prove import prove
+from lvmrs import LVM, Choice, Cohen, Duels, Fixed, Lipschitz, Paper, Plan, Planner, Terms, Votes
+from lvmrs.kernel import maps, radius
+from lvmrs.kernel.bounds import bernstein
+from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
+from lvmrs.kernel.bounds.hoeffding import Hoeffding
+from lvmrs.kernel.certificate import Certificate
+from lvmrs.kernel.proof import prove
+from lvmrs.kernel.radius import R2
+from lvmrs.planners import simplex
 from lvmrs.testing import (
     FAMILIES,
     SELECTION,

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special
 
-from lvmrs.confidence import game
+from lvmrs.kernel.bounds import betting as game
 from lvmrs.testing import too_many
 from tests.oracles import Floats
 from tests.statistical.coverage import BOUNDS, DISTRIBUTIONS, Bound, bernoulli, false_bounds

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lvmrs import Duels, Lipschitz, Planner, SmoothedClassifier
-from lvmrs.rounding import Rounding
+from lvmrs.kernel.rounding import Rounding
 from lvmrs.testing import too_many
 from tests.rounded_models import Shifted
 

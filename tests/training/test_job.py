@@ -11,7 +11,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from lvmrs import _locking, demo, models, training
+from lvmrs import models, training
+from lvmrs._util import lock as _locking
+from lvmrs.cli import demonstration as demo
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, RunError
 from lvmrs.training import Epoch, Prepared, StoppedTrainingError, TrainingJob
 from tests.training import own_objectives
@@ -278,7 +280,7 @@ def test_two_trainings_of_one_file_are_kept_apart(job: TrainingJob) -> None:
 def test_a_training_that_was_stopped_after_its_last_step_is_finished(job: TrainingJob, tmp_path: Path) -> None:
     whole = training.run(replace(job, out=tmp_path / "whole.safetensors"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lvmrs._disk.remove", _pull_the_plug)
+        patch.setattr("lvmrs._util.files.remove", _pull_the_plug)
         with pytest.raises(StoppedError):
             training.run(job)
     _locking._ours.clear()

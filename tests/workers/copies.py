@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lvmrs.jobs import Job
-from lvmrs.workers import Workers
-from lvmrs.workers.base import Each, Task
+from lvmrs.runs import Job
+from lvmrs.runs.workers import Workers
+from lvmrs.runs.workers.base import Each, Task
 
 __all__ = ["Copies", "as_if_they_had_it"]
 
@@ -22,7 +22,7 @@ def _as_it_is(job: Job) -> None:
 
 def as_if_they_had_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers take a device that this machine does not have: they compute where they are."""
-    monkeypatch.setattr("lvmrs.jobs.spreading._torch_checks", SimpleNamespace(device=lambda device: None))
+    monkeypatch.setattr("lvmrs.runs.spreading._torch_checks", SimpleNamespace(device=lambda device: None))
     monkeypatch.setattr(Job, "on", lambda job, device: job)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lvmrs.workers import Deferred, Here
-from lvmrs.workers.base import Each, Task
+from lvmrs.runs.workers import Deferred, Here
+from lvmrs.runs.workers.base import Each, Task
 
 
 class Noted(Here):

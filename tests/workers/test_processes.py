@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lvmrs.errors import RunError
-from lvmrs.workers import Processes, processes
+from lvmrs.runs.workers import Processes, processes
 
 
 def test_a_small_task_does_not_make_them_fewer_for_good() -> None:

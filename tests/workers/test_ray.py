@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
-from lvmrs import _paths, data, jobs, models
+from lvmrs import data, models
+from lvmrs import runs as jobs
+from lvmrs._util import files as _paths
 from lvmrs.errors import DataError, ModelError, RunError
 from lvmrs.planners import Cohen
-from lvmrs.runs import Selection
-from lvmrs.smooth import SmoothedClassifier
-from lvmrs.workers import Ray, ray
-from lvmrs.workers.base import pickled
-from lvmrs.workers.ray import ActorPool, RayWorker, copy_files, use_copies, versions
+from lvmrs.record import Selection
+from lvmrs.runs.workers import Ray, ray
+from lvmrs.runs.workers.base import pickled
+from lvmrs.runs.workers.ray import ActorPool, RayWorker, copy_files, use_copies, versions
+from lvmrs.smoothed import SmoothedClassifier
 from tests.workers.fake_ray import FakeRay, RayError
 
 

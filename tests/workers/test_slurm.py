@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs import jobs
+from lvmrs import runs as jobs
 from lvmrs.errors import InvalidArgumentError, RunError
-from lvmrs.workers import slurm
-from lvmrs.workers.slurm import Command, checked_settings, launch, minutes, shard_directory, shard_of_task
+from lvmrs.runs.workers import slurm
+from lvmrs.runs.workers.slurm import Command, checked_settings, launch, minutes, shard_directory, shard_of_task
 from tests.jobs.conftest import no_measuring
 from tests.jobs.helpers import job_of
 
@@ -112,7 +112,7 @@ def test_shards_need_a_name(out: str, tmp_path: Path) -> None:
 PREEMPTED = """
 import os, signal, sys, threading, time, types
 from pathlib import Path
-from lvmrs.workers import slurm
+from lvmrs.runs.workers import slurm
 
 helpers = types.SimpleNamespace(DelayedSubmission=lambda job: job)
 slurm.optional = lambda *_, **__: types.SimpleNamespace(helpers=helpers)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lvmrs import _checks
 from lvmrs.analysis.metrics import Estimate, certified_accuracy_intervals
 from lvmrs.analysis.results import Results, check_results
+from lvmrs.kernel import checks
 
 __all__ = ["AttackSummary", "attack_summary", "most_by_chance", "with_distances"]
 
@@ -106,8 +106,8 @@ def most_by_chance(inputs: int, risk: float) -> int:
     """
     from scipy import special  # not above: it takes longer to import than a command to start
 
-    inputs = _checks.count("inputs", inputs, least=0)
-    share = min(1.0, _checks.single("risk", _checks.at_least_zero("risk", risk)))
+    inputs = checks.count("inputs", inputs, least=0)
+    share = min(1.0, checks.single("risk", checks.at_least_zero("risk", risk)))
     counts = np.arange(inputs + 1)
     beyond = np.where(counts < inputs, special.betainc(counts + 1, np.maximum(inputs - counts, 1), share), 0.0)
     return int(np.argmax(beyond <= _SELDOM))

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lvmrs import _checks
-from lvmrs._decimals import outward, percent, rounded_down
 from lvmrs.analysis.metrics import Estimate, average_certified_radius, mean_interval
 from lvmrs.analysis.results import Results, check_results
 from lvmrs.analysis.summary import Summary
 from lvmrs.errors import RunError
-from lvmrs.runs import Manifest
+from lvmrs.kernel import checks
+from lvmrs.kernel.radius import outward, percent, rounded_down
+from lvmrs.record import Manifest
 
 __all__ = ["Comparison", "Pair", "compare", "differences", "unfinished"]
 
@@ -113,7 +113,7 @@ def compare(first: Results, second: Results, radii: Sequence[float], *, confiden
     """
     check_results(first, "first")
     check_results(second, "second")
-    radii = _checks.radii(radii)
+    radii = checks.radii(radii)
     common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
     if not len(common):
         raise RunError(f"{first.name} and {second.name} have no input in common; there is nothing to compare")

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs import _checks
 from lvmrs.analysis.metrics import certified_accuracy_intervals
 from lvmrs.analysis.results import Results, check_results
+from lvmrs.kernel import checks
 
 __all__ = ["Curve", "curve", "largest_radius"]
 
@@ -58,7 +58,7 @@ def curve(results: Results, *, end: float | None = None, confidence: float = 0.9
     """
     check_results(results)
     largest = largest_radius(results)
-    last = 1.03 * (largest or 1.0) if end is None else _checks.single("end", _checks.at_least_zero("end", end))
+    last = 1.03 * (largest or 1.0) if end is None else checks.single("end", checks.at_least_zero("end", end))
     steps = _steps(results)
     if len(steps) > _MOST_POINTS:
         steps = np.linspace(0, largest, _MOST_POINTS)

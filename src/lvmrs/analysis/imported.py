@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from lvmrs import _checks, _disk
+from lvmrs._util import files as _disk
 from lvmrs.analysis.results import Results, read
-from lvmrs.answers import is_correct
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.runs import Manifest, Row, Run, RunWriter, Selection
-from lvmrs.runs.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
-from lvmrs.runs.rows import NOT_NAMED
+from lvmrs.kernel import checks
+from lvmrs.kernel.goals import is_correct
+from lvmrs.record import Manifest, Row, Run, RunWriter, Selection
+from lvmrs.record.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
+from lvmrs.record.rows import NOT_NAMED
 
 __all__ = ["import_results"]
 
@@ -59,10 +60,10 @@ def import_results(
     if _disk.place(file).is_dir():
         raise InvalidArgumentError(f"{file} is a run already; use it as it is")
     terms = TermsRecord(
-        sigma=_checks.positive_number("sigma", sigma),
-        alpha=None if alpha is None else _checks.alpha(alpha),
-        n0=None if n0 is None else _checks.count("n0", n0, least=1),
-        n=None if n is None else _checks.count("n", n, least=1),
+        sigma=checks.positive_number("sigma", sigma),
+        alpha=None if alpha is None else checks.alpha(alpha),
+        n0=None if n0 is None else checks.count("n0", n0, least=1),
+        n=None if n is None else checks.count("n", n, least=1),
     )
     found = read(file)
     if found.sigma not in (None, terms.sigma):

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs import _checks
 from lvmrs.analysis.results import Results, check_results
-from lvmrs.answers import ABSTAIN
+from lvmrs.kernel import checks
+from lvmrs.kernel.goals import ABSTAIN
 
 __all__ = [
     "Estimate",
@@ -80,7 +80,7 @@ def certified_accuracy_intervals(
 def _counts(results: Results, radii: Sequence[float]) -> list[int]:
     check_results(results)
     certified = np.sort(results.radius[results.correct])
-    return (len(certified) - np.searchsorted(certified, _checks.radii(radii), side="left")).tolist()  # type: ignore[no-any-return]
+    return (len(certified) - np.searchsorted(certified, checks.radii(radii), side="left")).tolist()  # type: ignore[no-any-return]
 
 
 def clean_accuracy(results: Results, *, confidence: float = 0.95) -> Estimate | None:
@@ -160,7 +160,7 @@ def share_interval(count: int, total: int, confidence: float = 0.95) -> Estimate
     >>> print(f"{share:.2f}, between {low:.3f} and {high:.3f}")
     0.90, between 0.824 and 0.951
     """
-    from lvmrs import binomial  # not above, for scipy, which takes longer to import than a command to start
+    from lvmrs.kernel.bounds import binomial
 
     counts, n, tail = np.asarray(float(count)), np.asarray(float(total)), np.asarray(_tail(confidence))
     return Estimate(count / total, float(binomial.lower(counts, n, tail)), float(binomial.upper(counts, n, tail)))
@@ -179,4 +179,4 @@ def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Esti
 
 def _tail(confidence: float) -> float:
     """The probability that an interval of this confidence leaves out at each end."""
-    return (1 - _checks.single("confidence", _checks.fraction("confidence", confidence))) / 2
+    return (1 - checks.single("confidence", checks.fraction("confidence", confidence))) / 2

@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs import _checks, _disk
-from lvmrs._paths import no_file
-from lvmrs.answers import is_correct
+from lvmrs._util import files as _disk
+from lvmrs._util.files import no_file
 from lvmrs.errors import RunError
-from lvmrs.runs import Manifest, Run, result_file
-from lvmrs.runs.attacks import Attack
-from lvmrs.runs.result_file import Columns, Kind
+from lvmrs.kernel import checks
+from lvmrs.kernel.goals import is_correct
+from lvmrs.record import Manifest, Run, result_file
+from lvmrs.record.attacks import Attack
+from lvmrs.record.result_file import Columns, Kind
 
 __all__ = ["Attacked", "NoRowsError", "Results", "check_results", "read", "results_of"]
 
@@ -128,7 +129,7 @@ def read(path: str | Path) -> Results:
 
 
 def results_of(run: Run, attack: Attack | None = None) -> Results:
-    """The results of a run so far. The docstring of ``lvmrs.jobs`` has an example of a run.
+    """The results of a run so far. The docstring of ``lvmrs.runs`` has an example of a run.
 
     Args:
         run: The run, which has at least one row.
@@ -137,7 +138,7 @@ def results_of(run: Run, attack: Attack | None = None) -> Results:
     Returns:
         The results; ``missing`` is the number of inputs that have no row yet.
     """
-    _checks.instance("run", run, Run, "a lvmrs.Run")
+    checks.instance("run", run, Run, "a lvmrs.Run")
     columns = run.read(*_NEEDED, "clean", "samples", "limit", "top")
     found = len(columns["idx"])
     if not found:
@@ -160,7 +161,7 @@ def _attacked(attack: Attack | None, idx: NDArray[np.int64]) -> Attacked | None:
 
 def check_results(results: object, name: str = "results") -> None:
     """Refuse what are no results."""
-    _checks.instance(name, results, Results, "Results, as lvmrs.analysis.read gives them")
+    checks.instance(name, results, Results, "Results, as lvmrs.analysis.read gives them")
 
 
 def _results(name: str, columns: Columns, missing: int = 0, manifest: Manifest | None = None) -> Results:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lvmrs.analysis.results import Results
-from lvmrs.goals import CERTIFIED, IMPOSSIBLE, UNDECIDED, verdict
+from lvmrs.kernel.goals import CERTIFIED, IMPOSSIBLE, UNDECIDED, verdict
 
 __all__ = ["Decided", "Spending", "spending", "spending_object", "spending_words"]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lvmrs import _checks
 from lvmrs.analysis.attacked import AttackSummary, attack_summary
 from lvmrs.analysis.metrics import (
     Estimate,
@@ -19,6 +18,7 @@ from lvmrs.analysis.metrics import (
 from lvmrs.analysis.results import Results, check_results
 from lvmrs.analysis.spending import Spending, spending
 from lvmrs.errors import RunError
+from lvmrs.kernel import checks
 
 __all__ = ["Summary", "best_over_runs", "summarise"]
 
@@ -66,7 +66,7 @@ def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0
     ([0.75, 0.5], 0.25)
     """
     check_results(results)
-    radii = _checks.radii(radii)
+    radii = checks.radii(radii)
     return Summary(
         results.name,
         len(results),

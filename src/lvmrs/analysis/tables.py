@@ -12,14 +12,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lvmrs._decimals import outward, percent, rounded_down
-from lvmrs._printable import printable
+from lvmrs._util.text import printable
 from lvmrs.analysis.attacked import AttackSummary
 from lvmrs.analysis.compare import Comparison
 from lvmrs.analysis.metrics import Estimate
 from lvmrs.analysis.spending import spending_object, spending_words
 from lvmrs.analysis.summary import Summary, best_over_runs
-from lvmrs.goals import CERTIFIED, IMPOSSIBLE, UNDECIDED
+from lvmrs.kernel.goals import CERTIFIED, IMPOSSIBLE, UNDECIDED
+from lvmrs.kernel.radius import outward, percent, rounded_down
 
 __all__ = ["FORMATS", "attack_object", "comparison_table", "formatted", "summary_table"]
 

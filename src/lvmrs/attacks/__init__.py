@@ -5,7 +5,7 @@ not win: inside the radius, where there should be none, and outside, as near as 
 What it finds is judged on fresh samples of the classifier that the certificate is about, by a test that is wrong with
 probability at most β. So the true radius lies between two numbers: certified ≤ true ≤ attacked.
 
-``attack`` does it for one input, and ``lvmrs.jobs.attack`` for a run.
+``attack`` does it for one input, and ``lvmrs.runs.attack`` for a run.
 """
 
 from lvmrs.attacks.search import Finding, attack

@@ -1,6 +1,6 @@
 """When the samples show that a class does not win at a point.
 
-A certificate is about a map (``lvmrs.maps``) and a class A. For duels, A wins if it wins more than half of its duels
+A certificate is about a map (``lvmrs.kernel.maps``) and a class A. For duels, A wins if it wins more than half of its duels
 with each rival; for a map to the simplex, if its mean score is the largest. So A does not win if for *some* rival k the
 mean of a score in [0, 1] is above ½: the share of duels that A does not win, or (1 + h_k − h_A)/2. The rival is chosen
 on other samples, and the mean is then bounded from below on fresh ones at the risk that is allowed.
@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs._checks import Floats
-from lvmrs.confidence import betting, clopper_pearson
-from lvmrs.maps import Map
+from lvmrs.kernel.bounds import betting, clopper_pearson
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.maps import Map
 
 __all__ = ["rivals_of", "scores_against", "shown"]
 
@@ -36,7 +36,8 @@ def scores_against(map_: Map, logits: Tensor, top: int, rivals: list[int]) -> Fl
     Returns:
         An array of shape (copies, rivals).
 
-    >>> from lvmrs.maps import Duel, Hardmax
+    >>> from lvmrs.kernel.maps import Hardmax
+    >>> from lvmrs.kernel.duels import Duel
     >>> logits = torch.tensor([[2.0, 0.0, 1.0], [0.5, 0.0, 1.0]])
     >>> scores_against(Duel(), logits, 0, [1, 2]).tolist(), scores_against(Hardmax(), logits, 0, [1, 2]).tolist()
     ([[0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.5, 1.0]])

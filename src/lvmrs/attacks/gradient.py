@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lvmrs.errors import ModelError
-from lvmrs.logits import check_logits
-from lvmrs.sampling import Sampler
+from lvmrs.kernel.sampler import Sampler, check_logits
 
 __all__ = ["leads", "pull"]
 

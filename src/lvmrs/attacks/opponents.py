@@ -10,15 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs import _special as special
-from lvmrs._checks import Floats
 from lvmrs.attacks.defeat import rivals_of, scores_against, shown
 from lvmrs.attacks.gradient import pull
 from lvmrs.attacks.settings import Search
-from lvmrs.logits import check_logits
-from lvmrs.maps import Map
-from lvmrs.noise import Stream
-from lvmrs.sampling import Sampler
+from lvmrs.kernel import special as special
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.maps import Map
+from lvmrs.kernel.noise import Stream
+from lvmrs.kernel.sampler import Sampler, check_logits
 
 __all__ = ["Lead", "Network", "Opponent", "Smoothed"]
 

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs import _checks
 from lvmrs.attacks.opponents import Lead, Network, Opponent, Smoothed
 from lvmrs.attacks.settings import Search
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.maps import Map
-from lvmrs.noise import GAUSSIAN
-from lvmrs.smooth import SmoothedClassifier
+from lvmrs.kernel import checks
+from lvmrs.kernel.maps import Map
+from lvmrs.kernel.noise import GAUSSIAN
+from lvmrs.smoothed import SmoothedClassifier
 
 __all__ = ["Finding", "attack"]
 
@@ -75,18 +75,18 @@ def attack(
     Returns:
         The nearest point that was shown. If its distance is below the radius, the certificate is broken.
 
-    >>> from lvmrs.maps import Duel
+    >>> from lvmrs.kernel.duels import Duel
     >>> smoothed = SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=1000)  # two logits: the input itself
     >>> found = attack(smoothed, torch.tensor([1.0, 0.0]), 0, 0.6, Duel())
     >>> found.rival, 0.70 < found.distance < 0.78  # the decision boundary is 1/√2 away
     (1, True)
     """
-    _checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
-    _checks.instance("map_", map_, (Map, NoneType), "what is smoothed, such as Duel(), or None")
+    checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
+    checks.instance("map_", map_, (Map, NoneType), "what is smoothed, such as Duel(), or None")
     search = Search() if search is None else search
-    _checks.instance("search", search, Search, "a Search")
-    radius, index = _checks.positive_number("radius", radius), _checks.seed("index", index)
-    top = _checks.count("top", top, least=0, most=smoothed.classes(x) - 1)
+    checks.instance("search", search, Search, "a Search")
+    radius, index = checks.positive_number("radius", radius), checks.seed("index", index)
+    top = checks.count("top", top, least=0, most=smoothed.classes(x) - 1)
     sampler, x = smoothed.sampler(x)
     if map_ is None:
         opponent: Opponent = Network(sampler, top)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, shown
+from lvmrs.kernel import checks
 
 __all__ = ["Search"]
 
@@ -38,13 +38,13 @@ class Search:
     def __post_init__(self) -> None:
         far = self.farthest
         plain = {
-            "steps": _checks.count("steps", self.steps, least=1),
-            "restarts": _checks.count("restarts", self.restarts, least=1),
-            "samples": _checks.count("samples", self.samples, least=1),
-            "n": _checks.count("n", self.n, least=2),
-            "beta": _checks.single("beta", _checks.fraction("beta", self.beta)),
-            "seed": _checks.seed("seed", self.seed),
-            "farthest": None if far is None else _checks.positive_number("farthest", far),
+            "steps": checks.count("steps", self.steps, least=1),
+            "restarts": checks.count("restarts", self.restarts, least=1),
+            "samples": checks.count("samples", self.samples, least=1),
+            "n": checks.count("n", self.n, least=2),
+            "beta": checks.single("beta", checks.fraction("beta", self.beta)),
+            "seed": checks.seed("seed", self.seed),
+            "farthest": None if far is None else checks.positive_number("farthest", far),
         }
         if not isinstance(self.clip, bool):
             raise InvalidArgumentError(f"clip must be True or False, got {shown(self.clip)}")

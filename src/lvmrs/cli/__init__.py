@@ -13,8 +13,8 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from lvmrs import _stopping
-from lvmrs._memory import keep_freed
+from lvmrs._util import signals as _stopping
+from lvmrs._util.machine import keep_freed
 from lvmrs.cli.analyze import analyze
 from lvmrs.cli.attack import attack
 from lvmrs.cli.calibrate import calibrate

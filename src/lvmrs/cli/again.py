@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from lvmrs._printable import printable
+from lvmrs._util.text import printable
 from lvmrs.cli.own_parts import OWN, known_name, own, whole_class
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.registry import BOUNDS, FORMS, MAPS, NOISES
 
 if TYPE_CHECKING:
-    from lvmrs import method
-    from lvmrs.jobs import Job
-    from lvmrs.runs import Run
+    from lvmrs.kernel import method
+    from lvmrs.record import Run
+    from lvmrs.runs import Job
 
 __all__ = [
     "Bound", "ClassIndex", "Data", "Denoiser", "Device", "Form", "Map", "Method", "Model", "Noise", "Weights",
@@ -50,10 +50,10 @@ def job_again(run: Run, *, method: str | None = None, parts: dict[str, str | Non
         run: the run.
         method: its method, if that is the user's own.
         parts: maps, bounds, forms and noises of the user's own, by the names of their options.
-        named: the other arguments of ``lvmrs.jobs.job_of_run``.
+        named: the other arguments of ``lvmrs.runs.job_of_run``.
     """
     from lvmrs import jobs  # torch takes seconds to import
-    from lvmrs.jobs.again import NotNamedError
+    from lvmrs.runs.again import NotNamedError
 
     tables = {"map": MAPS, "bound": BOUNDS, "form": FORMS, "noise": NOISES}
     used = {name.rpartition(".")[2] for name in run.manifest.method.own_code}
@@ -77,7 +77,7 @@ def _own_code(option: str, word: str | None) -> str | None:
 def _own_method(word: str | None) -> method.Method | type[method.Method] | None:
     """A class of the user's own, which gets the settings of the run; or what a function of theirs makes."""
     from lvmrs.cli.chosen_method import chosen_method
-    from lvmrs.method import Method as Base
+    from lvmrs.kernel.method import Method as Base
 
     if _own_code("method", word) is None or word is None:
         return None

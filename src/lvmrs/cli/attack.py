@@ -8,9 +8,9 @@ from typing import Annotated, Optional
 
 import typer
 
-from lvmrs import _stopping, analysis
-from lvmrs._decimals import rounded_down, rounded_up
-from lvmrs._printable import printable
+from lvmrs import analysis
+from lvmrs._util import signals as _stopping
+from lvmrs._util.text import printable
 from lvmrs.analysis import AttackSummary
 from lvmrs.analysis.tables import attack_object
 from lvmrs.cli import again, options, spread
@@ -19,8 +19,9 @@ from lvmrs.cli.ending import FAILED
 from lvmrs.cli.progress import displaying
 from lvmrs.cli.setup import refuse_typed, typed_options
 from lvmrs.cli.stoppable import stoppable
-from lvmrs.runs import Run
-from lvmrs.runs.attacks import Attack, AttackRow, attack_place
+from lvmrs.kernel.radius import rounded_down, rounded_up
+from lvmrs.record import Run
+from lvmrs.record.attacks import Attack, AttackRow, attack_place
 
 __all__ = ["attack"]
 
@@ -75,9 +76,9 @@ def attack(
       lvmrs attack runs/b --model python:nets.py:resnet --weights w.safetensors --json
     """
     opened = Run(run)
-    from lvmrs import jobs
+    from lvmrs import runs as jobs
     from lvmrs.attacks import Search
-    from lvmrs.jobs.attack import certified_rows
+    from lvmrs.runs.attack import certified_rows
 
     search = Search(steps, restarts, samples, n, beta, seed, farthest, clip)
     if not opened.manifest.terms.samples:

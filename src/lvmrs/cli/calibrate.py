@@ -15,7 +15,7 @@ from lvmrs.cli.setup import Setup, with_setup
 from lvmrs.registry import MAPS, METHODS
 
 if TYPE_CHECKING:
-    from lvmrs.method import Method
+    from lvmrs.kernel.method import Method
 
 __all__ = ["calibrate"]
 
@@ -63,7 +63,7 @@ def calibrate(
       lvmrs calibrate --model trained:nets/a.safetensors --data digits --sigma 0.5 --method fixed --out settings.json
       lvmrs certify --model trained:nets/a.safetensors --data digits --settings settings.json --out runs/a
     """
-    from lvmrs import jobs
+    from lvmrs import runs as jobs
     from lvmrs.cli.own_parts import known_name
     from lvmrs.planners.base import keeps_constant
 
@@ -105,7 +105,7 @@ def _search(map_: str | None, temperature: float | None, mass: float | None) -> 
 
 def _options(found: Method) -> str:
     """The options that name a calibrated method, with all digits of its numbers."""
-    from lvmrs import method_settings
+    from lvmrs.planners import settings as method_settings
 
     settings = method_settings.settings(found)
     usual = {"temperature": 1.0, "mass": 1.0, "bounds": settings.get("bounds")}  # a calibration chooses no bounds

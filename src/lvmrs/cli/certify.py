@@ -13,11 +13,10 @@ from lvmrs.cli.parsing import shard
 from lvmrs.cli.progress import Watcher, duration
 from lvmrs.cli.setup import Setup, with_setup
 from lvmrs.cli.stoppable import stoppable
-from lvmrs.runs import RunWriter
-from lvmrs.workers.slurm import shard_directory, shard_of_task
+from lvmrs.record import RunWriter
 
 if TYPE_CHECKING:
-    from lvmrs.jobs import Outlook
+    from lvmrs.runs import Outlook
 
 __all__ = ["certify"]
 
@@ -84,6 +83,7 @@ def certify(
     from lvmrs.cli.chosen_goal import chosen_goal, usual_n0
     from lvmrs.cli.chosen_method import chosen_method
     from lvmrs.cli.recorded import Recorded
+    from lvmrs.runs.workers.slurm import shard_directory, shard_of_task
 
     part = shard_of_task() if shard_ == "auto" else shard(shard_)
     whole, out = out, shard_directory(out, *part) if shard_ == "auto" else out
@@ -118,7 +118,7 @@ def certify(
         keep_scores,
     )
     if shard_ == "auto" and who.device is None:
-        from lvmrs.jobs.shard_way import way_of_shards
+        from lvmrs.runs.shard_way import way_of_shards
 
         job.smoothed.fix_way(way_of_shards(job, whole))
     tell(f"method {job.method}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lvmrs.cli.parsing import numbers
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.goals import Goal
+from lvmrs.kernel.goals import Goal
 
 __all__ = ["check_no_bound", "chosen_goal", "usual_n0"]
 

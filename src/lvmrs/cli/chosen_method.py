@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from lvmrs import method_settings
-from lvmrs._user_code import called
+from lvmrs._util.user_code import called
 from lvmrs.cli import parsing
 from lvmrs.cli.own_parts import OWN, known_name, own, whole_class
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.method import Method
+from lvmrs.kernel.method import Method
+from lvmrs.planners import settings as method_settings
 from lvmrs.registry import BOUNDS, FORMS, MAPS
 
 __all__ = ["chosen_method"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lvmrs._user_code import called
+from lvmrs._util.user_code import called
 from lvmrs.cli.own_parts import OWN, own, whole_class
 from lvmrs.errors import InvalidArgumentError
 

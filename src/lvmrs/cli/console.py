@@ -16,8 +16,8 @@ from typing import TextIO
 
 import typer
 
-from lvmrs import _stopping
-from lvmrs._printable import printable
+from lvmrs._util import signals as _stopping
+from lvmrs._util.text import printable
 from lvmrs.errors import RunError
 
 __all__ = ["INCOMPLETE", "command_line", "output", "own_stdout", "reader_has_gone", "tell"]

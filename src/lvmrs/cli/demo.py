@@ -8,7 +8,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from lvmrs import _disk, analysis
+from lvmrs import analysis
+from lvmrs._util import files as _disk
 from lvmrs.analysis.tables import summary_table
 from lvmrs.cli import options
 from lvmrs.cli.console import command_line, output, tell
@@ -34,8 +35,8 @@ def demo_command(
       lvmrs demo
       lvmrs demo --out runs/demo
     """
-    from lvmrs import demo
-    from lvmrs.report import pictures_of, write_report
+    from lvmrs.analysis.report import pictures_of, write_report
+    from lvmrs.cli import demonstration as demo
 
     place = _new_directory() if out is None else _disk.place(out)
     weights = place / "digits.safetensors"

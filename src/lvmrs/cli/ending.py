@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import typer
 
-from lvmrs import _stopping
+from lvmrs._util import signals as _stopping
 from lvmrs.cli.console import INCOMPLETE, reader_has_gone, tell
 from lvmrs.errors import InvalidArgumentError, LvmrsError, first_line
 

@@ -56,7 +56,7 @@ def launch(
       lvmrs launch --slurm --shards 16 --tasks 4 --sbatch partition=gpu --sbatch gres=gpu:1 --sbatch time=4:00:00 \\
           --wait -- certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --out runs/a
     """
-    from lvmrs.workers import slurm as jobs_of_slurm
+    from lvmrs.runs.workers import slurm as jobs_of_slurm
 
     if not slurm:
         raise InvalidArgumentError("slurm must be given: runs can be launched on Slurm only")

@@ -11,7 +11,7 @@ from lvmrs.cli import options
 from lvmrs.cli.console import command_line
 from lvmrs.cli.outcome import show_run
 from lvmrs.cli.stoppable import stoppable
-from lvmrs.runs import Run
+from lvmrs.record import Run
 
 __all__ = ["merge"]
 
@@ -27,7 +27,7 @@ def merge(
     Examples:
       lvmrs merge runs/a-1 runs/a-2 runs/a-3 runs/a-4 --out runs/a
     """
-    from lvmrs import jobs
+    from lvmrs import runs as jobs
 
     opened = [Run(path) for path in shards]
     with stoppable(lambda: ("stopped; what is done is safe; go on with:", command_line())):

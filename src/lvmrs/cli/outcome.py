@@ -7,10 +7,10 @@ import json
 import typer
 
 from lvmrs import analysis
-from lvmrs._decimals import percent, rounded_down
-from lvmrs._printable import printable
+from lvmrs._util.text import printable
 from lvmrs.cli.console import INCOMPLETE, output
-from lvmrs.runs import Run
+from lvmrs.kernel.radius import percent, rounded_down
+from lvmrs.record import Run
 
 __all__ = ["show_run"]
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from lvmrs import _disk, _stopping
-from lvmrs._replacing import replacing
+from lvmrs._util import files as _disk
+from lvmrs._util import signals as _stopping
+from lvmrs._util.files import replacing
 from lvmrs.errors import RunError
 
 __all__ = ["writing"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lvmrs._user_code import called, imported
+from lvmrs._util.user_code import called, imported
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.registry import NOISES, Names
 
 if TYPE_CHECKING:
-    from lvmrs.noise import Noise
+    from lvmrs.kernel.noise import Noise
 
 __all__ = ["OWN", "known_name", "noise", "own", "whole_class"]
 

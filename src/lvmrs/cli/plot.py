@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from lvmrs import analysis, plots
+from lvmrs import analysis
+from lvmrs.analysis import plots
 from lvmrs.cli import options, parsing
 from lvmrs.cli.console import INCOMPLETE, tell
 from lvmrs.cli.output_file import writing
 from lvmrs.cli.reading import read_all
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.runs import Run
+from lvmrs.record import Run
 
 __all__ = ["plot"]
 

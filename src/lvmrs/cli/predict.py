@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from lvmrs._decimals import percent
 from lvmrs.cli import options
 from lvmrs.cli.console import output, tell
 from lvmrs.cli.setup import Setup, with_setup
 from lvmrs.cli.stoppable import stoppable
+from lvmrs.kernel.radius import percent
 
 if TYPE_CHECKING:
-    from lvmrs.jobs import Answer
+    from lvmrs.runs import Answer
 
 __all__ = ["predict"]
 
@@ -63,10 +63,10 @@ def predict(
       lvmrs predict --model onnx:net.onnx --data npz:new.npz --like runs/a --n 10000 > answers.tsv
       lvmrs predict --model onnx:net.onnx --data npz:new.npz --settings settings.json --radius --json
     """
-    from lvmrs import jobs
-    from lvmrs.answers import ABSTAIN
+    from lvmrs import runs as jobs
     from lvmrs.cli.chosen_method import chosen_method
     from lvmrs.cli.recorded import Recorded
+    from lvmrs.kernel.goals import ABSTAIN
     from lvmrs.planners import Duels
 
     recorded = Recorded.read(settings, like)
@@ -105,7 +105,7 @@ def _finite(number: float) -> float | None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    from lvmrs.runs.result_file import UNKNOWN, escaped
+    from lvmrs.record.result_file import UNKNOWN, escaped
 
     name = row["name"]
     texts = {**row, "name": UNKNOWN if name is None else escaped(name)}

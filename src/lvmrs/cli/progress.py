@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from lvmrs import _stopping
+from lvmrs._util import signals as _stopping
 from lvmrs.cli.console import command_line, tell
-from lvmrs.runs import Row
+from lvmrs.record import Row
 
 if TYPE_CHECKING:
-    from lvmrs.workers import Workers
+    from lvmrs.runs.workers import Workers
 
 __all__ = ["Lines", "Watcher", "displaying", "duration", "stepping"]
 

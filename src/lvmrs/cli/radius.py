@@ -8,9 +8,9 @@ from typing import Annotated, Optional
 
 import typer
 
-from lvmrs._decimals import rounded_down
 from lvmrs.cli import options
 from lvmrs.cli.console import output
+from lvmrs.kernel.radius import rounded_down
 
 __all__ = ["radius"]
 
@@ -34,8 +34,8 @@ def radius(
       lvmrs radius 0.99 0.005 --sigma 0.5
       lvmrs radius 0.8 0.1 --sigma 0.25 --lipschitz 1
     """
-    from lvmrs import lipschitz as constants
-    from lvmrs import radius as radii
+    from lvmrs.kernel import lipschitz as constants
+    from lvmrs.kernel import radius as radii
 
     rival = mass - p_a if p_b is None else p_b
     slope = math.inf if lipschitz is None else lipschitz

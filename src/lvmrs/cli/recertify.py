@@ -14,7 +14,7 @@ from lvmrs.cli.outcome import show_run
 from lvmrs.cli.progress import Watcher
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.runs import Run
+from lvmrs.record import Run
 
 __all__ = ["recertify"]
 
@@ -60,7 +60,7 @@ def recertify(
       lvmrs recertify runs/a --method cohen --out runs/a-cohen
       lvmrs recertify runs/a --method lvm --bound bernstein --alpha 0.01 --out runs/a-bernstein
     """
-    from lvmrs import jobs
+    from lvmrs import runs as jobs
     from lvmrs.cli.chosen_goal import check_no_bound, chosen_goal
     from lvmrs.cli.chosen_method import chosen_method
 

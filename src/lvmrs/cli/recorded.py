@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from lvmrs.cli.console import tell
 from lvmrs.cli.setup import Setup
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.record import ClassifierRecord, Run
 from lvmrs.registry import NOISES
-from lvmrs.runs import ClassifierRecord, Run
 
 if TYPE_CHECKING:
     from lvmrs.data import Dataset
-    from lvmrs.method import Method
+    from lvmrs.kernel.method import Method
     from lvmrs.models import Loaded
-    from lvmrs.smooth import SmoothedClassifier
+    from lvmrs.smoothed import SmoothedClassifier
 
 __all__ = ["Recorded"]
 
@@ -43,7 +43,7 @@ class Recorded:
 
     def method(self, typed: Method | None) -> Method:
         """The method that was typed, or that of the record."""
-        from lvmrs.jobs import recorded_method
+        from lvmrs.runs import recorded_method
 
         return recorded_method(self.record, self.where) if typed is None else typed
 
@@ -58,7 +58,7 @@ class Recorded:
         elsewhere: bool = False,
     ) -> tuple[Loaded, Dataset, SmoothedClassifier]:
         """Load what was typed, with what the record says where nothing was; refuse what is another classifier."""
-        from lvmrs import jobs
+        from lvmrs import runs as jobs
 
         known = self.record.terms
         if "noise" not in setup.typed and known.noise.partition(":")[0] not in NOISES:

@@ -11,7 +11,7 @@ from lvmrs.cli import options, parsing
 from lvmrs.cli.console import tell
 from lvmrs.cli.output_file import writing
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.runs import Run
+from lvmrs.record import Run
 
 __all__ = ["report"]
 
@@ -37,7 +37,7 @@ def report(
       lvmrs report runs/cohen runs/lvm -o report.html
       lvmrs report runs/lvm --data cifar10:elsewhere/cifar10.npz
     """
-    from lvmrs.report import Pictures, pictures_of, write_report
+    from lvmrs.analysis.report import Pictures, pictures_of, write_report
 
     opened = [Run(path) for path in runs]
     if most < 1:

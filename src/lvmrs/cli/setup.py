@@ -16,14 +16,14 @@ from lvmrs.cli import options
 from lvmrs.cli.console import tell
 from lvmrs.cli.parsing import numbers
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.record import Selection
 from lvmrs.registry import MODELS
-from lvmrs.runs import Selection
 
 if TYPE_CHECKING:
     from lvmrs.data import Dataset
-    from lvmrs.method import Method
+    from lvmrs.kernel.method import Method
     from lvmrs.models import Loaded
-    from lvmrs.smooth import SmoothedClassifier
+    from lvmrs.smoothed import SmoothedClassifier
 
 __all__ = ["Setup", "refuse_typed", "typed_options", "with_setup"]
 
@@ -72,15 +72,16 @@ class Setup:
         import torch
         from torch import nn
 
-        from lvmrs import _checks, _torch_checks, data, models
+        from lvmrs import data, models
         from lvmrs.cli.own_parts import noise
-        from lvmrs.known_constant import known_lipschitz
-        from lvmrs.noise import suited_noise
-        from lvmrs.smooth import SmoothedClassifier
+        from lvmrs.kernel import checks, torch_checks
+        from lvmrs.kernel.exact_noise import suited_noise
+        from lvmrs.models.lipschitz.stated import known_lipschitz
+        from lvmrs.smoothed import SmoothedClassifier
 
         self._refuse_without_effect(method)
         # What cannot be used is refused before anything is loaded.
-        device = torch.device("cpu") if elsewhere else _torch_checks.device_to_run_on(self.device)
+        device = torch.device("cpu") if elsewhere else torch_checks.device_to_run_on(self.device)
         dataset = data.load(self.data, split=self.split, size=self.image_size, class_index=self.class_index)
         if not dataset.divided:
             self.refuse(("split",), f"{self.data} is not divided into splits")
@@ -90,7 +91,7 @@ class Setup:
             mean=numbers("mean", self.mean),
             std=numbers("std", self.std),
             denoiser=self.denoiser,
-            sigma=0.0 if self.sigma is None else _checks.positive_number("sigma", self.sigma),
+            sigma=0.0 if self.sigma is None else checks.positive_number("sigma", self.sigma),
         )
         if isinstance(loaded.model, nn.Module):
             loaded.model.to(device)
@@ -102,7 +103,7 @@ class Setup:
             lipschitz,
             batch=self.batch,
             device=device,
-            autocast=_torch_checks.precision(autocast),
+            autocast=torch_checks.precision(autocast),
             compile=compiled,
             fast=self.fast,
             noise=suited_noise(dataset.levels, constant) if self.noise is None else noise(self.noise),

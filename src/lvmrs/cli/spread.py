@@ -12,7 +12,7 @@ from lvmrs.cli.console import tell
 from lvmrs.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from lvmrs.workers import Ray, Workers
+    from lvmrs.runs.workers import Ray, Workers
 
 __all__ = [
     "CpusPerWorker",
@@ -91,7 +91,7 @@ def ray_of_this_machine(gpus: int, cores: int, *, has_ray: bool) -> Ray | None:
         cores: number of cores, which workers share.
         has_ray: whether Ray is installed.
     """
-    from lvmrs.workers import Ray
+    from lvmrs.runs.workers import Ray
 
     if gpus < 2 or not has_ray:
         return None
@@ -119,7 +119,7 @@ def chosen_workers(
         several: whether all GPUs of this machine may be used if no option about workers was typed.
         usual: default number of processes, which are started if this process would take long.
     """
-    from lvmrs.workers import Deferred, Here, Processes, Ray
+    from lvmrs.runs.workers import Deferred, Here, Processes, Ray
 
     if several and (ray, workers, cpus, gpus) == (None, None, None, None) and (found := _on_all_gpus()) is not None:
         tell(f"ray    {found.size} GPUs: a Ray is started here, with a worker on each; --device cuda takes one alone")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import typer
 
-from lvmrs import _stopping
+from lvmrs._util import signals as _stopping
 from lvmrs.cli.console import INCOMPLETE, tell
 
 __all__ = ["stoppable"]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from lvmrs._decimals import percent
-from lvmrs._printable import printable
+from lvmrs._util.text import printable
 from lvmrs.cli import options
 from lvmrs.cli.chosen_objective import chosen_objective
 from lvmrs.cli.console import command_line, output, tell
@@ -18,6 +17,7 @@ from lvmrs.cli.parsing import numbers
 from lvmrs.cli.progress import duration, stepping
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.errors import RunError
+from lvmrs.kernel.radius import percent
 from lvmrs.registry import OBJECTIVES
 
 if TYPE_CHECKING:

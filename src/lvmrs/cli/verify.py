@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from lvmrs import _stopping
-from lvmrs._printable import printable
+from lvmrs._util import signals as _stopping
+from lvmrs._util.text import printable
 from lvmrs.cli import again, options, spread
 from lvmrs.cli.console import INCOMPLETE, output, tell
 from lvmrs.cli.ending import FAILED
 from lvmrs.cli.stoppable import stoppable
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.runs import Run
+from lvmrs.record import Run
 
 if TYPE_CHECKING:
-    from lvmrs.jobs import Verification
-    from lvmrs.jobs.verify import Measured, RowVerdict
+    from lvmrs.runs import Verification
+    from lvmrs.runs.verify import Measured, RowVerdict
 
 __all__ = ["verify"]
 
@@ -65,9 +65,9 @@ def verify(
     """
     number = _number(rows)
     opened = Run(run)
-    from lvmrs import jobs
-    from lvmrs.jobs.again import ChangedError
-    from lvmrs.jobs.verify import check_verifiable, other_batch
+    from lvmrs import runs as jobs
+    from lvmrs.runs.again import ChangedError
+    from lvmrs.runs.verify import check_verifiable, other_batch
 
     check_verifiable(opened)
     if seed is not None and number is None:

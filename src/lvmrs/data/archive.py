@@ -11,7 +11,7 @@ from typing import Any
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from lvmrs._memory import memory
+from lvmrs._util.machine import memory
 from lvmrs.errors import DataError, guarded
 
 __all__ = ["read_arrays"]

@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lvmrs import _checks
-from lvmrs._extras import optional
+from lvmrs._util.facts import DataFacts
+from lvmrs._util.optional import optional
 from lvmrs.data.archive import read_arrays
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError
-from lvmrs.facts import DataFacts
+from lvmrs.kernel import checks
 
 __all__ = ["Arrays", "digits", "npz", "part_of"]
 
@@ -59,7 +59,7 @@ class Arrays(Dataset):
     ) -> None:
         self.name, self.split, self.classes, self.facts = name, split, classes, facts or DataFacts()
         for kind, array in (("inputs", inputs), ("labels", labels)):
-            _checks.instance(kind, array, np.ndarray, "a NumPy array")
+            checks.instance(kind, array, np.ndarray, "a NumPy array")
         if inputs.ndim < 2:
             raise DataError(f"{name}: the inputs have shape {inputs.shape}; expected at least two dimensions")
         labels = _labels(name, labels)

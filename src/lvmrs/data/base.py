@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from lvmrs._util.facts import DataFacts
 from lvmrs.data.checks import AUTHORED, checked_input
 from lvmrs.errors import DataError
-from lvmrs.facts import DataFacts
 
 if TYPE_CHECKING:
     from lvmrs.data.load import DataSource

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lvmrs import _checks
 from lvmrs.errors import DataError, guarded
+from lvmrs.kernel import checks
 
 if TYPE_CHECKING:
     from lvmrs.data.base import Dataset
@@ -32,8 +32,8 @@ def checked_input(data: Dataset, index: int) -> tuple[Tensor, int]:
     """
     from lvmrs.data.base import Dataset  # which imports this module
 
-    _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
-    pair = data[_checks.seed("index", index)]
+    checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
+    pair = data[checks.seed("index", index)]
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise DataError(f"{data.name}: input {index} is {type(pair).__name__}; expected a pair of input and label")
     x, label = pair

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs._paths import expanded, is_file, is_folder, no_file
+from lvmrs._util.files import expanded, is_file, is_folder, no_file
 from lvmrs.data.arrays import Arrays, npz, part_of
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError, guarded

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lvmrs._paths import is_file, no_file
+from lvmrs._util.files import is_file, no_file
 from lvmrs.errors import DataError, guarded
 
 __all__ = ["ClassIndex", "read_class_index"]

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs._extras import optional
-from lvmrs._paths import expanded, is_file, is_folder, no_file
+from lvmrs._util.facts import DataFacts
+from lvmrs._util.files import expanded, is_file, is_folder, no_file
+from lvmrs._util.optional import optional
 from lvmrs.data.base import Dataset
 from lvmrs.data.class_index import read_class_index
 from lvmrs.errors import DataError, guarded
-from lvmrs.facts import DataFacts
 
 __all__ = ["ImageFolder", "pixels"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import Tensor
 
-from lvmrs._extras import optional
-from lvmrs._paths import expanded, is_file
-from lvmrs._sources import check_folder
+from lvmrs._util.facts import DataFacts
+from lvmrs._util.files import expanded, is_file
+from lvmrs._util.optional import optional
+from lvmrs._util.settings import check_folder
 from lvmrs.data.base import Dataset
 from lvmrs.data.folder import pixels
 from lvmrs.errors import DataError, guarded
-from lvmrs.facts import DataFacts
 
 __all__ = ["HuggingFaceDataset"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lvmrs._sources import absolute, files_of, taken_apart
+from lvmrs._util.settings import absolute, files_of, taken_apart
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError, InvalidArgumentError, guarded, shown
 from lvmrs.registry import DATA

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lvmrs import _checks
-from lvmrs._user_code import called, imported
+from lvmrs._util.facts import DataFacts
+from lvmrs._util.user_code import called, imported
 from lvmrs.data.arrays import Arrays
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError, guarded
-from lvmrs.facts import DataFacts
+from lvmrs.kernel import checks
 
 __all__ = ["python"]
 
@@ -28,7 +28,7 @@ def python(name: str, rest: str, split: str) -> Dataset:
         if not isinstance(made.facts, DataFacts):
             raise DataError(f"{name}: its facts are {type(made.facts).__name__}; expected DataFacts")
         if made.levels is not None:
-            made.levels = _checks.count("levels", made.levels, least=1)
+            made.levels = checks.count("levels", made.levels, least=1)
         made.classes = None if made.classes is None else tuple(map(str, made.classes))
         return made
     if isinstance(made, tuple) and len(made) == 2:

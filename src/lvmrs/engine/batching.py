@@ -1,6 +1,6 @@
 """Samples of several inputs in one batch, for sampling that stops at a goal.
 
-Between two looks at its bounds (``lvmrs.anytime``) an input needs few samples, so a batch is filled with those of
+Between two looks at its bounds (``lvmrs.kernel.anytime``) an input needs few samples, so a batch is filled with those of
 several inputs. Which samples an input takes and where it stops depend on its own stream alone: not on the batch size,
 on other inputs, or on which thread is faster.
 """
@@ -21,13 +21,11 @@ from torch import Tensor
 
 from lvmrs.engine.pipeline import Need, Result, Steps, Task, started
 from lvmrs.engine.sources import Input
+from lvmrs.engine.threads import Crew, Work
 from lvmrs.errors import LvmrsError
-from lvmrs.logits import check_logits
-from lvmrs.noise import Stream
-from lvmrs.noise.stream import samples_per_block
-from lvmrs.running.crew import Crew, Work
-from lvmrs.sampling import Answered, Compare, Sampler, Watch
-from lvmrs.scores import Portion, Scores, scores_of
+from lvmrs.kernel.noise import Stream, samples_per_block
+from lvmrs.kernel.sampler import Answered, Compare, Sampler, Watch, check_logits
+from lvmrs.kernel.scores import Portion, Scores, scores_of
 
 __all__ = ["Batched", "Fullness", "NoisyCopies", "Piece", "answered"]
 

@@ -19,18 +19,18 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from torch import Tensor
 
-from lvmrs._checks import Floats
-from lvmrs.anytime import AnytimeProof
-from lvmrs.certificate import Certificate
 from lvmrs.errors import InvalidArgumentError, ProofError, guarded, naming
-from lvmrs.goals import Goal
-from lvmrs.noise import Stage
-from lvmrs.plan import Plan, Terms
+from lvmrs.kernel.anytime import AnytimeProof
+from lvmrs.kernel.certificate import Certificate
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.noise import Stage
+from lvmrs.kernel.proof import Proof
+from lvmrs.kernel.scores import held
+from lvmrs.kernel.terms import Plan, Terms
 from lvmrs.planners.allocation import allocated, expected_radii, numbers
 from lvmrs.planners.anytime import Anytime
 from lvmrs.planners.base import Planner
-from lvmrs.prove import Proof
-from lvmrs.scores import held
 
 __all__ = ["Item", "Need", "Planned", "Procedure", "Source", "Steps", "Task", "certify", "started"]
 

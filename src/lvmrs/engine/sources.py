@@ -12,10 +12,10 @@ from typing import Generic
 from torch import Tensor
 
 from lvmrs.engine.pipeline import AnyItem, Item, Need, Result, Steps, Task, started
-from lvmrs.noise import Stage, Stream
-from lvmrs.running.crew import Crew, Line, Work
-from lvmrs.sampling import Answered, Request, Sampler, Watch
-from lvmrs.scores import Scores
+from lvmrs.engine.threads import Crew, Line, Work
+from lvmrs.kernel.noise import Stage, Stream
+from lvmrs.kernel.sampler import Answered, Request, Sampler, Watch
+from lvmrs.kernel.scores import Scores
 
 __all__ = ["GivenScores", "Input", "Sampled"]
 

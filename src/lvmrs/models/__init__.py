@@ -1,6 +1,6 @@
 """Models by name: ``load("onnx:net.onnx")``. The names of all sources are in ``lvmrs.registry.MODELS``."""
 
-from lvmrs.facts import ModelFacts
+from lvmrs._util.facts import ModelFacts
 from lvmrs.models.denoised import Denoised
 from lvmrs.models.diffusion import DiffusionDenoiser
 from lvmrs.models.lipschitz import lipschitz_bound

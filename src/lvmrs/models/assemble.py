@@ -7,17 +7,17 @@ from pathlib import Path
 
 from torch import nn
 
-from lvmrs._sources import absolute, taken_apart
-from lvmrs._user_code import source_hash
+from lvmrs._util.facts import ModelFacts
+from lvmrs._util.settings import absolute, taken_apart
+from lvmrs._util.user_code import source_hash
 from lvmrs.errors import ModelError, guarded
-from lvmrs.facts import ModelFacts
+from lvmrs.kernel.sampler import Model
 from lvmrs.models.denoised import Denoised
 from lvmrs.models.denoiser_sources import load_denoiser
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.trained import Normalisation, normalisation_of
 from lvmrs.models.weights import digest_of_file, digest_of_module, load_weights
 from lvmrs.registry import MODELS
-from lvmrs.sampling import Model
 
 __all__ = ["Assembled", "assemble", "hash_of"]
 

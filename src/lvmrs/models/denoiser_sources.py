@@ -10,16 +10,16 @@ from typing import Any
 
 from torch import nn
 
-from lvmrs._extras import optional
-from lvmrs._paths import expanded, is_file, is_folder
-from lvmrs._sources import check_folder, taken_apart
-from lvmrs._user_code import called, imported
+from lvmrs._util.facts import DenoiserFacts
+from lvmrs._util.files import expanded, is_file, is_folder
+from lvmrs._util.optional import optional
+from lvmrs._util.settings import check_folder, taken_apart
+from lvmrs._util.user_code import called, imported
 from lvmrs.errors import ModelError, guarded
-from lvmrs.facts import DenoiserFacts
+from lvmrs.kernel.sampler import Model
 from lvmrs.models.diffusion import DiffusionDenoiser
 from lvmrs.models.trained import trained
 from lvmrs.registry import DENOISERS
-from lvmrs.sampling import Model
 
 __all__ = ["diffusers", "load_denoiser", "python_denoiser", "trained_denoiser"]
 

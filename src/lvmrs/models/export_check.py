@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lvmrs._memory import memory
+from lvmrs._util.machine import memory
 from lvmrs.errors import ModelError
 from lvmrs.models.weights import read_torch_stream
 

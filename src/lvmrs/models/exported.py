@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from lvmrs._util.facts import ModelFacts
+from lvmrs.engine.execution import InParts
 from lvmrs.errors import ModelError, guarded
-from lvmrs.facts import ModelFacts
 from lvmrs.models.export_check import checked_program
-from lvmrs.running.fixed_batch import InParts
 
 __all__ = ["exported"]
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lvmrs import _checks
-from lvmrs._sources import absolute, files_of
+from lvmrs._util.facts import ModelFacts
+from lvmrs._util.settings import absolute, files_of
 from lvmrs.errors import ModelError, first_line
-from lvmrs.facts import ModelFacts
+from lvmrs.kernel import checks
+from lvmrs.kernel.sampler import Model
 from lvmrs.models.assemble import Assembled, assemble, hash_of
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.registry import DENOISERS, MODELS
-from lvmrs.sampling import Model
 
 __all__ = ["Loaded", "ModelSource", "load"]
 
@@ -51,12 +51,12 @@ def load(
 
     """
     if weights is not None:
-        _checks.instance("weights", weights, (str, Path), "the name of a file")
+        checks.instance("weights", weights, (str, Path), "the name of a file")
     return ModelSource(
         name,
         None if weights is None else str(weights),
-        None if mean is None else tuple(_checks.several("mean", _checks.real("mean", mean))),
-        None if std is None else tuple(_checks.several("std", _checks.real("std", std))),
+        None if mean is None else tuple(checks.several("mean", checks.real("mean", mean))),
+        None if std is None else tuple(checks.several("std", checks.real("std", std))),
         denoiser,
         sigma,
     ).load()
@@ -132,8 +132,8 @@ class Loaded:
         >>> Loaded.of(nn.Flatten(), "flatten").assumed
         ('it takes pixels in [0, 1] as they are',)
         """
-        _checks.model(model)
-        _checks.text("name", name)
+        checks.model(model)
+        checks.text("name", name)
         return cls(model, name, hash_of(model), None, ModelFacts(takes_pixels=not isinstance(model, Preprocessed)))
 
     def __post_init__(self) -> None:

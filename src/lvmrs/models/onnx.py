@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lvmrs._extras import optional
+from lvmrs._util.facts import ModelFacts
+from lvmrs._util.optional import optional
+from lvmrs.engine.execution import InParts
 from lvmrs.errors import ModelError, guarded
-from lvmrs.facts import ModelFacts
 from lvmrs.models.onnx_check import outside_files
-from lvmrs.running.fixed_batch import InParts
 
 __all__ = ["onnx"]
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, ModelError, shown
-from lvmrs.known_constant import known_lipschitz
+from lvmrs.kernel import checks
+from lvmrs.models.lipschitz.stated import known_lipschitz
 
 __all__ = ["Preprocessed"]
 
@@ -39,9 +39,9 @@ class Preprocessed(nn.Module):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
-        _checks.model(model)
-        means, widths = _checks.real("mean", mean), _checks.positive("std", std)
-        _checks.require("mean", means, np.isfinite(means), "must be finite")
+        checks.model(model)
+        means, widths = checks.real("mean", mean), checks.positive("std", std)
+        checks.require("mean", means, np.isfinite(means), "must be finite")
         if means.ndim != 1 or means.shape != widths.shape:
             raise InvalidArgumentError(
                 f"mean and std must have one number for each channel, got {shown(mean)} and {shown(std)}"

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from lvmrs._extras import optional
-from lvmrs._sources import check_folder
+from lvmrs._util.facts import ModelFacts
+from lvmrs._util.optional import optional
+from lvmrs._util.settings import check_folder
 from lvmrs.errors import ModelError, guarded
-from lvmrs.facts import ModelFacts
 from lvmrs.models.preprocessing import Preprocessed
 
 __all__ = ["timm", "torchvision", "transformers"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
-from lvmrs._user_code import called, imported
+from lvmrs._util.facts import ModelFacts
+from lvmrs._util.user_code import called, imported
 from lvmrs.errors import ModelError
-from lvmrs.facts import ModelFacts
-from lvmrs.sampling import Model
+from lvmrs.kernel.sampler import Model
 
 __all__ = ["python"]
 

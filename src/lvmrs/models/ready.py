@@ -14,9 +14,9 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from lvmrs._memory import memory
+from lvmrs._util.facts import ModelFacts
+from lvmrs._util.machine import memory
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
-from lvmrs.facts import ModelFacts
 from lvmrs.registry import NETWORKS
 
 __all__ = ["build", "fitted", "parsed", "ready", "settings_of", "written"]

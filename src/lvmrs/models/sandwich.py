@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, ModelError
+from lvmrs.kernel import checks
 from lvmrs.models.folding import Folded, precision
 from lvmrs.models.sandwich_layers import NormPool, SandwichConv, SandwichDense, SandwichLast, cayley
 
@@ -48,7 +48,7 @@ class SandwichNetwork(nn.Module):
         gamma: float = 1.0,
     ) -> None:
         super().__init__()
-        self.shape, self.gamma = _checks.shape(shape), _checks.positive_number("gamma", gamma)
+        self.shape, self.gamma = checks.shape(shape), checks.positive_number("gamma", gamma)
         layers: list[nn.Module] = []
         channels, *sides = self.shape
         if convolutions and len(sides) != 2:
@@ -71,7 +71,7 @@ class SandwichNetwork(nn.Module):
         widths = [math.prod((channels, *sides)), *dense]
         pairs = itertools.pairwise(widths)
         self.dense = nn.Sequential(*(SandwichDense(before, after) for before, after in pairs))
-        self.last = SandwichLast(widths[-1], _checks.count("classes", classes, least=1))
+        self.last = SandwichLast(widths[-1], checks.count("classes", classes, least=1))
         self._kept: tuple[object, Folded] | None = None
 
     @property
@@ -134,8 +134,8 @@ def sandwich(
     >>> sandwich(channels=1, side=8, gamma=2.0).lipschitz
     2.0
     """
-    channels, side = (_checks.count(name, value, least=1) for name, value in (("channels", channels), ("side", side)))
-    width = _checks.count("width", width, least=1, most=_WIDEST)
+    channels, side = (checks.count(name, value, least=1) for name, value in (("channels", channels), ("side", side)))
+    width = checks.count("width", width, least=1, most=_WIDEST)
     return SandwichNetwork(
         (channels, side, side),
         [(32 * width, 3, 1), (32 * width, 3, 2), (64 * width, 3, 1), (64 * width, 3, 2)],

@@ -10,10 +10,9 @@ import safetensors
 import safetensors.torch
 from torch import nn
 
-from lvmrs._paths import is_file, no_file
-from lvmrs._replacing import replacing
+from lvmrs._util.facts import ModelFacts
+from lvmrs._util.files import is_file, no_file, replacing
 from lvmrs.errors import ModelError, first_line, guarded
-from lvmrs.facts import ModelFacts
 from lvmrs.models import ready
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.weights import load_weights, read_checkpoint

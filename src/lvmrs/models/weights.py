@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from lvmrs._paths import is_file, no_file
+from lvmrs._util.files import is_file, no_file
 from lvmrs.errors import ModelError, guarded
 
 __all__ = [

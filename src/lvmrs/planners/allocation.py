@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs import _special as special
-from lvmrs._checks import Floats
-from lvmrs.plan import Plan, Terms
+from lvmrs.kernel import special as special
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.terms import Plan, Terms
 
 __all__ = ["LEAST", "allocated", "expected_radii", "numbers", "steps"]
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lvmrs import _checks
-from lvmrs._checks import Floats
-from lvmrs.confidence import beta_mixture
-from lvmrs.confidence.base import Bound
-from lvmrs.confidence.beta_mixture import BetaMixture
-from lvmrs.confidence.betting_mixture import BettingMixture
-from lvmrs.confidence.staged import Staged
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.plan import Choice, Scope, Terms
+from lvmrs.kernel import checks
+from lvmrs.kernel.bounds import beta_mixture
+from lvmrs.kernel.bounds.base import Bound
+from lvmrs.kernel.bounds.beta_mixture import BetaMixture
+from lvmrs.kernel.bounds.betting_mixture import BettingMixture
+from lvmrs.kernel.bounds.clopper_pearson import Staged
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.terms import Choice, Scope, Terms
 from lvmrs.planners.base import Planner
 
 __all__ = ["Anytime"]
@@ -42,7 +42,7 @@ class Anytime(Planner):
     """Whether 0/1 scores have bounds at a few stages, to compare others with, and not at every moment."""
 
     def __post_init__(self) -> None:
-        _checks.instance("planner", self.planner, Planner, "a planner such as Duels()")
+        checks.instance("planner", self.planner, Planner, "a planner such as Duels()")
         if isinstance(self.planner, Anytime):
             raise InvalidArgumentError("planner is for sampling that may stop at any time already; use it as it is")
 

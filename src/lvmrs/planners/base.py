@@ -11,12 +11,12 @@ from typing import Any, final
 import numpy as np
 from torch import Tensor
 
-from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, guarded
-from lvmrs.method import Method
-from lvmrs.plan import Choice, Plan, Terms
+from lvmrs.kernel import checks
+from lvmrs.kernel.method import Method
+from lvmrs.kernel.scores import Scores, check_scores
+from lvmrs.kernel.terms import Choice, Plan, Terms
 from lvmrs.registry import BOUNDS, simplex_map
-from lvmrs.scores import Scores, check_scores
 
 __all__ = ["Planner", "check_search", "keeps_constant"]
 
@@ -95,7 +95,7 @@ def check_search(
             raise InvalidArgumentError(f"{name} must be a tuple of at least one name, got {names!r}")
     kinds = [simplex_map(name, argument="maps") for name in maps]
     if any(kind.tempered for kind in kinds):
-        if _checks.positive("temperatures", temperatures).ndim != 1:
+        if checks.positive("temperatures", temperatures).ndim != 1:
             raise InvalidArgumentError(f"temperatures must be a tuple of numbers, got {temperatures!r}")
     elif len(temperatures) != len(usual) or not np.allclose(temperatures, usual, rtol=1e-9, atol=0.0):
         raise InvalidArgumentError(f"temperature has no effect on {' and '.join(maps)}; leave it out")
@@ -103,7 +103,7 @@ def check_search(
     if all(votes_only) and not all(kind.binary for kind in kinds):
         known = ", ".join(name for name in BOUNDS if not BOUNDS.find(name).votes_only)
         raise InvalidArgumentError(f"bounds must hold one that works for soft maps, such as {known}")
-    _checks.single("mass", _checks.mass(mass))
+    checks.single("mass", checks.mass(mass))
 
 
 def keeps_constant(map_: str) -> bool:

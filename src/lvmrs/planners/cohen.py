@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from lvmrs.confidence.clopper_pearson import ClopperPearson
-from lvmrs.forms import R3
-from lvmrs.maps import Hardmax
-from lvmrs.plan import Choice, Scope, Terms
+from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
+from lvmrs.kernel.maps import Hardmax
+from lvmrs.kernel.radius import R3
+from lvmrs.kernel.terms import Choice, Scope, Terms
 from lvmrs.planners.base import Planner
-from lvmrs.planners.survey import Survey
+from lvmrs.planners.search import Survey
 from lvmrs.planners.votes import OF_VOTES
 
 __all__ = ["Cohen"]

@@ -25,18 +25,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs import _checks
-from lvmrs._checks import Floats
-from lvmrs.confidence.base import Bound
-from lvmrs.confidence.betting import Betting
-from lvmrs.confidence.clopper_pearson import ClopperPearson
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.forms import R3, Form, Ramp
-from lvmrs.maps import Duel, Map, SoftDuel
-from lvmrs.plan import Choice, Scope, Terms
+from lvmrs.kernel import checks
+from lvmrs.kernel.bounds.base import Bound
+from lvmrs.kernel.bounds.betting import Betting
+from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.duels import Duel, SoftDuel
+from lvmrs.kernel.maps import Map
+from lvmrs.kernel.radius import R3, Form, Ramp
+from lvmrs.kernel.scores import in_portions
+from lvmrs.kernel.terms import Choice, Scope, Terms
 from lvmrs.planners.base import Planner
-from lvmrs.planners.grid import geometric
-from lvmrs.scores import in_portions
+from lvmrs.planners.search import geometric
 
 __all__ = ["Duels", "calibrated_width"]
 
@@ -77,7 +78,7 @@ class Duels(Planner):
             if self.width != "chosen":
                 raise InvalidArgumentError(f"width must be a number, 'chosen' or None, got {self.width!r}")
         elif self.width is not None:
-            object.__setattr__(self, "width", _checks.positive_number("width", self.width))
+            object.__setattr__(self, "width", checks.positive_number("width", self.width))
 
     @property
     def needs_constant(self) -> bool:

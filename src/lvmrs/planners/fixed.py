@@ -14,13 +14,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from lvmrs import _checks
-from lvmrs._checks import Floats
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.plan import Choice, Scope, Terms
+from lvmrs.kernel import checks
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.terms import Choice, Scope, Terms
 from lvmrs.planners.base import Planner, check_search, keeps_constant
-from lvmrs.planners.forecast import best, forecasts, forms_for
-from lvmrs.planners.survey import MANY_CLASSES, TEMPERATURES, Survey
+from lvmrs.planners.search import MANY_CLASSES, TEMPERATURES, Survey, best, forecasts, forms_for
 from lvmrs.registry import FORMS
 
 __all__ = ["Fixed", "calibrated"]
@@ -97,8 +96,8 @@ def calibrated(
     Returns:
         The planner with the best choice.
     """
-    _checks.one_of("objective", objective, ("average radius", "accuracy"))
-    _checks.single("epsilon", _checks.at_least_zero("epsilon", epsilon))
+    checks.one_of("objective", objective, ("average radius", "accuracy"))
+    checks.single("epsilon", checks.at_least_zero("epsilon", epsilon))
     check_search(maps, temperatures, mass, Fixed.bounds, usual=TEMPERATURES)
     total: dict[str, Floats] = {}
     count = 0

@@ -6,7 +6,7 @@
 ``"ramp"``           the ramp radius
 ===================  ==============================================================================================
 
-The first procedure of that table, without noise, is ``lvmrs.deterministic``.
+The first procedure of that table, without noise, is ``lvmrs.kernel.deterministic``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.forms import R1, Form, R1Noise, Ramp
-from lvmrs.plan import Choice, Scope, Terms
+from lvmrs.kernel import checks
+from lvmrs.kernel.radius import R1, Form, R1Noise, Ramp
+from lvmrs.kernel.terms import Choice, Scope, Terms
 from lvmrs.planners.base import Planner, check_search, keeps_constant
-from lvmrs.planners.forecast import best, forecasts
-from lvmrs.planners.survey import Survey
+from lvmrs.planners.search import Survey, best, forecasts
 
 __all__ = ["Lipschitz", "Procedure"]
 
@@ -49,7 +48,7 @@ class Lipschitz(Planner):
     settled: ClassVar[Mapping[str, str]] = {"form": "each procedure has its own", "width": "a width is for duels"}
 
     def __post_init__(self) -> None:
-        _checks.one_of("procedure", self.procedure, _FORMS)
+        checks.one_of("procedure", self.procedure, _FORMS)
         check_search((self.map,), (self.temperature,), self.mass, self.bounds, usual=(1.0,))
         if not keeps_constant(self.map):
             raise InvalidArgumentError(f"map must keep a Lipschitz constant, and {self.map} does not; take another")

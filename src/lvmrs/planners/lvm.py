@@ -23,11 +23,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs._checks import Floats
-from lvmrs.plan import Choice, Terms
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner, check_search, keeps_constant
-from lvmrs.planners.forecast import Forecast, best, bounds_of, forecasts, forms_for, signed_radius
-from lvmrs.planners.survey import MANY_CLASSES, TEMPERATURES, Survey
+from lvmrs.planners.search import (
+    MANY_CLASSES,
+    TEMPERATURES,
+    Forecast,
+    Survey,
+    best,
+    bounds_of,
+    forecasts,
+    forms_for,
+    signed_radius,
+)
 
 __all__ = ["LVM"]
 

@@ -2,7 +2,7 @@
 
 Maps and temperatures are compared by R2 from empirical Bernstein bounds with their width at n0 samples. The paper
 states its bound for one class; a statement about all c classes at once needs a union over them, so each class is
-bounded at the risk α/c. No certificate needs this union (``lvmrs.prove`` says why), but it is kept here. Another bound
+bounded at the risk α/c. No certificate needs this union (``lvmrs.kernel.proof`` says why), but it is kept here. Another bound
 can take the place of Bernstein's, as in the paper's comparison of bounds; the union is the same.
 """
 
@@ -15,14 +15,14 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from lvmrs import radius
-from lvmrs._checks import Floats
-from lvmrs.confidence.base import Bound
-from lvmrs.confidence.bernstein import Bernstein
-from lvmrs.forms import R2
-from lvmrs.plan import Choice, Terms
+from lvmrs.kernel import radius
+from lvmrs.kernel.bounds.base import Bound
+from lvmrs.kernel.bounds.bernstein import Bernstein
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.radius import R2
+from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner, check_search
-from lvmrs.planners.survey import MANY_CLASSES, TEMPERATURES, Survey
+from lvmrs.planners.search import MANY_CLASSES, TEMPERATURES, Survey
 from lvmrs.registry import BOUNDS
 
 __all__ = ["Paper"]

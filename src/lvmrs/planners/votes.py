@@ -13,13 +13,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from lvmrs import binomial
-from lvmrs.answers import ABSTAIN
-from lvmrs.forms import R2
-from lvmrs.plan import Choice, Scope, Terms
+from lvmrs.kernel.bounds import binomial
+from lvmrs.kernel.goals import ABSTAIN
+from lvmrs.kernel.radius import R2
+from lvmrs.kernel.terms import Choice, Scope, Terms
 from lvmrs.planners.base import Planner
-from lvmrs.planners.forecast import best, forecasts
-from lvmrs.planners.survey import Survey
+from lvmrs.planners.search import Survey, best, forecasts
 
 __all__ = ["OF_VOTES", "Votes", "winner_of_votes"]
 

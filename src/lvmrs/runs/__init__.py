@@ -1,13 +1,85 @@
-"""Runs: certified data sets on disk. A run is a directory that survives a crash and can be resumed.
+"""Jobs on whole data sets: calibrate, certify into a run directory, certify kept scores again, merge shards, predict.
 
-Reading a run needs no torch, so that commands that only read start quickly. ``lvmrs.jobs`` writes runs.
+A job is everything that decides the rows of a run. Here two inputs are certified in two shards, which are
+merged; then the kept scores are certified again with another method, and the inputs are answered without certificates.
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> import numpy as np
+>>> import torch
+>>> from lvmrs import Cohen, Duels, Run, SmoothedClassifier, data, models, runs
+>>> inputs = data.Arrays("two corners", "test", np.eye(2), np.arange(2))
+>>> model = models.Loaded.of(torch.nn.Identity(), "larger")
+>>> smoothed = SmoothedClassifier(model.model, 0.5, batch=100)
+>>> with tempfile.TemporaryDirectory() as folder:
+...     shards = []
+...     for shard in (1, 2):
+...         selection = runs.Selection(len(inputs), shard=shard, shards=2)
+...         job = runs.Job(model, inputs, smoothed, Duels(), runs.Sampling(n=1000), selection, keeps_scores=True)
+...         shards.append(runs.certify(job, Path(folder, f"shard-{shard}")))
+...     whole = runs.merge(shards, Path(folder, "whole"))
+...     again = runs.recertify(whole, Path(folder, "cohen"), Cohen())
+...     read = Run(Path(folder, "cohen"))
+...     print(read.complete, [(row.predict, row.correct, 0.5 < row.radius < 0.71) for row in read.rows()])
+True [(0, 1, True), (1, 1, True)]
+>>> [answer.predict for answer in runs.predict(smoothed, inputs, runs.Selection(2), n=1000)]
+[0, 1]
+
+A classifier that is calibrated has a record, from which it is made again and with which it is compared.
+
+>>> width = runs.calibrate_duels(smoothed, inputs, runs.Selection(2))
+>>> job = runs.Job(model, inputs, smoothed, width, runs.Sampling(), runs.Selection(2))
+>>> record = runs.ClassifierRecord.parse(runs.calibration_record(job).to_json(), "settings.json")
+>>> runs.recorded_method(record, "settings.json") == width
+True
+>>> runs.check_same_classifier(record, "settings.json", model, smoothed, width)
+>>> runs.calibrated_on(record, inputs, runs.Selection(2, max=1))
+1
 """
 
-from lvmrs.runs.classifier import ClassifierRecord
-from lvmrs.runs.directory import Run
-from lvmrs.runs.manifest import Manifest
-from lvmrs.runs.rows import COLUMNS, Row
-from lvmrs.runs.selection import Selection
-from lvmrs.runs.writer import RunWriter
+from lvmrs.record.classifier import ClassifierRecord
+from lvmrs.record.directory import Run
+from lvmrs.record.manifest import Manifest
+from lvmrs.record.rows import COLUMNS, Row
+from lvmrs.record.selection import Selection
+from lvmrs.record.writer import RunWriter
+from lvmrs.runs.again import job_of_run
+from lvmrs.runs.attack import attack
+from lvmrs.runs.calibrate import calibrate, calibrate_duels, calibration_record
+from lvmrs.runs.certify import Outlook, certify
+from lvmrs.runs.deployed import calibrated_on, check_same_classifier, recorded_method
+from lvmrs.runs.job import Job, Sampling
+from lvmrs.runs.merge import merge
+from lvmrs.runs.predict import Answer, predict
+from lvmrs.runs.recertify import recertify
+from lvmrs.runs.selecting import check_selection
+from lvmrs.runs.verify import Verification, verify
 
-__all__ = ["COLUMNS", "ClassifierRecord", "Manifest", "Row", "Run", "RunWriter", "Selection"]
+__all__ = [
+    "COLUMNS",
+    "Answer",
+    "ClassifierRecord",
+    "Job",
+    "Manifest",
+    "Outlook",
+    "Row",
+    "Run",
+    "RunWriter",
+    "Sampling",
+    "Selection",
+    "Verification",
+    "attack",
+    "calibrate",
+    "calibrate_duels",
+    "calibrated_on",
+    "calibration_record",
+    "certify",
+    "check_same_classifier",
+    "check_selection",
+    "job_of_run",
+    "merge",
+    "predict",
+    "recertify",
+    "recorded_method",
+    "verify",
+]

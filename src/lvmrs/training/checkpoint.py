@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from lvmrs._replacing import replacing
+from lvmrs._util.files import replacing
 from lvmrs.errors import RunError, first_line, guarded
 from lvmrs.models.weights import read_torch
 

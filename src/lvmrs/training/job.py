@@ -10,13 +10,14 @@ from typing import Any
 
 from torch import nn
 
-from lvmrs import _disk, _torch_checks
-from lvmrs._locking import Lock
-from lvmrs._user_code import code_hash
+from lvmrs._util import files as _disk
+from lvmrs._util.lock import Lock
+from lvmrs._util.user_code import code_hash
 from lvmrs.data import Dataset, load
 from lvmrs.errors import DataError, InvalidArgumentError, RunError
+from lvmrs.kernel import torch_checks
 from lvmrs.models import trained
-from lvmrs.origin import written_origin
+from lvmrs.record.origin import written_origin
 from lvmrs.training import objective_settings
 from lvmrs.training.loop import Epoch, train
 from lvmrs.training.measure import measured
@@ -76,7 +77,7 @@ class TrainingJob:
             raise InvalidArgumentError(f"out must end in .safetensors, got {self.out}")
         if not isinstance(self.objective, Objective):
             raise InvalidArgumentError(f"objective must be an Objective such as Gaussian(0.5), got {self.objective!r}")
-        _torch_checks.device(self.device)
+        torch_checks.device(self.device)
         self.objective.check_sigma()  # a class of the user's may have checked nothing
 
     @property

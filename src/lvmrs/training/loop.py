@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 from torch import Generator, Tensor, nn
 
-from lvmrs import _checks, _torch_checks
 from lvmrs.data import Dataset
 from lvmrs.errors import InvalidArgumentError, ModelError, RunError, guarded
+from lvmrs.kernel import checks, torch_checks
 from lvmrs.training import checkpoint
 from lvmrs.training.batches import augmented, generator, shuffled
 from lvmrs.training.objective_settings import description
@@ -82,12 +82,12 @@ def train(
     >>> len(history), history[-1].loss < history[0].loss
     (50, True)
     """
-    place = _torch_checks.device_to_run_on(device)
-    workers = _checks.count("workers", workers, least=0)
-    _checks.instance("model", model, nn.Module, "a torch module")
-    _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
-    _checks.instance("objective", objective, Objective, "an Objective such as Gaussian(0.5)")
-    _checks.instance("settings", settings, Settings, "Settings of a training")
+    place = torch_checks.device_to_run_on(device)
+    workers = checks.count("workers", workers, least=0)
+    checks.instance("model", model, nn.Module, "a torch module")
+    checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
+    checks.instance("objective", objective, Objective, "an Objective such as Gaussian(0.5)")
+    checks.instance("settings", settings, Settings, "Settings of a training")
     objective.check(model)
     model.to(place)
     state = checkpoint.State(model, _optimizer(model, settings), _scaler(settings, place), [])
@@ -130,7 +130,7 @@ def _epoch(
         for group in state.optimizer.param_groups:
             group["lr"] = settings.rate((number * steps + step) / (settings.epochs * steps))
         state.optimizer.zero_grad(set_to_none=True)
-        kind = _torch_checks.precision(settings.autocast)
+        kind = torch_checks.precision(settings.autocast)
         with torch.autocast(place.type, dtype=kind, enabled=kind is not None):
             loss = _loss(objective, state.model, x, y, random)
         value = float(loss.detach())

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lvmrs import _checks, _torch_checks
 from lvmrs.data import Dataset
 from lvmrs.errors import ModelError, guarded
-from lvmrs.sampling import evaluating
+from lvmrs.kernel import checks, torch_checks
+from lvmrs.kernel.sampler import evaluating
 from lvmrs.training.batches import generator, in_order
 from lvmrs.training.objectives import Objective
 
@@ -103,10 +103,10 @@ def _mean(
     device: str | torch.device,
     score: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> float:
-    _checks.instance("model", model, nn.Module, "a torch module")
-    _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
-    sigma, seed = _checks.single("sigma", _checks.at_least_zero("sigma", sigma)), _checks.seed("seed", seed)
-    place = _torch_checks.device(device) or next((p.device for p in model.parameters()), torch.device("cpu"))
+    checks.instance("model", model, nn.Module, "a torch module")
+    checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
+    sigma, seed = checks.single("sigma", checks.at_least_zero("sigma", sigma)), checks.seed("seed", seed)
+    place = torch_checks.device(device) or next((p.device for p in model.parameters()), torch.device("cpu"))
     total = 0.0
     with evaluating(model):
         for number, (x, y) in enumerate(in_order(data, 256)):

@@ -11,10 +11,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from lvmrs import _checks, models
-from lvmrs._paths import expanded
+from lvmrs import models
+from lvmrs._util.files import expanded
 from lvmrs.data import Dataset, check_labels, checked_input
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
+from lvmrs.kernel import checks
 from lvmrs.models import ready
 from lvmrs.models.trained import training_record
 from lvmrs.training.objectives import Objective
@@ -65,9 +66,9 @@ def network_for(
     >>> network_for(Arrays("grey", "train", np.zeros((2, 1, 8, 8)), np.arange(2)), "ready:small_cnn").name
     'ready:small_cnn,channels=1,side=8,classes=2'
     """
-    _checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
-    kind, _, rest = _checks.text("name", name).partition(":")
-    seed = _checks.seed("seed", seed)
+    checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
+    kind, _, rest = checks.text("name", name).partition(":")
+    seed = checks.seed("seed", seed)
     if kind == "trained" and weights is None and rest.endswith(".safetensors"):
         weights = expanded(rest)
         name = _name_in(name, weights)

@@ -7,7 +7,7 @@ import inspect
 import re
 from typing import Any
 
-from lvmrs._settings import as_json, attributes, made
+from lvmrs._util.settings import as_json, attributes, made
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.registry import OBJECTIVES
 from lvmrs.training.objectives import Objective

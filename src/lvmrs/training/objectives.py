@@ -16,9 +16,9 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from lvmrs import _checks
 from lvmrs.errors import InvalidArgumentError, ModelError
-from lvmrs.known_constant import known_lipschitz
+from lvmrs.kernel import checks
+from lvmrs.models.lipschitz.stated import known_lipschitz
 
 __all__ = ["Denoising", "Diffusion", "Gaussian", "Margin", "Objective", "SmoothAdv"]
 
@@ -38,7 +38,7 @@ class Objective(ABC):
 
     def check_sigma(self) -> None:
         """Refuse a standard deviation that is missing, negative or not finite."""
-        _checks.single("sigma", _checks.at_least_zero("sigma", getattr(self, "sigma", None)))  # type: ignore[arg-type]
+        checks.single("sigma", checks.at_least_zero("sigma", getattr(self, "sigma", None)))  # type: ignore[arg-type]
 
     def check(self, model: object) -> None:  # noqa: B027
         """Refuse a model that it is not for; most objectives are for any model."""
@@ -84,9 +84,9 @@ class SmoothAdv(Objective):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _checks.positive_number("epsilon", self.epsilon)
-        _checks.count("steps", self.steps, least=1)
-        _checks.count("samples", self.samples, least=1)
+        checks.positive_number("epsilon", self.epsilon)
+        checks.count("steps", self.steps, least=1)
+        checks.count("samples", self.samples, least=1)
 
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
         """Cross-entropy of ``samples`` noisy copies of each moved input."""
@@ -127,8 +127,8 @@ class Margin(Objective):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _checks.single("margin", _checks.at_least_zero("margin", self.margin))
-        _checks.positive_number("temperature", self.temperature)
+        checks.single("margin", checks.at_least_zero("margin", self.margin))
+        checks.positive_number("temperature", self.temperature)
 
     def check(self, model: object) -> None:
         """Refuse a model whose Lipschitz constant is not known."""

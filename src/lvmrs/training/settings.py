@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lvmrs import _checks, _torch_checks
+from lvmrs.kernel import checks, torch_checks
 from lvmrs.training.batches import AUGMENTATIONS
 from lvmrs.training.optimizers import OPTIMIZERS
 
@@ -60,14 +60,14 @@ class Settings:
     def __post_init__(self) -> None:
         for name, least in {"epochs": 1, "batch": 1, "seed": 0}.items():
             # Plain numbers, which JSON has.
-            object.__setattr__(self, name, _checks.count(name, getattr(self, name), least=least))
-        object.__setattr__(self, "lr", _checks.positive_number("lr", self.lr))
-        decay = _checks.single("weight_decay", _checks.at_least_zero("weight_decay", self.weight_decay))
+            object.__setattr__(self, name, checks.count(name, getattr(self, name), least=least))
+        object.__setattr__(self, "lr", checks.positive_number("lr", self.lr))
+        decay = checks.single("weight_decay", checks.at_least_zero("weight_decay", self.weight_decay))
         object.__setattr__(self, "weight_decay", decay)
-        _checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
-        _checks.one_of("schedule", self.schedule, _SCHEDULES)
-        _checks.one_of("augment", self.augment, AUGMENTATIONS)
-        _torch_checks.precision(self.autocast)
+        checks.one_of("optimizer", self.optimizer, OPTIMIZERS)
+        checks.one_of("schedule", self.schedule, _SCHEDULES)
+        checks.one_of("augment", self.augment, AUGMENTATIONS)
+        torch_checks.precision(self.autocast)
 
     def rate(self, done: float) -> float:
         """The learning rate when ``done``, a share of all steps from 0 to 1, is done."""

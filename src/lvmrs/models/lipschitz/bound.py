@@ -16,15 +16,15 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from lvmrs import _checks
 from lvmrs.errors import ModelError
-from lvmrs.known_constant import check_itself, known_lipschitz, stated_inside
+from lvmrs.kernel import checks
+from lvmrs.kernel.sampler import evaluating
 from lvmrs.models.lipschitz import layers
 from lvmrs.models.lipschitz.functions import of_call, value_of
 from lvmrs.models.lipschitz.norms import of_matrix, product
+from lvmrs.models.lipschitz.stated import check_itself, known_lipschitz, stated_inside
 from lvmrs.models.lipschitz.tracing import Trace, memory_of
 from lvmrs.models.preprocessing import Preprocessed
-from lvmrs.sampling import evaluating
 
 __all__ = ["lipschitz_bound"]
 
@@ -53,11 +53,11 @@ def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
     >>> print(f"{lipschitz_bound(nn.Sequential(nn.Flatten(), nn.ReLU()), (1, 4, 4)):.4f}")
     1.0000
     """
-    shape = _checks.shape(shape)
+    shape = checks.shape(shape)
     known = known_lipschitz(model)
     if known is not None:
         return known
-    _checks.instance("model", model, nn.Module, "a torch module, whose layers can be seen")
+    checks.instance("model", model, nn.Module, "a torch module, whose layers can be seen")
     if isinstance(model, Preprocessed):
         check_itself(model, Preprocessed)
         if model.size is not None:

@@ -22,9 +22,9 @@ from torch.nn.utils import parametrizations, parametrize
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from lvmrs._as_written import changed_module, changed_process, hooks_on
 from lvmrs.errors import ModelError
 from lvmrs.models.lipschitz.norms import finite, of_convolution, of_matrix
+from lvmrs.models.lipschitz.stated import changed_module, changed_process, hooks_on
 
 __all__ = [
     "LAYERS", "NORMALISATIONS", "check_network", "is_of_torch", "is_plain", "kind_of",

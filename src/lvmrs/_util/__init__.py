@@ -1,0 +1,1 @@
+"""Files, locks, texts, signals and other machinery that knows nothing of smoothing."""

@@ -1,0 +1,145 @@
+"""Locks that keep two processes from writing to one place. A lock ends with its process, however that ends.
+
+A lock is taken with ``flock``. Some network file systems do not have it; there ``lockf`` is tried, and at last a file
+that names its owner, which a process of the same machine takes over if the owner is dead.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from lvmrs._util import files as _disk
+from lvmrs._util.files import check_kind
+from lvmrs.errors import RunError
+
+__all__ = ["Lock"]
+
+_UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
+# Locks of lockf belong to a process: it would let itself in twice, and lose the lock by closing the file once.
+_ours: set[Path] = set()
+
+
+class Lock:
+    """An exclusive lock, which is taken when the object is made.
+
+    Args:
+        path: the file of the lock. It is made if it is not there, and removed at the end.
+        taken: the sentence for the one who comes second.
+    """
+
+    def __init__(self, path: Path, taken: str) -> None:
+        self.path, self._taken = path.parent.resolve() / path.name, taken  # a link in its place is not followed
+        self._owner: Path | None = None
+        if self.path in _ours:
+            raise RunError(taken)
+        self._file = self._opened()
+        _ours.add(self.path)
+
+    def release(self) -> None:
+        """Give the lock up. Files that cannot be removed do no harm: the lock ends here."""
+        _ours.discard(self.path)
+        with suppress(OSError):
+            _disk.remove(self.path)
+            if self._owner is not None:
+                _disk.remove(self._owner)
+        with suppress(OSError):
+            _disk.close(self._file)
+
+    def _opened(self) -> int:
+        while True:
+            file = _disk.open_file(self.path)
+            try:
+                self._lock(file)
+                if _is(file, self.path):
+                    return file
+            except BaseException:
+                _disk.close(file)
+                raise
+            _disk.close(file)  # the one before removed it in between
+
+    def _lock(self, file: int) -> None:
+        for lock in (fcntl.flock, fcntl.lockf):
+            try:
+                lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
+                    raise RunError(self._taken) from None
+                if error.errno not in _UNSUPPORTED:
+                    raise
+            else:
+                return
+        self._owner = self.path.with_name(f"{self.path.name}-owner")
+        _own(self._owner, self._taken)
+
+
+def _is(file: int, path: Path) -> bool:
+    """Whether an open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _own(owner: Path, taken: str) -> None:
+    """Make the file that names this process as the owner of a place."""
+    while True:
+        try:
+            file = _disk.open_file(owner, os.O_EXCL)
+        except FileExistsError:
+            _remove_if_dead(owner, taken)
+            continue
+        try:
+            _disk.write(file, f"{socket.gethostname()} {os.getpid()}\n".encode())
+            _disk.sync(file)
+        except BaseException:
+            with suppress(OSError):
+                _disk.remove(owner)
+            raise
+        finally:
+            _disk.close(file)
+        return
+
+
+def _remove_if_dead(owner: Path, taken: str) -> None:
+    """Remove the file of a dead owner. It is renamed first, since two processes may find the same one dead."""
+    found = _text(owner)
+    if found is None:
+        return
+    if not _dead(found):
+        raise RunError(f"{taken}; if no process writes there any more, delete {owner}")
+    mine = owner.with_name(f"{owner.name}-{os.getpid()}")
+    try:
+        _disk.rename(owner, mine)
+    except FileNotFoundError:
+        return
+    if _text(mine) != found:  # another process took over in between
+        _disk.rename(mine, owner)
+        raise RunError(taken)
+    _disk.remove(mine)
+
+
+def _text(owner: Path) -> str | None:
+    try:
+        check_kind(owner)
+        return owner.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def _dead(text: str) -> bool:
+    """Whether the owner was a process of this machine, and does not live any more."""
+    host, _, number = text.strip().rpartition(" ")
+    if host != socket.gethostname() or not number.isdecimal() or not 0 < int(number) < 1 << 31:
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

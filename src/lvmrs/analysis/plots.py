@@ -1,0 +1,148 @@
+"""Figures of runs, with matplotlib: curves, radii, what was chosen for each input, variance against margin."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lvmrs import analysis
+from lvmrs._util.optional import optional
+from lvmrs._util.text import printable
+from lvmrs.analysis import Results
+from lvmrs.analysis.attacked import with_distances
+from lvmrs.analysis.curve import largest_radius
+from lvmrs.errors import RunError
+from lvmrs.kernel import checks
+from lvmrs.record import Run
+from lvmrs.record.rows import NOT_NAMED
+from lvmrs.registry import MAPS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["KINDS", "OF_ONE_RUN", "OF_RESULTS", "choices", "curves", "radii", "variance"]
+
+# Okabe and Ito's colours, which people with colour-blindness can tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+_RESULTS = "Results of runs, as lvmrs.analysis.read gives them"
+
+
+def _figure(x: str, y: str) -> tuple[Figure, Any]:
+    figure = optional("matplotlib.figure", extra="plots", error=RunError).Figure(
+        figsize=(5.5, 3.6), layout="constrained"
+    )
+    axes = figure.subplots()
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _label(name: str) -> str:
+    """A name as it is: matplotlib takes $ for mathematics, leaves out what begins with _, and writes broken SVG."""
+    return " " + printable(name).replace("$", r"\$")
+
+
+def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
+    """Certified accuracy against the radius, with a band of pointwise intervals for the finite test set.
+
+    Where a run was attacked, a dashed line shows the share of inputs that are right and not broken: the true accuracy
+    lies between the two lines.
+    """
+    runs = checks.instances("runs", runs, Results, _RESULTS)
+    figure, axes = _figure("radius", "certified accuracy (%)")
+    attacked = {k: with_distances(run) for k, run in enumerate(runs) if run.attacked is not None}
+    end = 1.02 * (max(largest_radius(run) for run in (*runs, *attacked.values())) or 1.0)
+    for k, run in enumerate(runs):
+        radius, share, low, high = analysis.curve(run, end=end, confidence=confidence)
+        colour = COLOURS[k % len(COLOURS)]
+        axes.plot(radius, 100 * share, drawstyle="steps-pre", color=colour, label=_label(run.name))
+        axes.fill_between(radius, 100 * low, 100 * high, step="pre", color=colour, alpha=0.15, linewidth=0)
+        if k in attacked:
+            radius, share, _, _ = analysis.curve(attacked[k], end=end, confidence=confidence)
+            label = f"{_label(run.name)}, attacked"
+            axes.plot(radius, 100 * share, drawstyle="steps-pre", linestyle="--", color=colour, label=label)
+    axes.set_ylim(0, 100)
+    axes.set_xlim(0, end)
+    axes.legend(frameon=False)
+    return figure
+
+
+def radii(runs: Sequence[Results]) -> Figure:
+    """How the radii of right answers are spread."""
+    runs = checks.instances("runs", runs, Results, _RESULTS)
+    figure, axes = _figure("certified radius", "inputs")
+    kept = [run.radius[run.correct] for run in runs]
+    edges = np.histogram_bin_edges(np.concatenate([[0.0], *kept]), bins=30)
+    for k, (run, values) in enumerate(zip(runs, kept, strict=True)):
+        axes.hist(
+            values,
+            bins=edges,
+            histtype="stepfilled",
+            alpha=0.4,
+            color=COLOURS[k % len(COLOURS)],
+            label=_label(run.name),
+        )
+    axes.legend(frameon=False)
+    return figure
+
+
+def _coloured(maps: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Maps with their colours: ours have the same colour in every figure, and others the colours that follow."""
+    found = set(maps)
+    for name, colour in zip((*MAPS, *sorted(found - set(MAPS))), itertools.cycle(COLOURS)):
+        if name in found:
+            yield name, colour
+
+
+def choices(run: Run) -> Figure:
+    """Which map and temperature were chosen for each input, against its radius."""
+    checks.instance("run", run, Run, "a lvmrs.Run")
+    figure, axes = _figure("certified radius", "temperature")
+    rows = run.read("idx", "radius", "map", "temperature")
+    maps = dict.fromkeys(rows["map"].tolist())
+    maps.pop(NOT_NAMED, None)
+    for name, colour in _coloured(maps):
+        chosen = rows["map"] == name
+        flat = name in MAPS and name not in MAPS.having("tempered")  # the temperature has no effect
+        axes.scatter(
+            rows["radius"][chosen], rows["temperature"][chosen], s=14, color=colour, alpha=0.6,
+            marker="_" if flat else "o", linewidths=1, label=f"{_label(name)} ({chosen.sum()})",
+        )  # fmt: skip
+    if not axes.collections:
+        raise RunError(f"{run.directory} does not say which map was chosen for an input; there is nothing to show")
+    axes.set_yscale("log")
+    axes.legend(frameon=False)
+    return figure
+
+
+def variance(run: Run) -> Figure:
+    """Variance of the top class's score against its margin, with the map that was chosen: the tradeoff of LVM-RS.
+
+    Computed from kept scores, on the sample that certified.
+    """
+    from lvmrs.record.scores import score_statistics
+
+    checks.instance("run", run, Run, "a lvmrs.Run")
+    figure, axes = _figure("margin of the mean scores", "variance of the top score")
+    found = list(score_statistics(run))
+    for name, colour in _coloured({map_ for map_, _, _ in found}):
+        points = [(margin, spread) for map_, margin, spread in found if map_ == name]
+        axes.scatter(*zip(*points, strict=True), s=14, color=colour, alpha=0.6, label=f"{_label(name)} ({len(points)})")
+    axes.legend(frameon=False)
+    return figure
+
+
+OF_RESULTS: dict[str, Callable[[Sequence[Results], float], Figure]] = {
+    "curves": lambda runs, confidence: curves(runs, confidence=confidence),
+    "radii": lambda runs, confidence: radii(runs),
+}
+"""Figures of one run or several, by name; the number is the confidence of the intervals that they show."""
+OF_ONE_RUN: dict[str, Callable[[Run], Figure]] = {"choices": choices, "variance": variance}
+"""Figures of one run, by name."""
+KINDS = (*OF_RESULTS, *OF_ONE_RUN)

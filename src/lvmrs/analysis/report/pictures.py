@@ -1,0 +1,100 @@
+"""Inputs as small pictures within a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lvmrs._util.optional import optional
+from lvmrs.errors import DataError, LvmrsError
+from lvmrs.kernel import checks
+from lvmrs.record import Run
+from lvmrs.record.named import why_not_data
+
+__all__ = ["Picture", "Pictures", "picture", "pictures_of"]
+
+Picture = Callable[[int], str | None]
+"""Gives the picture of an input, by its index; None if there is none."""
+_SIDE = 64
+
+
+class Pictures(NamedTuple):
+    """Pictures of the inputs of a run."""
+
+    of: Picture = lambda index: None
+    why_none: str | None = None
+    """Why there are no pictures, if there should be some."""
+
+
+def pictures_of(run: Run, name: str | None = None, class_index: Path | None = None) -> Pictures:
+    """Pictures of the inputs, if the data of the run can be read and are the same.
+
+    A run may come from someone else. So the data that it names itself are loaded only if that merely reads files, and
+    shown only if they have the hash that the run has recorded.
+
+    Args:
+        run: The run.
+        name: Where its data are now; else where they were when it was made. What is named here and cannot be read is an
+            error.
+        class_index: The class index file of these data, if their labels are from one.
+    """
+    checks.instance("run", run, Run, "a lvmrs.Run")
+    made = run.manifest.data
+    if name is None and (why_not := why_not_data(made)) is not None:
+        return Pictures(why_none=why_not)
+    wanted = made.name if name is None else name
+    if wanted is None:
+        return Pictures()
+    from lvmrs import data  # torch takes seconds to import
+
+    try:
+        dataset = data.load(wanted, split=made.split, size=made.image_size, class_index=class_index)
+        same = made.hash is None or dataset.fingerprint() == made.hash
+    except LvmrsError as error:
+        if name is not None:
+            raise
+        return Pictures(why_none=str(error))
+    if not same:
+        return Pictures(why_none=f"{wanted} is not the data that the run was made with")
+    rows = run.read("idx", "radius", "label")
+    order = rows["idx"].argsort()
+    indices, labels = rows["idx"][order], rows["label"][order]
+
+    def of(index: int) -> str | None:
+        place = int(np.searchsorted(indices, index))
+        if not 0 <= index < len(dataset) or place == len(indices) or indices[place] != index:
+            return None
+        try:
+            x, label = data.checked_input(dataset, index)
+        except DataError:
+            if name is not None:
+                raise
+            return None
+        return picture(x.numpy()) if label == labels[place] else None  # else these are other data
+
+    return Pictures(of)
+
+
+def picture(x: NDArray[np.float32]) -> str | None:
+    """A data address for channels × height × width in [0, 1]; None for what is no image.
+
+    Small images are kept to the pixel; larger ones become thumbnails, so that hundreds of them fit into a page.
+    """
+    if x.ndim != 3 or x.shape[0] not in (1, 3):
+        return None
+    images = optional("PIL.Image", extra="images", error=DataError)
+    pixels = np.round(np.clip(x, 0, 1) * 255).astype(np.uint8)
+    image = images.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    exact = max(image.size) <= _SIDE
+    if not exact:
+        image.thumbnail((_SIDE, _SIDE))
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG" if exact else "JPEG", **({"optimize": True} if exact else {"quality": 80}))
+    kind = "png" if exact else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"

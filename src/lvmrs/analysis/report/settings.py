@@ -1,0 +1,74 @@
+"""Everything that decides the rows of a run, as a report shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lvmrs._util.facts import DataFacts, ModelFacts
+from lvmrs.record import Manifest
+from lvmrs.record.manifest import MethodRecord
+from lvmrs.registry import METHODS
+
+__all__ = ["settings_shown"]
+
+# Hashes are shown by their beginning.
+_SHOWN_DIGITS = 12
+
+
+def settings_shown(manifest: Manifest) -> dict[str, str]:
+    """By name, in words; what is not known or not used is left out."""
+    model, data, terms = manifest.model, manifest.data, manifest.terms
+    noise = {"noise": terms.noise, "sigma": terms.sigma, "alpha": terms.alpha, "n0": terms.n0, "n": terms.n}
+    shown = {
+        "model": model.name,
+        "hash of the weights": (model.weights_hash or "")[:_SHOWN_DIGITS],
+        "hash of its code": (model.code_hash or "")[:_SHOWN_DIGITS],
+        "known about the model": _facts(model.facts),
+        "normalisation": model.normalisation,
+        "denoiser": None if model.denoiser is None else model.denoiser.name,
+        "data": data.name,
+        "split": data.split,
+        "hash of the data": (data.hash or "")[:_SHOWN_DIGITS],
+        "known about the data": _facts(data.facts),
+        "image size": data.image_size,
+        **_method(manifest.method),
+        "own code": {name: known[:_SHOWN_DIGITS] for name, known in manifest.method.own_code.items()},
+        **({**noise, "seed": terms.seed} if terms.samples else {}),
+        "sampling stops": None if terms.goal is None else terms.goal.words,
+        "beta": None if terms.goal is None or terms.goal.limited else terms.goal.beta,
+        "lipschitz": terms.lipschitz,
+        "running": None if manifest.running is None else manifest.running.words,
+        "device": model.device,
+        "precision": model.precision,
+        "compiled": model.compiled,
+        "lvmrs": manifest.origin.versions.get("lvmrs"),
+        "torch": manifest.torch,
+    }
+    return {
+        name: _words(value) for name, value in shown.items() if value is not False and value not in (None, "", [], {})
+    }
+
+
+def _facts(facts: ModelFacts | DataFacts | None) -> list[str]:
+    """What is known or was assumed, in words."""
+    return [] if facts is None else list(facts.sentences())
+
+
+def _method(method: MethodRecord) -> dict[str, Any]:
+    """The method by the name that is typed for it and by what it does; then the settings that the name leaves open."""
+    name = METHODS.name_of(method.name, method.settings)
+    if name is None:  # a method of a user's own, or of another project
+        return {"method": method.name, **method.settings}
+    said = METHODS.settings(name)
+    return {
+        "method": f"{name}: {METHODS.words(name)}",
+        **{key: value for key, value in method.settings.items() if key not in said},
+    }
+
+
+def _words(value: object) -> str:
+    if isinstance(value, list) and len(value) > 5 and all(isinstance(part, float) for part in value):
+        return f"{len(value)} values from {value[0]:g} to {value[-1]:g}"
+    if isinstance(value, dict):
+        return "; ".join(f"{name} {_words(part)}" for name, part in value.items())
+    return "; ".join(map(str, value)) if isinstance(value, list) else str(value)

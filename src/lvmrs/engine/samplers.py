@@ -1,0 +1,275 @@
+"""Samplers of one model: for each kind of input, the model is checked once, and how to run it is chosen once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from lvmrs.engine import tuning as compiling
+from lvmrs.engine.execution import Fast, Way, fast_version
+from lvmrs.engine.threads import Crew, Sharing, cores, torch_threads
+from lvmrs.engine.tracing import NotStraightError, held_by
+from lvmrs.engine.tuning import Choice, chosen_batch, chosen_way
+from lvmrs.errors import InvalidArgumentError, ModelError, guarded
+from lvmrs.kernel import checks
+from lvmrs.kernel.model_check import ModelCheck, check_model
+from lvmrs.kernel.noise import Stream
+from lvmrs.kernel.sampler import Sampler, evaluating
+
+__all__ = ["Pace", "Samplers"]
+
+Made = TypeVar("Made")
+
+# Noisy copies of an input on which a fast version of the model is compared with the model.
+_ROWS = 16
+# The speed is measured for about so many seconds, with at most so many batches, which have at most so many samples.
+_MEASURED, _MOST, _FEW = 0.1, 8, 1024
+# Samples in a forward pass where that does not matter.
+_PLAIN_BATCH = 64
+# A thread hands samples on after about so many seconds, or so many samples: handing on costs as much as some samples.
+_PIECE_SECONDS, _LARGEST_PIECE = 0.1, 1024
+
+_CHANGED = (
+    "the weights or attributes of the model have changed since it was first run; a certificate is about one fixed "
+    "function: make a new SmoothedClassifier after a change"
+)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How inputs of one kind are run."""
+
+    way: Way
+    """How the model is run."""
+    workers: int
+    """How many threads run a batch each."""
+    rate: float
+    """Samples per second, as measured when nothing else runs on the machine."""
+    classes: int
+    """How many classes the model has."""
+    as_it_is: str | None = None
+    """Why no fast version of the model runs, but the model itself; None if a fast version does, or none was wanted."""
+
+    @property
+    def batch(self) -> int:
+        """Samples in a forward pass."""
+        return self.way.batch
+
+    @property
+    def words(self) -> str:
+        """One-line summary for people."""
+        together = f", {self.workers} at a time" if self.workers > 1 else ""
+        return f"{self.way.words}{together}{f'; the model runs as it is: {self.as_it_is}' if self.as_it_is else ''}"
+
+
+class Samplers:
+    """One sampler for each kind of input (shape, precision, device).
+
+    Args:
+        pattern: what all samplers have in common.
+        batch: samples in a forward pass; None to choose it by trials.
+        way: how the model is run; None to choose it.
+        fast: whether a fast version of the model may be run.
+        compiled: whether the model runs through torch.compile; None for runs that are long enough.
+    """
+
+    def __init__(
+        self, pattern: Sampler, batch: int | None, *, way: Way | None = None, fast: bool = True, compiled: bool | None
+    ) -> None:
+        if way is not None:
+            checks.instance("way", way, Way, "a Way, as an earlier run has chosen it")
+        if way is not None and batch not in (None, way.batch):
+            raise InvalidArgumentError(f"batch must be {way.batch} here, got {batch}; leave it out")
+        self.pattern, self.given, self.way, self.fast, self.compiled = pattern, batch, way, fast, compiled
+        self._samplers: dict[tuple[Any, ...], Sampler] = {}
+        self._checked: dict[tuple[Any, ...], tuple[Sampler, ModelCheck]] = {}
+        self._paces: dict[tuple[Any, ...], Pace] = {}
+        self._held: list[object] | None = None
+        self._watched = False  # a model that changes what it holds whenever it runs is not; its answers are compared
+        self._why: str | None = None
+        self._cores = cores()
+
+    @property
+    def batch(self) -> int | None:
+        """Samples in a forward pass; None if it was not given and is not chosen yet."""
+        return self.given if self.way is None else self.way.batch
+
+    def fix(self, way: Way) -> None:
+        """Run all inputs in this way; it is refused if another batch size was given or chosen."""
+        if self.batch not in (None, way.batch):
+            raise InvalidArgumentError(f"batch must be {way.batch} here, got {self.batch}; leave it out")
+        self.way = way
+
+    def crew(self) -> Crew:
+        """Threads for the samplers."""
+        return Crew(self._cores)
+
+    def plain(self, x: Tensor) -> Sampler:
+        """A sampler that runs the model as it is, for inputs like this one; how to run it need not be chosen."""
+        return self._plain(x)[0]
+
+    def of(self, x: Tensor) -> Sampler:
+        """The sampler for inputs like this one."""
+        return self._of(x, samples=0)
+
+    def prepare(self, x: Tensor, samples: int = 0) -> Pace:
+        """Choose how inputs like this one are run; from now on, inputs of every kind are run in this way.
+
+        Args:
+            x: an input, as the model gets it.
+            samples: how many samples are to come, if this is known.
+        """
+        self._of(x, samples)
+        pace = self._paces[_kind(x)]
+        self.way = pace.way
+        return pace
+
+    def _of(self, x: Tensor, samples: int) -> Sampler:
+        kind = _kind(x)
+        self._plain(x)
+        self._require_unchanged()
+        if kind not in self._samplers:
+            with torch_threads(1):  # small batches: several threads would wait for each other
+                self._samplers[kind] = self._made(x, samples)
+        return self._samplers[kind]
+
+    def watching(self, made: Iterator[Made]) -> Iterator[Made]:
+        """Give what was made from samples, while the model holds what it held at the beginning.
+
+        Otherwise the samples are of another model than the user's: a fast version has copies of its weights, and
+        samples are drawn ahead.
+        """
+        for each in made:
+            self._require_unchanged()
+            yield each
+
+    def _require_unchanged(self) -> None:
+        if self._watched and self._holds() != self._held:
+            raise ModelError(_CHANGED)
+
+    def _holds(self) -> list[object] | None:
+        """What the model holds now; None if it is no module, or holds too much to be looked at."""
+        model = self.pattern.model
+        return held_by(model) if isinstance(model, nn.Module) else None
+
+    def _plain(self, x: Tensor) -> tuple[Sampler, ModelCheck]:
+        """The model as it is, checked once for each kind of input, and the check."""
+        kind = _kind(x)
+        if kind not in self._checked:
+            plain = replace(self.pattern, memory_format=_layout(x), batch=self.batch or _PLAIN_BATCH)
+            with torch_threads(1):
+                if not self._checked:
+                    if _is_lazy(plain.model):  # layers that are made when they first run are made now
+                        plain.answers(x[None].clone(), 0, finite=False)
+                    self._held = self._holds()
+                check = check_model(plain, x, batch=self.batch)
+            if not self._checked:
+                self._watched = self._held is not None and self._held == self._holds()
+            self._checked[kind] = replace(plain, recheck=check.recheck, classes=check.classes), check
+        return self._checked[kind]
+
+    def _made(self, x: Tensor, samples: int) -> Sampler:
+        plain, check = self._plain(x)
+        fast = self._fast_version(x)
+        choice = self._chosen(plain, fast, x)
+        way = choice.way
+        piece = max(1, min(_LARGEST_PIECE, round(_PIECE_SECONDS / choice.cost)))
+        made = replace(plain, batch=way.batch, piece=piece)
+        rate = (1 if x.device.type != "cpu" else self._cores) / choice.cost
+        if fast is not None and way.folded == fast.folded:
+            together = choice.workers == self._cores  # a compiled program has one thread
+            if self.compiled and fast.folded and not fast.layout_free:
+                raise ModelError("the model has a step that depends on the layout of memory; do not ask to compile it")
+            may = self.way is None and fast.folded and fast.layout_free
+            if may and (self.compiled or (self.compiled is None and together)):
+                size = None if self.given is None else way.batch
+                way = compiling.if_worth_it(fast, choice, x, size, samples / rate, asked=bool(self.compiled))
+                made = replace(made, batch=way.batch)
+            if way.channels_last and not fast.convolves:
+                raise ModelError("the run was begun with channels last, which the model does not allow; begin it again")
+            with guarded("the model cannot be run as the run was begun", error=ModelError):
+                run, recheck = fast.runner(way, choice.workers, x), replace(check, fast=True).recheck
+            made = replace(made, runner=run, workers=choice.workers, recheck=recheck)
+        elif way.folded:
+            raise ModelError(
+                f"the run was begun with the model as a list of steps, and this cannot be done here ({self._why}); "
+                "begin the run again"
+            )
+        elif way.compiled or self.compiled:
+            way = replace(way, compiled=True)
+            made = replace(made, runner=_in_eval_mode(self.pattern.model))
+        if made.workers == 1 and self._cores > 1 and x.device.type == "cpu":
+            made = replace(made, around=Sharing(choice.cost).run)
+        self._paces[_kind(x)] = Pace(way, made.workers, self._rate(made, x, choice.cost), check.classes, self._why)
+        return made
+
+    def _rate(self, sampler: Sampler, x: Tensor, cost: float) -> float:
+        """Samples per second with all that a certificate needs besides; on a CPU, if nothing else used it."""
+        clock = time.process_time if x.device.type == "cpu" else time.perf_counter
+        few = min(sampler.batch, _FEW)
+        n = min(max(few, round(_MEASURED / cost)), _MOST * few)
+        sampler.answers_as_run(x.expand(few, *x.shape).clone())  # the first pass takes longer
+        start = clock()
+        for _ in sampler.logits(x, Stream(0, 0, "calibration"), n):  # a stage that is not checked again
+            pass
+        return n * (self._cores if x.device.type == "cpu" else 1) / max(clock() - start, 1e-9)
+
+    def _fast_version(self, x: Tensor) -> Fast | None:
+        """The fast version of the model; if there is none, why not is remembered."""
+        self._why = None
+        if not self.fast:
+            return None
+        try:
+            return self._shown_fast(x)
+        except NotStraightError as error:
+            self._why = str(error)
+            return None
+
+    def _shown_fast(self, x: Tensor) -> Fast:
+        model = self.pattern.model
+        if self.pattern.autocast is not None or torch.is_autocast_enabled(x.device.type):
+            raise NotStraightError("it runs under autocast")  # which threads do not share
+        noise = torch.randn(_ROWS, *x.shape, generator=torch.Generator().manual_seed(1)).to(x)
+        with evaluating(model):
+            return fast_version(model, x + self.pattern.sigma * noise)
+
+    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor) -> Choice:
+        """How to run the model, and what a sample costs: as given, or by trials."""
+        given = self.way
+        if given is not None and fast is not None and given.folded != fast.folded:
+            fast = None
+        if fast is not None:
+            choice = chosen_way(fast, x, self.batch, self._cores)
+        else:
+            choice = chosen_batch(plain.forward, x, self._cores)
+            choice = choice if self.batch is None else replace(choice, way=Way(self.batch))
+        return choice if given is None else replace(choice, way=given)
+
+
+def _in_eval_mode(model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    compiled = torch.compile(model)
+
+    def run(inputs: Tensor) -> Tensor:
+        with evaluating(model):
+            answer: Tensor = compiled(inputs)
+        return answer
+
+    return run
+
+
+def _is_lazy(model: object) -> bool:
+    return isinstance(model, nn.Module) and any(is_lazy(each) for each in (*model.parameters(), *model.buffers()))
+
+
+def _layout(x: Tensor) -> torch.memory_format:
+    return torch.channels_last if x.dim() == 3 and x.device.type == "cuda" else torch.contiguous_format
+
+
+def _kind(x: Tensor) -> tuple[Any, ...]:
+    return x.shape, x.dtype, x.device, torch.is_autocast_enabled(x.device.type)

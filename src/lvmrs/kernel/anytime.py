@@ -1,0 +1,183 @@
+"""The trusted kernel for sampling that stops when it likes: the proof of a certificate that holds at every moment.
+
+The guarantee of ``AnytimeProof``: with probability at least 1 − alpha over the noise, *all* certificates that it gives
+from the first sample to the last are right, each in the sense of ``lvmrs.kernel.proof``. So whoever samples may look at them,
+and stop for any reason: a radius is reached, time is up, other inputs need the samples more.
+
+The argument is that of ``lvmrs.kernel.proof``, with three differences.
+
+1. The bounds are anytime bounds (``Bound.anytime``): each is wrong at any moment, over all moments together, with
+   probability at most its risk. The two events of the argument, the bound on A and that on the rival k* that really
+   comes nearest, are now "it is wrong at any moment", and have the same probabilities. No union over moments is needed.
+2. Since a bound holds at all moments together, the best of a column so far holds, too. So the radius never falls.
+3. The noise takes its share of the risk, here and of beta below, for the n samples of the terms, which are the most
+   that are taken.
+
+**The limit** is a bound on the other side: the radius that this plan would certify with infinitely many samples, the
+radius of the exact means, is at most the limit, with probability at least 1 − beta, also at all moments together. Here
+a union over the rivals *is* needed. The limit is too small only if the bound on A fails, or that on *any* rival: one
+rival that is thought to be stronger than it is makes the limit too small, whoever comes nearest. So beta is divided
+among the columns. Half of what the rivals have goes to the first rival of the plan, which a planner may choose to be
+the one that it fears most, and the others share the rest.
+
+Bounds are looked at after certain numbers of samples (``looks``), whatever the portions that samples come in. So where
+a proof stops depends on its stream alone, and not on the batch size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from torch import Tensor
+
+from lvmrs.errors import ProofError
+from lvmrs.kernel import checks
+from lvmrs.kernel.bounds.base import Sides
+from lvmrs.kernel.certificate import Certificate
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.goals import Moment
+from lvmrs.kernel.proof import PORTION, ProofInput, concluded, conclusion
+from lvmrs.kernel.scores import Portion, Regrouping
+from lvmrs.kernel.terms import Plan, Terms
+
+__all__ = ["AnytimeProof", "Stop", "looks"]
+
+Stop = Callable[[Moment], bool]
+"""Says at each look whether to stop. No certificate relies on it."""
+
+
+def _never(now: Moment) -> bool:
+    return False
+
+
+def looks(n: int) -> Iterator[int]:
+    """The numbers of samples after which bounds are looked at, up to n.
+
+    >>> list(looks(200))
+    [32, 64, 96, 128, 160, 192, 200]
+    """
+    seen = 0
+    while seen < n:
+        seen = _after(seen, n)
+        yield seen
+
+
+def _after(seen: int, n: int) -> int:
+    """The look after this number of samples."""
+    return min(n, seen + 32 * (1 + seen // 320))
+
+
+class AnytimeProof:
+    """A proof that takes scores in portions of any size and gives a certificate at any moment.
+
+    It can be pickled at any time if ``stop`` can (a lambda cannot; ``Goal.reached`` can), and goes on with the next
+    sample of its stream. Samples after it has stopped are ignored.
+
+    Args:
+        plan: what to prove and how, from a planner; its bound must be an anytime bound (``lvmrs.planners.Anytime``).
+        terms: the terms of the certificate; n is the most samples that are taken.
+        beta: the risk of the limit.
+        stop: says at each look whether to stop, by default never before n.
+
+    >>> import torch, lvmrs
+    >>> smoothed = lvmrs.SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=100)
+    >>> x, terms = torch.tensor([1.0, 0.0]), Terms(sigma=0.5, alpha=0.001, n=10_000)
+    >>> planner = lvmrs.planners.Anytime(lvmrs.Duels())
+    >>> plan = planner.plan(smoothed.scores(x, 64, stage="selection"), terms)
+    >>> proof = AnytimeProof(plan, terms, stop=lambda now: now.radius >= 0.25)
+    >>> for portion in smoothed.scores(x, 10_000):
+    ...     proof.add(portion)
+    ...     if proof.stopped:
+    ...         break
+    >>> proof.certificate().radius >= 0.25, proof.certificate().n < 200
+    (True, True)
+    """
+
+    def __init__(self, plan: Plan, terms: Terms, *, beta: float = 0.001, stop: Stop = _never) -> None:
+        taken = self._taken = ProofInput(plan, terms)
+        if not plan.bound.anytime:
+            raise ProofError(
+                f"{plan.bound.name} holds for one number of samples that is known before; for sampling that may stop "
+                "at any time, plan with lvmrs.planners.Anytime"
+            )
+        self._stop, self.stopped = stop, False
+        self._beta = checks.single("beta", checks.fraction("beta", beta))
+        if not self._beta > terms.noise_risk:
+            raise ProofError(
+                f"beta = {self._beta:g} is not above the risk that the noise takes, {terms.noise_risk:.3g}"
+            )
+        self._doubts = _doubts(taken, self._beta - terms.noise_risk)
+        self._proving = plan.bound.tally(terms.n, taken.risks, taken.upper)
+        self._doubting = plan.bound.tally(terms.n, self._doubts, ~taken.upper)
+        self._best = np.where(taken.upper, 1.0, 0.0)
+        self._worst = np.where(taken.upper, 0.0, 1.0)
+        self._waiting = Regrouping(PORTION)
+        self._looked, self._look = 0, _after(0, terms.n)
+        self._broken = False
+
+    def add(self, portion: Portion) -> None:
+        """Take the next samples of the stream: each once, in order, with the noise and σ of the terms."""
+        if self._broken:
+            raise ProofError("an earlier portion of these scores failed; begin the proof again")
+        before = self._taken.seen
+        logits = self._taken.take(portion)
+        self._broken = True  # until all of them are tallied: bounds from some of them alone may not be a fair look
+        while len(logits) and not self.stopped:
+            rows = logits[: min(self._look - before, PORTION)]
+            before, logits = before + len(rows), logits[len(rows) :]
+            for part in self._waiting.add(self._taken.columns(rows)):
+                self._tally(part)
+            if before == self._look:
+                self._look_at_bounds()
+        self._broken = False
+
+    @property
+    def wanted(self) -> int:
+        """How many samples are missing to the next look; 0 if it has stopped."""
+        return 0 if self.stopped else self._look - self._taken.seen
+
+    @property
+    def used(self) -> int:
+        """How many samples the certificate is from: those up to the last look."""
+        return self._looked
+
+    @property
+    def now(self) -> Moment:
+        """What is known at the last look."""
+        plan, terms = self._taken.plan, self._taken.terms
+        radius, limit = (conclusion(plan, terms, bounds)[2] for bounds in (self._best, self._worst))
+        return Moment(self._looked, radius, limit)
+
+    def certificate(self) -> Certificate:
+        """The certificate of this moment."""
+        if not self._looked:
+            raise ProofError(f"{self._taken.seen} scores are too few for a first look; add more")
+        return concluded(self._taken, self._best, self._looked, limit=self.now.limit, beta=self._beta)
+
+    def _tally(self, columns: Tensor) -> None:
+        for tally in (self._proving, self._doubting):
+            tally.add(columns)
+
+    def _look_at_bounds(self) -> None:
+        for part in self._waiting.rest():
+            self._tally(part)
+        self._looked, n = self._look, self._taken.terms.n
+        self._look = _after(self._looked, n)
+        upper = self._taken.upper
+        self._best = _nearer(self._best, self._proving.bounds(), upper)
+        self._worst = _nearer(self._worst, self._doubting.bounds(), ~upper)
+        self.stopped = self._looked == n or bool(self._stop(self.now))
+
+
+def _nearer(old: Floats, new: Floats, upper: Sides) -> Floats:
+    """The better of two bounds that hold at once: the smaller of upper bounds, the larger of lower ones."""
+    return np.where(upper, np.minimum(old, new), np.maximum(old, new))
+
+
+def _doubts(taken: ProofInput, beta: float) -> Floats:
+    """How the risk of the limit is divided among the columns: it sums to beta."""
+    tops, rivals = taken.tops, taken.rivals
+    of_rivals = beta / (1 + tops) if rivals else 0.0
+    shares = [of_rivals] if rivals == 1 else [of_rivals / 2] + [of_rivals / 2 / (rivals - 1)] * (rivals - 1)
+    return np.array([beta - of_rivals] * tops + (shares if rivals else []))

@@ -1,0 +1,280 @@
+"""Guards of the public functions: each returns its argument as the inner code wants it, or raises one clear sentence.
+
+Numbers may be Python scalars, NumPy arrays, sequences of numbers, or torch tensors of any device and precision; the
+scalar mathematics runs in NumPy float64. Nothing here imports torch, so that what only reads starts at once; guards
+that are about tensors are in ``lvmrs.kernel.torch_checks``.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lvmrs.errors import InvalidArgumentError, shown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "Floats",
+    "Numbers",
+    "alpha",
+    "at_least_zero",
+    "broadcast",
+    "class_numbers",
+    "constant",
+    "count",
+    "fraction",
+    "instance",
+    "instances",
+    "iterable",
+    "mass",
+    "model",
+    "one_of",
+    "positive",
+    "positive_number",
+    "radii",
+    "real",
+    "require",
+    "risk",
+    "seed",
+    "several",
+    "shape",
+    "single",
+    "text",
+    "unwrapped",
+    "whole",
+    "within",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+if TYPE_CHECKING:
+    # Nested sequences are spelled out, up to three levels: a recursive alias would take any string for a sequence of
+    # sequences.
+    _Scalar: TypeAlias = np.floating[Any] | np.integer[Any] | np.bool_
+    _Number: TypeAlias = float | _Scalar
+    _Array: TypeAlias = NDArray[_Scalar] | Tensor
+    _Row: TypeAlias = Sequence[_Number | _Array]
+    Numbers: TypeAlias = _Number | _Array | _Row | Sequence[_Row] | Sequence[Sequence[_Row]]
+else:
+    Numbers: TypeAlias = Any
+
+_Thing = TypeVar("_Thing")
+
+_LEAST_ALPHA = 1e-300
+_MOST = 2**53
+_LARGEST_INPUT = 2**31
+
+
+def real(name: str, value: Numbers) -> Floats:
+    """``value`` as a non-empty float64 array without NaN; infinities pass."""
+    if type(value) is float and value == value:  # most values are, and planners check very many
+        return np.asarray(value)
+    if _is_tensor(value):
+        value = value.detach()
+    try:
+        if _is_tensor(value):
+            value = value.cpu() if value.is_complex() else value.cpu().double()
+        array = np.asarray(value).astype(np.float64, casting="same_kind", copy=False)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgumentError(f"{name} must be a number or an array of numbers, got {shown(value)}") from error
+    if array.size == 0:
+        raise InvalidArgumentError(f"{name} is empty (shape {array.shape}); give it at least one value")
+    require(name, array, ~np.isnan(array), "must not be NaN")
+    return array
+
+
+def _is_tensor(value: object) -> TypeGuard[Tensor]:
+    """Whether this is a torch tensor; there is none where torch was not imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def require(name: str, array: Floats, valid: NDArray[np.bool_] | np.bool_, rule: str) -> None:
+    """Raise a sentence that names the first value for which ``valid`` is false."""
+    if valid.all() if valid.ndim else valid:
+        return
+    index = tuple(int(i) for i in np.argwhere(~np.atleast_1d(valid))[0])
+    where = f" at index {index[0] if len(index) == 1 else index}" if array.ndim else ""
+    raise InvalidArgumentError(f"{name} {rule}, got {np.atleast_1d(array)[index]}{where}")
+
+
+def one_of(name: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse a word that is not among the choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}")
+
+
+def single(name: str, array: Floats) -> float:
+    """The number that an array without dimensions holds."""
+    if array.ndim:
+        raise InvalidArgumentError(f"{name} must be a single number, got shape {array.shape}")
+    return float(array)
+
+
+def several(name: str, array: Floats) -> list[float]:
+    """The numbers that an array of one dimension holds."""
+    if array.ndim != 1:
+        raise InvalidArgumentError(f"{name} must be a list of numbers, got shape {array.shape}")
+    return array.tolist()  # type: ignore[no-any-return]
+
+
+def unwrapped(array: Floats) -> Floats:
+    """``array``, or the number it holds if it has no dimensions."""
+    number: Floats = array[()]
+    return number
+
+
+def positive(name: str, value: Numbers, *, infinite: bool = False) -> Floats:
+    """``value`` above zero, and finite unless ``infinite`` allows otherwise."""
+    array = real(name, value)
+    finite = np.isfinite(array) | infinite
+    require(name, array, (array > 0) & finite, "must be positive" if infinite else "must be positive and finite")
+    return array
+
+
+def positive_number(name: str, value: Numbers, *, infinite: bool = False) -> float:
+    """One number above zero, and finite unless ``infinite`` allows otherwise."""
+    return single(name, positive(name, value, infinite=infinite))
+
+
+def at_least_zero(name: str, value: Numbers) -> Floats:
+    """``value`` of at least zero, and finite."""
+    array = real(name, value)
+    require(name, array, (array >= 0) & np.isfinite(array), "must be at least 0 and finite")
+    return array
+
+
+def constant(value: Numbers) -> Floats:
+    """A Lipschitz constant; infinity stands for "not known"."""
+    return positive("lipschitz", value, infinite=True)
+
+
+def mass(value: Numbers) -> Floats:
+    """The total mass of the simplex."""
+    return positive("mass", value)
+
+
+def risk(value: Numbers) -> Floats:
+    """A probability of error, strictly between 0 and 1."""
+    return fraction("risk", value)
+
+
+def alpha(value: Numbers) -> float:
+    """The risk of one certificate, strictly between 0 and 1 and no smaller than float64 can compute with."""
+    array = fraction("alpha", value)
+    require("alpha", array, array >= _LEAST_ALPHA, f"must be at least {_LEAST_ALPHA:g}")
+    return single("alpha", array)
+
+
+def fraction(name: str, value: Numbers) -> Floats:
+    """``value`` strictly between 0 and 1."""
+    array = real(name, value)
+    require(name, array, (array > 0) & (array < 1), "must lie strictly between 0 and 1")
+    return array
+
+
+def within(name: str, value: Numbers, top: Floats, *, slack: float = 0.0) -> Floats:
+    """``value`` in [0, top], where ``top`` is the mass; what rounding put above it, by ``slack`` at most, is cut."""
+    array = real(name, value)
+    broadcast(**{name: array, "mass": top})
+    each, most = np.broadcast_arrays(array, top)
+    require(name, each, (each >= 0) & (each <= most * (1 + slack)), f"must lie in [0, mass] = [0, {_range(top)}]")
+    return np.minimum(array, top) if slack and (each > most).any() else array
+
+
+def _range(top: Floats) -> str:
+    return f"{top.min():g}" if top.min() == top.max() else f"{top.min():g} to {top.max():g}"
+
+
+def whole(name: str, value: Numbers, *, least: int, most: int = _MOST) -> Floats:
+    """Whole numbers from ``least`` to ``most``; kept as float64, which holds them exactly up to 2⁵³."""
+    array = real(name, value)
+    rule = f"must be a whole number of at least {least}"
+    if (array > most).any():
+        rule += f" and at most {'2⁵³' if most == _MOST else most}"
+    require(name, array, (array == np.floor(array)) & (array >= least) & (array <= most), rule)
+    return array
+
+
+def count(name: str, value: Numbers, *, least: int, most: int = _MOST) -> int:
+    """One whole number from ``least`` to ``most``."""
+    return int(single(name, whole(name, value, least=least, most=most)))
+
+
+def seed(name: str, value: object) -> int:
+    """A whole number from 0 to 2⁶³ − 1, of which no digit is lost: no float, and no array."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= int(value) < 1 << 63:
+        raise InvalidArgumentError(f"{name} must be a whole number from 0 to 2⁶³ − 1, got {shown(value)}")
+    return int(value)
+
+
+def shape(value: Sequence[int]) -> tuple[int, ...]:
+    """The shape of an input: at least one side, each of at least 1, and no more numbers than a machine can hold."""
+    sides = several("shape", whole("shape", value, least=1))
+    if math.prod(sides) > _LARGEST_INPUT:
+        raise InvalidArgumentError(f"shape must have at most {_LARGEST_INPUT:,} numbers, got {shown(value)}")
+    return tuple(int(side) for side in sides)
+
+
+def radii(value: Numbers) -> list[float]:
+    """Radii as a list, which may be empty: each is at least 0 and finite."""
+    if isinstance(value, list | tuple) and not value:
+        return []
+    return several("radii", at_least_zero("radii", value))
+
+
+def instance(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
+    """Refuse what is not of this class; ``what`` says what it should be, and where it comes from."""
+    if not isinstance(value, kind):
+        raise InvalidArgumentError(f"{name} must be {what}, got {shown(value)}")
+
+
+def iterable(name: str, values: Iterable[_Thing], what: str) -> Iterable[_Thing]:
+    """Several things, which are not looked at; ``what`` says what they should be, in the plural."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidArgumentError(f"{name} must be {what}, got {shown(values)}")
+    return values
+
+
+def instances(name: str, values: Iterable[_Thing], kind: type, what: str) -> list[_Thing]:
+    """At least one object of this class, as a list; ``what`` says what they should be, in the plural."""
+    found = list(iterable(name, values, what))
+    if not found:
+        raise InvalidArgumentError(f"{name} must be {what}, and there is none; give at least one")
+    for each in found:
+        instance(name, each, kind, what)
+    return found
+
+
+def class_numbers(name: str, values: Iterable[int]) -> list[int]:
+    """Class numbers from 0, as a list."""
+    return [count(name, value, least=0) for value in iterable(name, values, "class numbers")]
+
+
+def model(value: object) -> None:
+    """Refuse what cannot be called, as a model is with a batch of inputs."""
+    if not callable(value):
+        raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {type(value).__name__}")
+
+
+def text(name: str, value: object) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"{name} must be a text, got {shown(value)}")
+    return value
+
+
+def broadcast(**arrays: Floats) -> None:
+    """Raise unless the named arrays can be combined."""
+    try:
+        np.broadcast_shapes(*(array.shape for array in arrays.values()))
+    except ValueError as error:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise InvalidArgumentError(f"shapes do not broadcast together: {shapes}") from error

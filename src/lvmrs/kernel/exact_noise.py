@@ -1,0 +1,271 @@
+"""Normal numbers rounded to a grid, drawn exactly from random integers.
+
+If Z is normal with standard deviation ``scale``, in steps of the grid, then round(Z) is the whole number k with the
+probability Φ((k + ½)/scale) − Φ((k − ½)/scale). A uniform 64-bit integer U gives it: k is decided by how many of the
+*thresholds* 2⁶⁴ Φ((k + ½)/scale) are at most U. The thresholds are computed with 40 digits and rounded to whole
+numbers, so each is off by less than 1. This is all that separates the numbers drawn from the numbers meant, and
+``GridNormal.error`` bounds it.
+
+Most numbers need only the first 16 bits of U, which are looked up in a table. Where a threshold has the same first 16
+bits, the table leaves the number open, and 48 more bits are drawn for it. Nearly always it is the only such threshold,
+and one comparison decides; in the far tails there are several, which are searched.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.kernel import checks
+from lvmrs.kernel.noise import GAUSSIAN, Gaussian, Noise
+
+__all__ = ["ExactGaussian", "GridNormal", "grid_normal", "suited_noise"]
+
+_BITS, _FIRST = 64, 16
+_DIGITS = 40
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+# Beyond this the tail is less than 2⁻⁶⁴.
+_BEYOND = 10
+# The time to compute the thresholds grows with the scale: about 5 seconds for this one.
+_LARGEST_SCALE = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class GridNormal:
+    """Draws whole numbers round(Z), Z normal; ``grid_normal`` makes it."""
+
+    thresholds: NDArray[np.uint64]
+    """The smallest U of each number but the first, in ascending order."""
+    table: NDArray[Any]
+    """The number for the first 16 bits of U, or the smallest number of the type where they do not decide it."""
+    place: NDArray[np.int32]
+    """Which threshold is the first one whose first 16 bits are not smaller, for each value of these bits."""
+    several: NDArray[np.bool_]
+    """For each threshold, whether the next one has the same first 16 bits."""
+    largest: int
+    """The largest number that is drawn; the smallest is minus this."""
+    error: float
+    """Bound on the total variation distance between one number and round(Z)."""
+
+    def fill(self, out: NDArray[Any], generator: np.random.Generator) -> None:
+        """Overwrite an array of the table's type with independent numbers."""
+        raw, numbers = generator.bit_generator.random_raw, out.reshape(-1)
+        first = raw(-(-numbers.size * _FIRST // _BITS)).view(np.uint16)[: numbers.size]
+        np.take(self.table, first, out=numbers, mode="clip")  # no index is out of range, and "clip" needs no copy
+        undecided = np.flatnonzero(numbers == np.iinfo(self.table.dtype).min)
+        if undecided.size:
+            rest = raw(undecided.size) >> np.uint64(_FIRST)
+            known = first[undecided]
+            numbers[undecided] = self._decided(known, (known.astype(np.uint64) << np.uint64(_BITS - _FIRST)) | rest)
+
+    def _decided(self, first: NDArray[np.uint16], uniform: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The numbers of integers that have a threshold with the same first 16 bits."""
+        place = self.place[first]
+        numbers: NDArray[np.int64] = place + np.int64(-self.largest) + (self.thresholds[place] <= uniform)
+        far = np.flatnonzero(self.several[place])
+        if far.size:
+            numbers[far] = self.numbers_of(uniform[far])
+        return numbers
+
+    def numbers_of(self, uniform: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The numbers that uniform 64-bit integers stand for, without the table."""
+        return np.searchsorted(self.thresholds, uniform, side="right") - self.largest
+
+
+@functools.lru_cache(maxsize=16)
+def grid_normal(scale: Fraction) -> GridNormal:
+    """Prepare to draw round(Z), where Z is normal.
+
+    Args:
+        scale: standard deviation of Z, in steps of the grid; a fraction, so that it is exact.
+
+    Returns:
+        What draws the numbers.
+
+    >>> grid_normal(Fraction(255, 2)).largest
+    1158
+    """
+    if not 0 < scale <= _LARGEST_SCALE:
+        raise InvalidArgumentError(
+            f"the standard deviation of the noise is {float(scale):g} steps of the grid, and at most {_LARGEST_SCALE} "
+            "are possible; take a coarser grid"
+        )
+    tails = _tails(scale)
+    below = tails[::-1]
+    above = [(1 << _BITS) - tail for tail in tails]
+    thresholds = np.array([*below, *above], dtype=np.uint64)
+    # Each threshold is off by less than 1 in 2⁶⁴, and what lies beyond the last one on either side is as unlikely.
+    error = (len(thresholds) + 3) * 2.0**-_BITS
+    kind: type[np.signedinteger[Any]] = np.int16 if len(tails) < np.iinfo(np.int16).max else np.int32
+    starts = np.arange(1 << _FIRST, dtype=np.uint64) << np.uint64(_BITS - _FIRST)
+    found = [
+        np.searchsorted(thresholds, uniform, side="right") - len(tails)
+        for uniform in (starts, starts | np.uint64((1 << (_BITS - _FIRST)) - 1))
+    ]
+    table = np.where(found[0] == found[1], found[0], np.iinfo(kind).min).astype(kind)
+    prefixes = thresholds >> np.uint64(_BITS - _FIRST)
+    several = np.append(prefixes[1:] == prefixes[:-1], False)
+    place = np.searchsorted(thresholds, starts, side="left").astype(np.int32)
+    return GridNormal(thresholds, table, place, several, len(tails), error)
+
+
+def _tails(scale: Fraction) -> list[int]:
+    """2⁶⁴ P(Z > k + ½), rounded down, for k = 0, 1, … as long as it is not 0."""
+    found: list[int] = []
+    with localcontext(prec=_DIGITS):
+        unit = Decimal(scale.denominator) / Decimal(scale.numerator)
+        while True:
+            tail = int(_upper_tail((len(found) + Decimal("0.5")) * unit) * (1 << _BITS))
+            if tail == 0:
+                return found
+            found.append(tail)
+
+
+def _upper_tail(z: Decimal) -> Decimal:
+    """P(N > z) of a standard normal N, for z ≥ 0: ½ − φ(z) Σ z^(2j+1)/(1·3·…·(2j+1)), whose terms are positive."""
+    if z > _BEYOND:
+        return Decimal(0)
+    square = z * z
+    term = total = z
+    odd = 1
+    while term > total.scaleb(-_DIGITS):
+        odd += 2
+        term = term * square / odd
+        total += term
+    return Decimal("0.5") - (-square / 2).exp() / (2 * _PI).sqrt() * total
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Gaussian noise for inputs on a grid, such as images of 8 bits, without any rounding of floating-point numbers.
+#
+# In floating point, x + δ keeps traces of x in its last bits, and a classifier can be built that reads them and makes
+# certificates false (Voráček and Hein 2022). Here the classifier that is smoothed sees its inputs *rounded to the grid*:
+# the network runs on round(x + δ). That is a function of x + δ like any other, so every theorem about Gaussian noise
+# holds for it, at all real x'. For an x on the grid, round(x + δ) = x + round(δ). So the noise is a whole number of
+# steps: it is drawn exactly (``lvmrs.kernel.exact_noise``), added to x in whole numbers, and converted once.
+#
+# Rounding jumps, so what is smoothed has no Lipschitz constant, whatever the network has.
+
+
+_BYTE = 255
+# An input may be off its point of the grid by so many units in the last place: 0.1 is not a floating-point number.
+_UNITS = 4
+
+
+@dataclass(frozen=True)
+class ExactGaussian(Noise):
+    """Gaussian noise for inputs that are multiples of 1/levels, which are rounded to such multiples after the noise.
+
+    >>> ExactGaussian().words(0.5)
+    'Gaussian noise of σ = 0.5, after which inputs are rounded to multiples of 1/255'
+    """
+
+    levels: int = _BYTE
+    """Number of steps from 0 to 1: 255 for images of 8 bits."""
+
+    name: ClassVar[str] = "exact"
+    law: ClassVar[str] = Gaussian.name
+    rounds: ClassVar[bool] = True
+    distance: ClassVar[str] = Gaussian.distance
+    length: ClassVar[str] = Gaussian.length
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", checks.count("levels", self.levels, least=1))
+
+    @property
+    def centre(self) -> str:
+        """The point of the grid: floating point has no number for most multiples of 1/levels."""
+        return f"the input, each number of which stands for the nearest multiple of 1/{self.levels}"
+
+    @property
+    def setting(self) -> str:
+        """The levels, unless they are those of 8 bits."""
+        return "" if self.levels == _BYTE else str(self.levels)
+
+    @classmethod
+    def of(cls, setting: str) -> ExactGaussian:
+        """The noise with this many levels, written as in ``exact:16``."""
+        if not setting:
+            return cls()
+        if not (setting.isascii() and setting.isdecimal() and len(setting) < 10):
+            raise InvalidArgumentError(
+                f"noise must be exact, or exact:LEVELS with the number of steps from 0 to 1, got exact:{setting:.20}"
+            )
+        return cls(int(setting))
+
+    def words(self, sigma: float) -> str:
+        """The standard deviation and the grid, in words."""
+        return f"{Gaussian().words(sigma)}, after which inputs are rounded to multiples of 1/{self.levels}"
+
+    def error(self, sigma: float) -> float:
+        """Bound on the total variation distance between one number that is drawn and one of the distribution."""
+        return self._numbers(sigma).error
+
+    def kind(self, sigma: float, dtype: torch.dtype) -> torch.dtype:
+        """Whole numbers of 16 bits, or of 32 where these do not suffice."""
+        return torch.int16 if self._numbers(sigma).table.dtype == np.int16 else torch.int32
+
+    def fill(self, out: NDArray[Any], generator: np.random.Generator, sigma: float) -> None:
+        """Overwrite ``out`` with whole numbers of steps."""
+        self._numbers(sigma).fill(out, generator)
+
+    def base(self, x: Tensor) -> Tensor:
+        """The input in steps of the grid; refused if it is not on the grid."""
+        given = x.cpu().double()
+        steps = torch.round(given * self.levels)
+        off = (given - steps / self.levels).abs() > _UNITS * torch.finfo(x.dtype).eps * given.abs()
+        if bool(off.any()):
+            value = float(given[off].flatten()[0])
+            raise InvalidArgumentError(
+                f"the input is not on the grid of this noise: {value:.9g} is not a multiple of 1/{self.levels}; round "
+                "inputs to the grid, take exact:LEVELS for multiples of 1/LEVELS, or take gaussian noise"
+            )
+        if float(steps.abs().max()) >= 1 / torch.finfo(x.dtype).eps:
+            raise InvalidArgumentError(f"the input is larger than {x.dtype} counts in steps of 1/{self.levels}")
+        return steps.to(x)
+
+    def combine(self, base: Tensor, drawn: Tensor, sigma: float, out: Tensor) -> Tensor:
+        """Add in whole numbers, which floating point does without rounding here, and convert once."""
+        return torch.add(base, drawn, out=out).div_(self.levels)
+
+    def _numbers(self, sigma: float) -> GridNormal:
+        return _in_steps(sigma, self.levels)
+
+
+@functools.lru_cache(maxsize=16)
+def _in_steps(sigma: float, levels: int) -> GridNormal:
+    """It is asked for with every block of noise, and fractions are slow."""
+    return grid_normal(Fraction(sigma) * levels)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which noise suits an input, where the user names none.
+
+
+def suited_noise(levels: int | None, lipschitz: float | None = None) -> Noise:
+    """The noise for inputs on a grid, unless a Lipschitz constant is to be used.
+
+    Rounding to the grid has no Lipschitz constant, so exact noise would give up the radius that the constant brings.
+
+    Args:
+        levels: inputs are multiples of 1/levels; None if they are not known to be on a grid.
+        lipschitz: a Lipschitz constant of the network that certificates may rely on; None or infinite if there is none.
+
+    Returns:
+        Exact noise on that grid, or Gaussian noise in floating point.
+
+    >>> suited_noise(255), suited_noise(None), suited_noise(255, lipschitz=2.0)
+    (ExactGaussian(levels=255), Gaussian(), Gaussian())
+    """
+    constant = lipschitz is not None and math.isfinite(lipschitz)
+    return GAUSSIAN if levels is None or constant else ExactGaussian(levels)

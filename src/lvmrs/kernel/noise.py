@@ -1,0 +1,336 @@
+"""The interface of the kinds of noise."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lvmrs.errors import InvalidArgumentError, shown
+from lvmrs.kernel import checks
+
+__all__ = ["GAUSSIAN", "Draws", "Gaussian", "Noise", "Stage", "Stream", "check_noise", "samples_per_block"]
+
+# The module and name of our own class of each name: a class of somebody else must have another name.
+_OWNERS: dict[str, tuple[str, str]] = {}
+
+
+@dataclass(frozen=True)
+class Noise(ABC):
+    """A distribution of noise, which is scaled by σ and added to an input.
+
+    Authors write ``fill`` and ``words``. Certificates and runs record a noise by its ``spelling``, so the spelling must
+    say everything about it. The proof refuses a plan whose form of the radius is not a theorem about the law of this
+    noise (``Form.noises``).
+    """
+
+    name: ClassVar[str]
+    """The name in ``lvmrs.registry.NOISES``."""
+    distance: ClassVar[str]
+    """The distance in which radii are measured, in words that fit after "in"."""
+    length: ClassVar[str]
+    """The distance between x' and x, as a formula."""
+    law: ClassVar[str]
+    """The name of the distribution that theorems are about; by default the name of the noise."""
+    rounds: ClassVar[bool] = False
+    """Whether inputs are rounded after the noise: then what is smoothed has no Lipschitz constant."""
+    drawn_on_device: ClassVar[bool] = False
+    """Whether ``fill_there`` can draw it on other devices than the CPU; else it is drawn on the CPU and copied."""
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """Take the name for the law, unless the class says another."""
+        super().__init_subclass__(**settings)
+        if "name" in vars(cls) and "law" not in vars(cls):
+            cls.law = cls.name
+        if cls.__module__.startswith("lvmrs."):
+            _OWNERS.setdefault(getattr(cls, "name", ""), _home(cls))
+
+    @property
+    def centre(self) -> str:
+        """Which point x certificates are about, in words; nothing if it is the input as it is given."""
+        return ""
+
+    @property
+    def setting(self) -> str:
+        """What the spelling says after the name; nothing for a noise without settings."""
+        return ""
+
+    @classmethod
+    def of(cls, setting: str) -> Noise:
+        """The noise with this setting."""
+        if setting:
+            raise InvalidArgumentError(f"the noise {cls.name} has no settings, got {cls.name}:{setting:.20}")
+        return cls()
+
+    @property
+    def spelling(self) -> str:
+        """The name, and the setting if there is one, as a user writes it: ``exact:16``."""
+        return f"{self.name}:{self.setting}" if self.setting else self.name
+
+    @abstractmethod
+    def words(self, sigma: float) -> str:
+        """The noise at this σ, in words that fit after "smoothed with"."""
+
+    @abstractmethod
+    def fill(self, out: NDArray[Any], generator: np.random.Generator, sigma: float) -> None:
+        """Overwrite ``out`` with independent draws; all randomness must come from this generator.
+
+        Args:
+            out: a contiguous array of the type that ``kind`` says.
+            generator: the source of randomness.
+            sigma: σ, for noise that is not drawn at σ = 1 and scaled by ``combine``.
+        """
+
+    def fill_there(self, out: Tensor, generator: torch.Generator) -> None:
+        """Do the same on the device of ``out``, at σ = 1; only where ``drawn_on_device`` is true."""
+        raise NotImplementedError
+
+    def kind(self, sigma: float, dtype: torch.dtype) -> torch.dtype:
+        """The type of the draws, for inputs of this type; by default the same."""
+        return dtype
+
+    def base(self, x: Tensor) -> Tensor:
+        """What the noise is added to; by default the input. An input that does not suit the noise is refused."""
+        return x
+
+    def combine(self, base: Tensor, drawn: Tensor, sigma: float, out: Tensor) -> Tensor:
+        """Write noisy copies of the input into ``out``: by default base + σ · drawn."""
+        return torch.add(base, drawn, alpha=sigma, out=out)
+
+    def error(self, sigma: float) -> float:
+        """Bound on the total variation distance between one number as it is drawn and as the theorems mean it.
+
+        It is counted as risk, for each number of each sample. 0 is for noise in floating point, about whose rounding
+        nothing is promised.
+        """
+        return 0.0
+
+
+def _home(kind: type) -> tuple[str, str]:
+    return kind.__module__, kind.__qualname__
+
+
+def check_noise(noise: object) -> None:
+    """Refuse what is no noise, or what its spelling does not describe: certificates and runs record the spelling."""
+    if not isinstance(noise, Noise):
+        raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {shown(noise)}")
+    kind = type(noise)
+    if (owner := _OWNERS.get(noise.name, _home(kind))) != _home(kind):
+        raise InvalidArgumentError(
+            f"{kind.__name__} has the name {noise.name!r} of {owner[1]}; give it a name of its own"
+        )
+    stated = {field.name for field in dataclasses.fields(noise)}
+    if set(vars(noise)) - stated or kind.of(noise.setting) != noise:
+        raise InvalidArgumentError(
+            f"{kind.__name__} has settings that its spelling {noise.spelling!r} does not say; write setting and of so "
+            "that of(setting) is the same noise"
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Gaussian noise, equally strong in every direction, as Cohen et al. (2019) and LVM-RS use it.
+
+
+@dataclass(frozen=True)
+class Gaussian(Noise):
+    """Independent normal numbers of standard deviation σ, in floating point; radii are Euclidean.
+
+    x + δ is rounded to a floating-point number, which the theorems do not know of. For inputs on a grid,
+    ``ExactGaussian`` has no such rounding.
+
+    >>> Gaussian().words(0.5)
+    'Gaussian noise of σ = 0.5'
+    """
+
+    name: ClassVar[str] = "gaussian"
+    distance: ClassVar[str] = "the Euclidean distance"
+    length: ClassVar[str] = "‖x' − x‖₂"
+    drawn_on_device: ClassVar[bool] = True
+
+    def fill(self, out: NDArray[Any], generator: np.random.Generator, sigma: float) -> None:
+        """Overwrite ``out`` with standard normal numbers, whose tails reach beyond 8σ."""
+        generator.standard_normal(dtype=out.dtype, out=out)
+
+    def fill_there(self, out: Tensor, generator: torch.Generator) -> None:
+        """Overwrite ``out`` with standard normal numbers on its device."""
+        out.normal_(generator=generator)
+
+    def words(self, sigma: float) -> str:
+        """The name and standard deviation, in words."""
+        return f"Gaussian noise of σ = {sigma:g}"
+
+
+GAUSSIAN = Gaussian()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Streams of noise, which are reproducible and independent of each other.
+#
+# **Noise is a pure function of (seed, index, stage, sample number)**, for a given shape of input and kind of device. It
+# is drawn in blocks of a fixed number of samples, and each block has its own generator. So the batch size, the order of
+# inputs and the number of workers do not change it. Stages are separate streams: what is chosen on the selection sample
+# is independent of the certification sample.
+#
+# **No two blocks share noise.** The generator is Philox (Salmon et al. 2011), which encrypts a counter of 256 bits with a
+# key of 128 bits. The key of a block is (seed, index), and its counter begins at (0, 0, block, stage). So different
+# blocks of different streams encrypt different numbers, or encrypt with different keys. (On other devices than the CPU,
+# torch's generator has a key of 64 bits, a hash of all four: two blocks share noise with a probability of 2⁻⁶⁴.)
+
+
+Stage = Literal["selection", "certification", "prediction", "calibration", "attack", "confirmation"]
+"""What the noise is used for."""
+
+# Numbers in a block of noise: so many that a new generator costs little beside them, and so few that threads share the
+# work evenly.
+_BLOCK, _BLOCK_ELSEWHERE = 1 << 16, 1 << 22
+# For fewer numbers than this, handing work to other threads costs more than it saves.
+_WORTH_THREADS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The name of a stream of noise.
+
+    >>> Stream(seed=0, index=3, stage="selection")
+    Stream(seed=0, index=3, stage='selection')
+    """
+
+    seed: int
+    """Seed of the run, from 0 to 2⁶³ − 1."""
+    index: int
+    """Index of the input in its data set, in the same range."""
+    stage: Stage
+    """What the noise is used for; stages have independent noise."""
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "index"):
+            object.__setattr__(self, name, checks.seed(name, getattr(self, name)))
+        checks.one_of("stage", self.stage, get_args(Stage))
+
+    def generator(self, block: int) -> np.random.Generator:
+        """The generator of a block on the CPU; no two blocks of any streams share numbers."""
+        stage = get_args(Stage).index(self.stage)
+        return np.random.Generator(np.random.Philox(key=[self.seed, self.index], counter=[0, 0, block, stage]))
+
+    def generators(self) -> Callable[[int], np.random.Generator]:
+        """A function that gives the generator of a block, the same object each time: a new one takes ten times as long.
+
+        It belongs to one thread.
+        """
+        generator = self.generator(0)
+        begun: Any = generator.bit_generator.state
+
+        def of(block: int) -> np.random.Generator:
+            begun["state"]["counter"][2] = block
+            generator.bit_generator.state = begun
+            return generator
+
+        return of
+
+    def generator_on(self, device: torch.device, block: int) -> torch.Generator:
+        """The generator of a block on another device."""
+        name = f"{self.seed},{self.index},{self.stage},{block}"
+        seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+        return torch.Generator(device).manual_seed(seed)
+
+
+class Draws:
+    """Draws the noise of one stream, for inputs of one shape.
+
+    Blocks do not depend on each other: they are drawn in place and, on the CPU, by several threads. Use it in a
+    ``with`` block, which ends the threads. With one thread, several threads may use it at once.
+    """
+
+    def __init__(
+        self,
+        noise: Noise,
+        sigma: float,
+        stream: Stream,
+        shape: torch.Size,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        threads: int = 1,
+    ) -> None:
+        """Prepare to draw.
+
+        Args:
+            noise: the kind of noise.
+            sigma: its scale.
+            stream: the stream to draw from.
+            shape: the shape of one sample.
+            device: where the noise is used; it is drawn there if the noise can be.
+            dtype: the precision of the inputs.
+            threads: how many threads draw on the CPU.
+        """
+        self.noise, self.sigma, self.stream, self.shape = noise, sigma, stream, shape
+        self.device = device if noise.drawn_on_device else torch.device("cpu")
+        self.dtype = noise.kind(sigma, dtype)
+        self.samples_per_block = samples_per_block(shape, self.device)
+        self.threads = threads if self.device.type == "cpu" else 1
+        self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # it starts threads when there is work for them
+
+    def __enter__(self) -> Draws:
+        """Begin a block at whose end the threads end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the threads."""
+        self.pool.shutdown()
+
+    def of(self, first: int, count: int) -> Tensor:
+        """Draw the noise of ``count`` samples from ``first`` on."""
+        with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
+            out = torch.empty(count, *self.shape, device=self.device, dtype=self.dtype)
+        self._draw_all(list(self._parts(first, out)))
+        return out
+
+    def _parts(self, first: int, out: Tensor) -> Iterator[tuple[int, int, Tensor]]:
+        """The blocks that make up ``out``: the number of each, where in the block to begin, and where to put it."""
+        done = 0
+        while done < len(out):
+            block, within = divmod(first + done, self.samples_per_block)
+            count = min(self.samples_per_block - within, len(out) - done)
+            yield block, within, out[done : done + count]
+            done += count
+
+    def _draw_all(self, parts: list[tuple[int, int, Tensor]]) -> None:
+        """Draw blocks; each thread takes the next one when it is free. A thread that never began is not waited for."""
+        helpers = self.threads - 1 if sum(out.numel() for *_, out in parts) >= _WORTH_THREADS else 0
+        left = iter(parts)
+        others = [self.pool.submit(self._draw_from, left) for _ in range(helpers)]
+        self._draw_from(left)
+        for other in others:
+            if not other.cancel():
+                other.result()
+
+    def _draw_from(self, parts: Iterator[tuple[int, int, Tensor]]) -> None:
+        generators = self.stream.generators()
+        for block, within, out in parts:
+            if len(out) == self.samples_per_block:
+                self._draw(block, out, generators)
+            else:
+                whole = torch.empty(self.samples_per_block, *self.shape, device=out.device, dtype=out.dtype)
+                self._draw(block, whole, generators)
+                out.copy_(whole[within : within + len(out)])
+
+    def _draw(self, block: int, out: Tensor, generators: Callable[[int], np.random.Generator]) -> None:
+        if out.device.type == "cpu":
+            self.noise.fill(out.numpy(), generators(block), self.sigma)
+        else:
+            self.noise.fill_there(out, self.stream.generator_on(out.device, block))
+
+
+def samples_per_block(shape: torch.Size, device: torch.device) -> int:
+    """How many samples are drawn by one generator; a power of two."""
+    room = (_BLOCK if device.type == "cpu" else _BLOCK_ELSEWHERE) // max(1, shape.numel())
+    return 1 << max(0, room.bit_length() - 1)

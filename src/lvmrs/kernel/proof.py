@@ -1,0 +1,297 @@
+"""The trusted kernel: the proof of a certificate from fresh scores.
+
+The guarantee of ``Proof``: whatever the plan says, if it was made without the scores that are given here, then with
+probability at least 1 − alpha over the noise of these scores, the class and radius of the certificate are right: for
+every x' closer to x than the radius, the smoothed classifier *with the map of the plan* answers with the top class A.
+
+The argument, in three steps.
+
+1. The scores are independent, the plan does not depend on them, and each bound fails with probability at most its risk.
+   If the noise is drawn from another distribution than that of the theorem, the probability of any event differs by at
+   most the total variation distance of all numbers together: the noise takes that much of the risk.
+2. **No union bound over the rivals is needed.** Let k* be the rival that really comes nearest; it depends on the
+   classifier alone, not on the sample. A certificate is false only if A does not have the largest mean at x, or if the
+   radius is too large for k*. So it is false only if the bound on A fails, or the bound on k*: two events, of
+   probability risk_top and risk_rival, however many rivals are bounded. A duel is a statement about A and one rival at
+   once: one event, of probability risk_rival. Rivals that are pooled are bounded by a score that is no better for A
+   than theirs.
+3. The radius of these two bounds is right by the theorem of its form (``lvmrs.kernel.radius``). It grows with the bound on A
+   and falls with that on the rival, so the largest bound of a rival gives the smallest radius. The rivals' means are
+   also at most what the top class leaves, 1 − p_a.
+
+A form that relies on a Lipschitz constant is a theorem about scores in exact arithmetic, and the scores here come from
+rounded logits. So the bounds are first moved towards each other by ``Terms.allowance``. The certificate then holds for
+the network in exact arithmetic, and for the network as it runs, if rounding moves logits by no more than the terms say.
+For let rounding move the mean of a score by at most a, a third of the allowance. The exact means at x are within a of
+those that are bounded. At x' the class as it runs is A if the exact means there differ by more than 2a. The two scores
+of the theorem meet at a level T no sooner than the radius R; those of the bounds without the last 2a are then still on
+their way, by the time that each needs for its first 2a. Ramps move the faster, the nearer they are to ½. If T ≤ ½, the
+rival gets nearer to ½ on its way, and so it is at least 2a below T at R; else A is at least 2a above T. (R1 is linear,
+and needs less.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lvmrs.errors import ProofError, guarded
+from lvmrs.kernel.bounds.base import Bound, Sides
+from lvmrs.kernel.certificate import ABSTAIN, BY_A_PROOF, Certificate
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.maps import Map
+from lvmrs.kernel.moments import statistics_device
+from lvmrs.kernel.noise import Stream
+from lvmrs.kernel.radius import Form
+from lvmrs.kernel.scores import Portion, Regrouping, Scores, check_scores
+from lvmrs.kernel.terms import Plan, Terms
+from lvmrs.kernel.torch_checks import all_finite
+
+__all__ = ["PORTION", "Proof", "ProofInput", "check_stream", "concluded", "conclusion", "prove"]
+
+PORTION = 1024
+"""Samples are mapped and tallied this many at a time, whatever the portions that they come in.
+
+Sums are then rounded in the same way for every batch size.
+"""
+
+
+def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
+    """Prove a certificate for one input; the top of this module states the guarantee.
+
+    Args:
+        plan: what to prove and how, from a planner.
+        terms: σ, risk, number of samples and Lipschitz constant.
+        scores: logits of exactly ``terms.n`` noisy copies of the input, from another stream than that of the plan.
+
+    Returns:
+        The certificate. Its prediction is −1 and its radius 0 if the scores do not show that the top class wins.
+
+    >>> import torch, lvmrs
+    >>> smoothed = lvmrs.SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=100)
+    >>> x, terms = torch.tensor([1.0, 0.0]), Terms(sigma=0.5, alpha=0.001, n=1000)
+    >>> plan = lvmrs.Cohen().plan(smoothed.scores(x, 100, stage="selection"), terms)
+    >>> prove(plan, terms, smoothed.scores(x, 1000)).prediction
+    0
+    """
+    planner = getattr(plan, "planner", type(plan).__name__)
+    with guarded(f"the proof of a plan by {planner} fails", error=ProofError):  # a part of it may be the user's own
+        proof = Proof(plan, terms)
+        check_scores(scores, error=ProofError)
+        check_stream(plan, scores.stream)
+        for portion in scores:
+            proof.add(portion)
+        return proof.certificate()
+
+
+class Proof:
+    """A proof that takes scores in portions of any size and gives the certificate at the end.
+
+    It holds the tally of the columns and, where scores are not 0 or 1, less than one portion of columns. It can be
+    pickled at any time. ``prove`` is the same in one call.
+    """
+
+    def __init__(self, plan: Plan, terms: Terms) -> None:
+        self._taken = ProofInput(plan, terms)
+        self._tally = plan.bound.tally(terms.n, self._taken.risks, self._taken.upper)
+        self._broken = False
+        self._regrouping = Regrouping(PORTION)
+
+    @property
+    def wanted(self) -> int:
+        """How many samples are missing."""
+        return self._taken.terms.n - self._taken.seen
+
+    def add(self, portion: Portion) -> None:
+        """Take the next samples of the stream: each once, in order, with the noise and σ of the terms."""
+        taken = self._taken
+        logits = taken.take(portion)
+        with self._whole_or_broken():
+            for rows in torch.split(logits, PORTION):
+                columns = taken.columns(rows)
+                # Counts are the same in any portions; what is rounded is not.
+                for part in [columns] if taken.plan.bound.votes_only else self._regrouping.add(columns):
+                    self._tally.add(part)
+
+    def certificate(self) -> Certificate:
+        """Give the certificate, once all n samples were added."""
+        seen, terms = self._taken.seen, self._taken.terms
+        if seen != terms.n:
+            raise ProofError(f"{seen} scores were given, and the terms say n = {terms.n}; give exactly n")
+        with self._whole_or_broken():
+            for part in self._regrouping.rest():
+                self._tally.add(part)
+        return concluded(self._taken, self._tally.bounds(), seen)
+
+    @contextmanager
+    def _whole_or_broken(self) -> Iterator[None]:
+        """End the proof if the block fails: samples that are counted but not tallied make bounds too narrow."""
+        if self._broken:
+            raise ProofError("an earlier portion of these scores failed; begin the proof again")
+        self._broken = True
+        yield
+        self._broken = False
+
+
+def concluded(taken: ProofInput, bounds: Floats, n: int, *, limit: float = math.inf, beta: float = 0.0) -> Certificate:
+    """The certificate that follows from bounds on the means of the columns, which hold at the risks of the plan.
+
+    Args:
+        taken: the samples that the bounds are from.
+        bounds: a bound for each column, on its side.
+        n: how many samples they are from.
+        limit: the largest radius that the plan may certify with more samples, if that is known.
+        beta: the risk of the limit.
+    """
+    plan, terms = taken.plan, taken.terms
+    p_a, p_b, radius = conclusion(plan, terms, bounds)
+    return Certificate(
+        prediction=plan.top if radius > 0 else ABSTAIN,
+        radius=radius,
+        top=plan.top,
+        p_lower=plan.map.mass * float(p_a),
+        p_upper=plan.map.mass * float(p_b),
+        classes=plan.classes,
+        sigma=terms.sigma,
+        alpha=terms.alpha,
+        noise_risk=terms.noise_risk,
+        n=n,
+        lipschitz=terms.lipschitz,
+        noise=terms.noise,
+        plan=plan,
+        stream=taken.stream,
+        rounding=terms.rounding if terms.relies_on_constant(plan.map, plan.form) else 0.0,
+        limit=limit,
+        beta=beta,
+        made_by=BY_A_PROOF,
+    )
+
+
+def conclusion(plan: Plan, terms: Terms, bounds: Floats) -> tuple[Floats, Floats, float]:
+    """The score of the top class, that of its worst rival, and the radius, if the columns had these means."""
+    p_a, p_b = _worst(plan, bounds, terms.allowance(plan.map, plan.form))
+    radius = float(plan.form.radius(p_a, p_b, sigma=terms.sigma, slopes=plan.map.slopes(terms.lipschitz)))
+    if not radius >= 0:
+        raise ProofError(f"the form {plan.form.name} gives the radius {radius} for the bounds {p_a} and {p_b}")
+    return p_a, p_b, radius
+
+
+def _worst(plan: Plan, bounds: Floats, allowance: float) -> tuple[Floats, Floats]:
+    """The lower bound on the top class and the upper bound on its worst rival, as shares of the mass.
+
+    The lower bound is less by the allowance, and the upper bound is more.
+    """
+    if not ((bounds >= 0) & (bounds <= 1)).all():
+        raise ProofError(f"{plan.bound.name} gives a bound outside of [0, 1]: {bounds}")
+    if plan.map.paired:
+        won = np.maximum(bounds.min() - allowance, 0.0)
+        return won, 1 - won
+    top, rivals = np.maximum(bounds[0] - allowance, 0.0), bounds[1:] + allowance
+    return top, np.minimum(rivals.max(initial=0.0), 1 - top) if len(rivals) else 1 - top
+
+
+class ProofInput:
+    """Takes the portions of one stream, in order, and gives the columns of scores that are bounded.
+
+    A plan, or a portion, that does not fit is refused. ``risks`` and ``upper`` say, for each column, at which risk its
+    mean is bounded, and whether from above.
+    """
+
+    def __init__(self, plan: Plan, terms: Terms) -> None:
+        _check_plan(plan, terms)
+        self.plan, self.terms = plan, terms
+        alone, pooled = plan.rivals
+        self._alone, self._pooled = torch.tensor(alone, dtype=torch.long), torch.tensor(pooled, dtype=torch.long)
+        self.tops, self.rivals = int(not plan.map.paired), len(alone) + bool(pooled)
+        self.risks: Floats = np.array([plan.risk_top] * self.tops + [plan.risk_rival] * self.rivals)
+        self.upper: Sides = np.array([False] * self.tops + [not plan.map.paired] * self.rivals)
+        self.stream: Stream | None = None
+        self.seen = 0
+
+    def take(self, portion: Portion) -> Tensor:
+        """Take the next samples of the stream, each once, in order, with the noise and σ of the terms: their logits."""
+        if not isinstance(portion, Portion):
+            raise ProofError(f"a proof takes portions of Scores, which know their stream, not {type(portion).__name__}")
+        check_stream(self.plan, portion.stream)
+        if self.stream not in (None, portion.stream):
+            raise ProofError(f"scores of {portion.stream} after scores of {self.stream}; a proof is about one stream")
+        if portion.noise != self.terms.noise:
+            names = portion.noise.spelling, self.terms.noise.spelling
+            raise ProofError("the scores have {} noise, and the terms say {} noise; use one for both".format(*names))
+        if portion.sigma != self.terms.sigma:
+            sigmas = f"σ = {portion.sigma:g}, and the terms say σ = {self.terms.sigma:g}"
+            raise ProofError(f"the scores have noise of {sigmas}; use one for both")
+        if portion.dimensions > self.terms.dimensions and self.terms.noise.error(self.terms.sigma) > 0:
+            sizes = f"{portion.dimensions} numbers, and the terms count the risk of {self.terms.dimensions}"
+            raise ProofError(f"the scores are of an input of {sizes}; give the terms the dimensions of the input")
+        if portion.first != self.seen:
+            raise ProofError(
+                f"sample {portion.first} was given and sample {self.seen} is next; give each once, in order"
+            )
+        logits = _checked(portion.logits, self.plan.classes)
+        if self.seen + len(logits) > self.terms.n:
+            raise ProofError(f"more scores were given than the n = {self.terms.n} of the terms; give exactly n")
+        self.stream, self.seen = portion.stream, self.seen + len(logits)
+        return logits
+
+    def columns(self, logits: Tensor) -> Tensor:
+        """The columns of scores that are bounded, of shape (samples, columns), checked."""
+        plan, expected = self.plan, (len(logits), len(self.risks))
+        if self.terms.relies_on_constant(plan.map, plan.form):  # the allowance is for logits, not for their scores
+            logits = logits.to(statistics_device(logits.device)).double()
+        columns = plan.map.columns(logits, plan.top, self._alone, self._pooled)
+        if columns.shape != expected:
+            raise ProofError(f"the map {plan.map.name} gives columns of shape {tuple(columns.shape)}, not {expected}")
+        binary = columns.dtype == torch.bool
+        if plan.bound.votes_only and not binary:
+            raise ProofError(f"{plan.bound.name} holds for 0/1 scores only, and {plan.map.name} is not; use betting")
+        if not binary and not bool(((columns >= 0) & (columns <= 1)).all()):  # also where a score is NaN
+            raise ProofError(f"the map {plan.map.name} gives scores outside of [0, {plan.map.mass:g}]")
+        return columns
+
+
+def check_stream(plan: Plan, stream: Stream) -> None:
+    """Refuse the stream that the plan was made on."""
+    if stream == plan.origin:
+        raise ProofError(f"the plan was made on these very scores ({stream}); certify with another stage or seed")
+
+
+def _check_plan(plan: Plan, terms: Terms) -> None:
+    if not isinstance(plan, Plan) or not isinstance(terms, Terms):
+        raise ProofError(f"expected a Plan and Terms, got {type(plan).__name__} and {type(terms).__name__}")
+    for name, part, kind in (("map", plan.map, Map), ("bound", plan.bound, Bound), ("form", plan.form, Form)):
+        if not isinstance(part, kind):
+            raise ProofError(f"{name} must be an object of the class {kind.__name__}, got {part!r:.60}")
+    if plan.classes < 2 or not 0 <= plan.top < plan.classes:
+        raise ProofError(f"class {plan.top} is not one of {plan.classes} classes")
+    alone = [] if plan.alone is None else list(plan.alone)
+    if len(set(alone)) < len(alone) or any(k == plan.top or not 0 <= k < plan.classes for k in alone):
+        raise ProofError(f"alone must name rivals of class {plan.top} among {plan.classes} classes, each once")
+    # A duel is one statement about both classes; otherwise the top class needs a bound of its own.
+    expected, free = ("risk_rival", "risk_top") if plan.map.paired else ("risk_top", "risk_rival")
+    if not 0 < getattr(plan, expected) < 1 or not 0 <= getattr(plan, free) < 1:
+        of = "for duels" if plan.map.paired else "for a map to the simplex"
+        raise ProofError(f"{of}, {expected} must lie strictly between 0 and 1, and {free} must lie in [0, 1)")
+    if plan.risk > terms.spendable * (1 + 1e-12):
+        left = f", of which the noise takes {terms.noise_risk:.3g}" if terms.noise_risk else ""
+        raise ProofError(f"the plan spends a risk of {plan.risk:.12g}, more than alpha = {terms.alpha:.12g}{left}")
+    if terms.noise.law not in plan.form.noises:
+        known = ", ".join(plan.form.noises)
+        raise ProofError(f"{plan.form.name} is a theorem about {known} noise, and this is {terms.noise.name} noise")
+    if plan.form.needs_constant and not math.isfinite(plan.map.slopes(terms.lipschitz).vector):
+        raise ProofError(f"{plan.form.name} needs a Lipschitz constant of the logits, and a map that keeps it")
+
+
+def _checked(logits: Tensor, classes: int) -> Tensor:
+    if logits.dim() != 2 or logits.shape[1] != classes:
+        raise ProofError(f"the scores have shape {tuple(logits.shape)}, and the plan has {classes} classes")
+    if not logits.is_floating_point():
+        raise ProofError(f"the scores are {logits.dtype}; expected floating-point logits")
+    if not all_finite(logits):
+        raise ProofError("a score is NaN or infinite; nothing can be certified from it")
+    return logits.detach()

@@ -1,0 +1,303 @@
+"""What a model returns: a batch of logits, or something that is refused with one sentence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, guarded
+from lvmrs.kernel.noise import GAUSSIAN, Draws, Noise, Stage, Stream
+from lvmrs.kernel.scores import Scores, scores_of
+from lvmrs.kernel.torch_checks import all_finite
+
+__all__ = [
+    "LOGITS",
+    "Answered",
+    "Compare",
+    "Model",
+    "Recheck",
+    "Request",
+    "Sampler",
+    "Watch",
+    "check_logits",
+    "evaluating",
+    "uncompared",
+]
+
+LOGITS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""The types that logits may have."""
+
+
+def check_logits(logits: object, count: int, classes: int, *, finite: bool = True) -> None:
+    """Refuse an answer of a model that is not a batch of finite logits of at least two classes.
+
+    Args:
+        logits: what the model returned.
+        count: how many inputs it was given.
+        classes: how many classes it had before; 0 if this is not known.
+        finite: whether NaN and infinity are refused.
+    """
+    if not isinstance(logits, Tensor) or logits.layout != torch.strided:
+        kind = type(logits).__name__ if not isinstance(logits, Tensor) else f"a tensor of layout {logits.layout}"
+        raise ModelError(f"the model returned {kind}, not a tensor of logits; wrap it so that it returns logits only")
+    if logits.dim() != 2 or len(logits) != count:
+        shape = tuple(logits.shape)
+        raise ModelError(f"the model returned shape {shape} for {count} inputs; expected ({count}, classes)")
+    if logits.shape[1] < 2:
+        raise ModelError("the model returned fewer than two classes; for a single logit z, return (z, −z)")
+    if classes and logits.shape[1] != classes:
+        raise ModelError(f"the model returned {logits.shape[1]} classes after {classes}; it must be the same each time")
+    if logits.dtype not in LOGITS or logits.is_meta:
+        kind = "a tensor without values (device meta)" if logits.is_meta else str(logits.dtype)
+        raise ModelError(f"the model returned {kind}; expected floating-point logits")
+    if finite and not all_finite(logits):
+        bad = int((~torch.isfinite(logits)).any(dim=1).sum())
+        raise ModelError(
+            f"the model returned NaN or infinity for {bad} of {count} noisy inputs; it cannot be certified"
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sampling: the logits that a model gives for noisy copies of an input.
+#
+# Samples are computed in *pieces*: consecutive samples, which run in one or more batches. Where a fast version of the
+# model may run in several threads (``lvmrs.engine.execution``), pieces are computed ahead by a crew of threads, also those of the
+# next input. Their batches never mix inputs, so that logits do not depend on who computes them. Where sampling stops
+# early, a batch has rows of several inputs (``lvmrs.engine.batching``), and rows of each input are compared.
+
+
+Model = Callable[[Tensor], Tensor]
+"""From a batch of inputs to logits (batch, classes)."""
+Watch = Callable[[Stage, Tensor], None]
+"""Called with the stage and the logits of each piece."""
+Compare = Callable[[Tensor], None]
+"""Takes the logits of a piece, and refuses them if they are not those of its rows in other company."""
+Around = Callable[[Callable[[], Any], int], Any]
+"""Is given a function and how many samples it computes, calls the function, and returns what it returns."""
+Recheck = Callable[[Stream, range, bool, Tensor], Compare]
+"""Is given the stream, which samples a piece has, whether it is the last, and its last rows, before the model is."""
+
+# Each thread should have at least so many pieces of a sample.
+_PIECES_EACH = 4
+# So many numbers of noise are drawn at once: noise and network push what they use out of each other's caches.
+_AT_ONCE = 1 << 21
+
+
+def uncompared(logits: Tensor) -> None:
+    """Take logits as they are."""
+
+
+def _unchecked(stream: Stream, samples: range, last: bool, inputs: Tensor) -> Compare:
+    return uncompared
+
+
+@contextmanager
+def evaluating(model: Model, *, gradients: bool = False) -> Iterator[None]:
+    """Run a block with the model in eval mode, with gradients or without; then each module has its old mode again."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    were_training = [module for module in modules if module.training]
+    for module in were_training:
+        module.training = False
+    try:
+        with torch.inference_mode(not gradients), torch.set_grad_enabled(gradients):
+            yield
+    finally:
+        for module in were_training:
+            module.training = True
+
+
+class Answered(NamedTuple):
+    """The logits of a piece, and what compares its last rows with the same rows in other company."""
+
+    logits: Tensor
+    compare: Compare
+    rows: int
+    """How many rows are its last ones."""
+
+    def checked(self, classes: int) -> Tensor:
+        """The logits; they are refused if they are not finite, have other classes, or are not those of the model.
+
+        Args:
+            classes: how many classes there were before; 0 if this is not known.
+        """
+        check_logits(self.logits, len(self.logits), classes)
+        self.compare(self.logits[-self.rows :])
+        return self.logits
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Computes the logits of noisy copies of an input."""
+
+    model: Model
+    """The user's model."""
+    sigma: float
+    batch: int
+    """Samples in a forward pass."""
+    memory_format: torch.memory_format = torch.contiguous_format
+    autocast: torch.dtype | None = None
+    """The precision that the model runs in; None for that of its inputs and weights."""
+    noise: Noise = GAUSSIAN
+    recheck: Recheck = _unchecked
+    """Chooses pieces whose logits are compared with those of their rows in other company; by default none."""
+    runner: Model | None = None
+    """A fast version of the model, which ``workers`` threads may call at once; None for the model itself."""
+    workers: int = 1
+    """How many threads may compute pieces at once."""
+    around: Around | None = None
+    """Calls a function that computes this many samples, in as many threads as it chooses; None to just call it."""
+    classes: int = 0
+    """How many classes the model has; 0 if that is not known."""
+    piece: int = 128
+    """How many samples a thread computes before it hands them on, at most: no result depends on it."""
+
+    def scores(self, x: Tensor, stream: Stream, n: int) -> Scores:
+        """Make the scores of the first n samples of a stream.
+
+        Args:
+            x: the input, without a batch dimension.
+            stream: which noise to draw.
+            n: how many samples.
+
+        Returns:
+            The scores; they are computed when they are read.
+        """
+        return Request(self, x, stream, n).scores(self.logits(x, stream, n))
+
+    def logits(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
+        """Give the logits of n samples from number ``first`` on, piece by piece; they are checked to be finite."""
+        classes = 0
+        for compute in self.pieces(Request(self, x, stream, n, first)):
+            yield (logits := compute().checked(classes))
+            classes = logits.shape[1]
+
+    def copies(self, x: Tensor, stream: Stream, n: int, *, first: int = 0) -> Iterator[Tensor]:
+        """Give n noisy copies of an input, from sample ``first`` on, in parts."""
+        for _, parts in self._noisy(Request(self, x, stream, n, first)):
+            yield from (noisy() for noisy in parts)
+
+    def pieces(self, request: Request) -> Iterator[Callable[[], Answered]]:
+        """Functions that compute the pieces of a request, in order. Several threads may call them at once."""
+        for samples, parts in self._noisy(request):
+            check = partial(self.recheck, request.stream, samples, samples.stop == request.n)
+            compute = partial(self._answered, parts, check)
+            yield compute if self.around is None else partial(self.around, compute, len(samples))
+
+    def _sizes(self, request: Request, block: int) -> tuple[int, int]:
+        """How many samples a piece has, and a part of it, whose noise is drawn at once; both are some batches.
+
+        Args:
+            request: what is asked for.
+            block: how many samples a generator draws at a time; what is not used of them is drawn in vain.
+        """
+        wanted = min(self.piece, request.n // (_PIECES_EACH * self.workers))
+        at_once = min(wanted, max(block, _AT_ONCE // max(1, request.x.numel())))
+        part = max(1, at_once // self.batch) * self.batch
+        return min(request.n, max(1, wanted // part) * part), min(request.n, part)
+
+    def _noisy(self, request: Request) -> Iterator[tuple[range, list[Callable[[], Tensor]]]]:
+        """For each piece: the numbers of its samples in the request, and functions that make its noisy inputs."""
+        x, base = request.x, self.noise.base(request.x)
+        threads = torch.get_num_threads() if self.workers == 1 else 1
+        kind: dict[str, Any] = {"device": x.device, "dtype": x.dtype}
+        with Draws(self.noise, self.sigma, request.stream, x.shape, **kind, threads=threads) as draws:
+            size, part = self._sizes(request, draws.samples_per_block)
+            if part * x.numel() * x.element_size() > _memory():
+                raise InvalidArgumentError(
+                    f"a batch of {part} noisy copies does not fit into memory: choose a smaller batch size"
+                )
+            for start in range(0, request.n, size):
+                samples = range(start, min(start + size, request.n))
+                yield (
+                    samples,
+                    [
+                        partial(self._made, x, base, draws, request.first + begin, min(part, samples.stop - begin))
+                        for begin in samples[::part]
+                    ],
+                )
+
+    def _made(self, x: Tensor, base: Tensor, draws: Draws, start: int, count: int) -> Tensor:
+        copies = torch.empty((count, *x.shape), device=x.device, dtype=x.dtype, memory_format=self.memory_format)
+        with guarded(f"the noise {self.noise.name} fails", error=ProofError):
+            return self.noise.combine(base, draws.of(start, count).to(x.device), self.sigma, copies)
+
+    def _answered(self, parts: list[Callable[[], Tensor]], check: Callable[[Tensor], Compare]) -> Answered:
+        answers = list[Tensor]()
+        for noisy in parts:
+            inputs = noisy()
+            compare = check(inputs) if noisy is parts[-1] else uncompared
+            for batch in torch.split(inputs, self.batch):
+                answers.append(self.answers_as_run(batch, answers[0].shape[1] if answers else 0))
+        return Answered(torch.cat(answers), compare, len(inputs))
+
+    def answers_as_run(self, inputs: Tensor, classes: int = 0) -> Tensor:
+        """The logits of a batch as certificates are computed from them, of the fast version of the model if it has one.
+
+        They are checked as by ``answers``, but may be NaN or infinite.
+        """
+        if self.runner is None:
+            return self.answers(inputs, classes, finite=False)
+        failing = f"the model fails on a batch of shape {tuple(inputs.shape)}, {inputs.dtype}"
+        with guarded(failing, error=ModelError), torch.inference_mode():
+            logits = self.runner(inputs)
+        check_logits(logits, len(inputs), classes, finite=False)
+        return logits.clone()
+
+    def answers(self, inputs: Tensor, classes: int, *, finite: bool = True) -> Tensor:
+        """The checked logits of a batch by the model itself, in memory of their own.
+
+        A model may return a view of its input, or of memory that its next answer is written to.
+
+        Args:
+            inputs: the batch; the model may change it.
+            classes: how many classes there were before; 0 if this is not known.
+            finite: whether NaN and infinity are refused.
+        """
+        logits = self.forward(inputs)
+        check_logits(logits, len(inputs), classes, finite=finite)
+        return logits.clone()
+
+    def forward(self, inputs: Tensor, *, gradients: bool = False) -> Tensor:
+        """Run the model itself on a batch in eval mode; its failure is one sentence of a ``ModelError``."""
+        failing = f"the model fails on a batch of shape {tuple(inputs.shape)}, {inputs.dtype}"
+        running = evaluating(self.model, gradients=gradients)
+        with guarded(failing, error=ModelError), running, self._autocast(inputs.device):
+            return self.model(inputs)
+
+    def _autocast(self, device: torch.device) -> AbstractContextManager[object]:
+        return torch.autocast(device.type, dtype=self.autocast) if self.autocast is not None else nullcontext()
+
+
+@dataclass(frozen=True)
+class Request:
+    """Asks a sampler for samples of an input."""
+
+    sampler: Sampler
+    x: Tensor
+    """The input, without a batch dimension."""
+    stream: Stream
+    """Which noise to draw."""
+    n: int
+    """How many samples."""
+    first: int = 0
+    """The number of the first of them in the stream."""
+
+    def scores(self, logits: Iterator[Tensor]) -> Scores:
+        """The scores of these samples, from the logits that are computed for this request."""
+        sampler = self.sampler
+        return scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), self.n, logits)
+
+
+def _memory() -> int:
+    """The memory of this machine in bytes, or 64 GiB where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 36

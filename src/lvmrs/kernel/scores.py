@@ -1,0 +1,182 @@
+"""Scores: logits of noisy copies of an input that know which noise they come from.
+
+The proof relies on fresh scores. The plan was not made on them, each sample comes once and in the order in which it was
+drawn, and the noise is that of the terms. So scores carry the stream, kind and σ of their noise and the number of each
+sample. They are made in two places only: by the sampler, and by the reader of kept scores. (``lvmrs.testing`` makes
+some up, for simulations.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import InitVar, dataclass
+
+import torch
+from torch import Tensor
+
+from lvmrs.errors import LvmrsError, ProofError
+from lvmrs.kernel.noise import Noise, Stream
+
+__all__ = ["Portion", "Regrouping", "Scores", "check_scores", "held", "in_portions", "scores_of"]
+
+_BY_A_SOURCE = object()
+
+
+@dataclass(frozen=True, eq=False)
+class Portion:
+    """Logits of consecutive samples of a stream."""
+
+    stream: Stream
+    noise: Noise
+    sigma: float
+    dimensions: int
+    """How many numbers the input has, each of which has its own noise."""
+    first: int
+    """Number of the first of these samples in the stream."""
+    logits: Tensor
+    """Shape (samples, classes)."""
+    made_by: InitVar[object] = None
+
+    def __post_init__(self, made_by: object) -> None:
+        _check_source(made_by)
+
+
+class Scores:
+    """Logits of noisy copies of one input, in batches, with the noise that they come from. They can be read once.
+
+    ``SmoothedClassifier.scores`` makes them.
+
+    >>> import torch, lvmrs
+    >>> smoothed = lvmrs.SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=60)
+    >>> scores = smoothed.scores(torch.tensor([1.0, 0.0]), 100)
+    >>> [(portion.first, tuple(portion.logits.shape)) for portion in scores]
+    [(0, (60, 2)), (60, (40, 2))]
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        noise: Noise,
+        sigma: float,
+        dimensions: int,
+        count: int,
+        batches: Iterable[Tensor],
+        made_by: object = None,
+    ) -> None:
+        _check_source(made_by)
+        self._stream, self._noise, self._sigma, self._count = stream, noise, sigma, count
+        self._dimensions = dimensions
+        self._batches, self._first, self._read = iter(batches), 0, False
+
+    @property
+    def stream(self) -> Stream:
+        """The stream that the noise was drawn from."""
+        return self._stream
+
+    @property
+    def noise(self) -> Noise:
+        """The kind of noise."""
+        return self._noise
+
+    @property
+    def sigma(self) -> float:
+        """The scale of the noise."""
+        return self._sigma
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers the input has."""
+        return self._dimensions
+
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return self._count
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"<Scores of {self.count} samples, {self.stream}>"
+
+    def __iter__(self) -> Iterator[Portion]:
+        """Give the batches in order, each with the number of its first sample."""
+        if self._read:
+            raise ProofError("these scores were read already, and can be read only once; make them again")
+        for logits in self._batches:
+            first, self._first = self._first, self._first + len(logits)
+            yield Portion(self.stream, self.noise, self.sigma, self.dimensions, first, logits, made_by=_BY_A_SOURCE)
+        self._read = True
+        if self._first != self.count:
+            raise ProofError(f"the source of {self!r} gave {self._first} samples; it is broken")
+
+    def logits(self) -> Iterator[Tensor]:
+        """Give the batches as plain tensors (samples, classes), for planners; nothing can be proved from those."""
+        return (portion.logits for portion in self)
+
+
+def scores_of(
+    stream: Stream, noise: Noise, sigma: float, dimensions: int, count: int, batches: Iterable[Tensor]
+) -> Scores:
+    """Make Scores; only code that drew the noise, or that kept the logits, may call this.
+
+    Args:
+        stream: the stream that the noise was drawn from.
+        noise: the kind of noise.
+        sigma: the scale of the noise.
+        dimensions: how many numbers the input has.
+        count: how many samples there are.
+        batches: logits (samples, classes), from the first sample of the stream on.
+    """
+    return Scores(stream, noise, sigma, dimensions, count, batches, made_by=_BY_A_SOURCE)
+
+
+def held(scores: Scores) -> tuple[Scores, Tensor]:
+    """Read scores into memory: the same scores, which can be read once, and their logits (samples, classes)."""
+    batches = [logits.clone() for logits in scores.logits()]
+    about = scores.stream, scores.noise, scores.sigma, scores.dimensions, scores.count
+    return scores_of(*about, iter(batches)), torch.cat(batches)
+
+
+def check_scores(scores: object, *, error: type[LvmrsError]) -> None:
+    """Refuse anything but Scores: plain tensors do not say which noise they come from."""
+    if not isinstance(scores, Scores):
+        raise error(f"scores must be Scores, which know their stream, got {type(scores).__name__}")
+
+
+def _check_source(made_by: object) -> None:
+    if made_by is not _BY_A_SOURCE:
+        raise ProofError("scores are made by a sampler or read from a run that kept them, not by hand")
+
+
+class Regrouping:
+    """Regroups rows from batches of any size into portions of one size, so that the batch size changes no sum."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self._count = rows, 0
+        self._waiting: list[Tensor] = []
+
+    def add(self, batch: Tensor) -> Iterator[Tensor]:
+        """Take a batch, and give the portions that are complete now."""
+        start = 0
+        while self._count + len(batch) - start >= self.rows:
+            stop = start + self.rows - self._count
+            portion = torch.cat([*self._waiting, batch[start:stop]])
+            self._waiting, self._count, start = [], 0, stop
+            yield portion
+        if start < len(batch):
+            # A copy, since the memory of the batch may be used again.
+            self._waiting.append(batch[start:].clone())
+            self._count += len(batch) - start
+
+    def rest(self) -> Iterator[Tensor]:
+        """Give the last portion, which may be smaller; nothing if no rows are left."""
+        if self._waiting:
+            yield torch.cat(self._waiting)
+            self._waiting, self._count = [], 0
+
+
+def in_portions(batches: Iterable[Tensor], rows: int) -> Iterator[Tensor]:
+    """Regroup batches into portions of ``rows`` rows; the last portion may be smaller."""
+    regrouping = Regrouping(rows)
+    for batch in batches:
+        yield from regrouping.add(batch)
+    yield from regrouping.rest()

@@ -1,0 +1,215 @@
+"""Whether a module runs as its class was written: no hooks, nothing replaced on the object, and plain tensors.
+
+What a class says of itself, such as a Lipschitz constant, holds for an object only if calling the object runs the code
+of its class. Ordinary torch code changes this with hooks, replaced methods, subclasses and other kinds of tensors. Code
+that replaces torch's own classes and functions in the process is not looked for.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Collection
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+from lvmrs.errors import InvalidArgumentError, ModelError, guarded, shown
+from lvmrs.kernel import checks
+
+__all__ = [
+    "changed_module",
+    "changed_process",
+    "changed_tensor",
+    "check_itself",
+    "check_still",
+    "hooks_on",
+    "known_lipschitz",
+    "own_code",
+    "runs_as_lvmrs_wrote",
+    "stated_inside",
+]
+
+# What torch runs when a module is called.
+_CALLED = ("__call__", "_call_impl", "_wrapped_call_impl", "_slow_forward", "__getattribute__")
+_HOOKS = {"_forward_pre_hooks": "a pre-forward hook", "_forward_hooks": "forward hooks"}
+_TENSORS = (Tensor, nn.Parameter, nn.Buffer) if hasattr(nn, "Buffer") else (Tensor, nn.Parameter)
+
+
+def own_code(function: object) -> bool:
+    """Whether a function or method is compiled, or written in one of torch's files."""
+    if isinstance(function, types.FunctionType):
+        return function.__code__.co_filename.startswith(f"{Path(torch.__file__).parent}{os.sep}")
+    return isinstance(function, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType))
+
+
+def changed_process() -> str | None:
+    """Say which global hooks change the modules of the whole process; None if there are none."""
+    if any(getattr(torch_module, f"_global{name}") for name in _HOOKS):
+        return "torch has global forward hooks, which change every layer"
+    return None
+
+
+def changed_module(module: nn.Module, hooks: Collection[type] = ()) -> str | None:
+    """Say why calling a module does not run ``forward`` of its class, or not only that; None if it does.
+
+    Args:
+        module: the module. The modules in it are not looked at.
+        hooks: classes of pre-forward hooks that may be there.
+    """
+    kind, hooked = type(module), hooks_on(module, hooks)
+    if hooked is not None:
+        return hooked
+    if vars(module).get("_compiled_call_impl") is not None:
+        return "it is compiled"
+    for name in _CALLED:
+        if getattr(kind, name) is not getattr(nn.Module, name):
+            return f"its class {kind.__name__} replaces {name}"
+    if hasattr(kind, "training"):
+        return f"its class {kind.__name__} replaces training"
+    for name in vars(module):
+        method = getattr(kind, name, None)
+        if callable(method) or hasattr(type(method), "__get__"):
+            return f"its {name} was replaced"
+    for table in (module._parameters, module._buffers, vars(module)):
+        for name, value in table.items():
+            fault = changed_tensor(value) if isinstance(value, Tensor) else None
+            if fault is not None:
+                return f"its {name} is {fault}"
+    return None
+
+
+def hooks_on(module: nn.Module, allowed: Collection[type] = ()) -> str | None:
+    """Say which hooks a module has that run when it is called, except those of the allowed classes; None if none."""
+    for attribute, words in _HOOKS.items():
+        if any(type(hook) not in allowed for hook in vars(module).get(attribute, {}).values()):
+            return f"it has {words}"
+    return None
+
+
+def changed_tensor(tensor: Tensor) -> str | None:
+    """Say why a tensor may not behave as torch's own; None if it does."""
+    if type(tensor) not in _TENSORS:
+        return f"a {type(tensor).__name__}, not a plain tensor"
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
+        return "sparse, quantized or without values"
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The Lipschitz constant that a model states in its attribute ``lipschitz``.
+#
+# The constant of a user's own class is the user's word, like the option ``--lipschitz``; it is not looked into. The
+# constant of a class of lvmrs holds for the function that lvmrs wrote. So it is believed only if calling the object runs
+# exactly that: no hooks, no methods replaced on the object, no subclass that inherits the constant, and no other layers
+# inside.
+
+
+_NAME = "lipschitz"
+
+
+def known_lipschitz(model: object) -> float | None:
+    """The Lipschitz constant in the attribute ``lipschitz`` of a model; None if it has none.
+
+    A constant that a wrapper only passes on from what it wraps, by ``__getattr__``, is not one of the wrapper.
+    """
+    kind = type(model)
+    if not _is_its_own(model):
+        return None
+    with guarded(f"lipschitz of {kind.__name__} cannot be read", error=InvalidArgumentError):
+        value = getattr(model, _NAME, None)
+    if value is None:
+        return None
+    if isinstance(value, bool) or callable(value):
+        raise InvalidArgumentError(
+            f"lipschitz of {kind.__name__} must be a positive number or None, got {shown(value)}"
+        )
+    constant = checks.positive_number(_NAME, value, infinite=True)
+    owner = next((each for each in kind.__mro__ if _NAME in vars(each)), None)
+    if isinstance(model, nn.Module) and owner is not None and _is_ours(owner):
+        _check_ours(model, owner)
+    return constant
+
+
+def check_still(model: object, constant: float | None) -> None:
+    """Refuse a model that stated this constant earlier, and states another one now or was changed; None is for none."""
+    now = None if constant is None else known_lipschitz(model)
+    if now != constant:
+        raise ModelError(f"the model stated the Lipschitz constant {constant:g} and now states {now}; make it anew")
+
+
+def runs_as_lvmrs_wrote(model: nn.Module) -> bool:
+    """Whether a module states a constant, consists of lvmrs's own layers alone, and runs as lvmrs wrote it."""
+    kinds = {type(module) for module in model.modules()} - {nn.Sequential}
+    try:
+        return all(map(_is_ours, kinds)) and known_lipschitz(model) is not None
+    except ModelError:
+        return False
+
+
+def _is_its_own(model: object) -> bool:
+    """Whether the attribute belongs to the object or its class, and not to something that the object wraps."""
+    tables = [vars(model)] if hasattr(model, "__dict__") else []
+    if isinstance(model, nn.Module):
+        tables += [model._parameters, model._buffers, model._modules]
+    return any(_NAME in table for table in (*tables, *map(vars, type(model).__mro__)))
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _check_ours(model: nn.Module, owner: type) -> None:
+    """Refuse an object of a class of lvmrs, ``owner``, that does not run as lvmrs wrote it, with all its layers."""
+    check_itself(model, owner)
+    for name, module in stated_inside(model)[1]:
+        kind = type(module)
+        if kind is nn.Sequential or _is_ours(kind):
+            fault = changed_module(module)
+        else:
+            fault = f"{kind.__name__} is not a layer that lvmrs put there"
+        if fault is not None:
+            raise _not_believed(owner, f"the layer {name}: {fault}" if name else fault)
+
+
+def check_itself(model: nn.Module, owner: type) -> None:
+    """Refuse an object of a class of lvmrs, ``owner``, that does not run as lvmrs wrote it, whatever it holds."""
+    if type(model) is not owner:
+        raise _not_believed(
+            type(model), f"it is a subclass of {owner.__name__}; define lipschitz in {type(model).__name__}"
+        )
+    fault = changed_process() or changed_module(model)
+    if fault is not None:
+        raise _not_believed(owner, fault)
+
+
+def stated_inside(model: nn.Module) -> tuple[dict[int, float], list[tuple[str, nn.Module]]]:
+    """The constants that modules inside a model state, and which modules are not inside one of these.
+
+    Args:
+        model: a module; whether it states a constant itself is not asked.
+
+    Returns:
+        The constants by the id of their module, and the other modules with their names, the model first.
+    """
+    stated: dict[int, float] = {}
+    others: dict[int, tuple[str, nn.Module]] = {}
+    waiting = [("", model)]
+    while waiting:
+        name, module = waiting.pop(0)
+        constant = known_lipschitz(module) if name else None
+        if constant is not None:
+            stated[id(module)] = constant
+        elif id(module) not in others:
+            others[id(module)] = name, module
+            waiting += [(f"{name}.{key}".lstrip("."), child) for key, child in module.named_children()]
+    return stated, list(others.values())
+
+
+def _not_believed(kind: type, fault: str) -> ModelError:
+    return ModelError(
+        f"the Lipschitz constant of {kind.__name__} is not known, since it may not run as it was written: {fault}; "
+        "undo this, or give the constant yourself"
+    )

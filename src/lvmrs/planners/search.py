@@ -1,0 +1,346 @@
+"""Grids of settings that are the same numbers on every machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lvmrs.errors import InvalidArgumentError
+from lvmrs.kernel.bounds.base import Bound
+from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.maps import SimplexMap, Slopes, sweep
+from lvmrs.kernel.moments import Moments
+from lvmrs.kernel.radius import R2, Form, Ramp
+from lvmrs.kernel.scores import in_portions
+from lvmrs.kernel.terms import Choice, Terms
+from lvmrs.registry import BOUNDS, simplex_map
+
+__all__ = [
+    "MANY_CLASSES",
+    "TEMPERATURES",
+    "Forecast",
+    "Survey",
+    "Way",
+    "best",
+    "bounds_of",
+    "forecasts",
+    "forms_for",
+    "geometric",
+    "signed_radius",
+]
+
+
+def geometric(first: float, last: float, count: int) -> tuple[float, ...]:
+    """``count`` numbers from ``first`` to ``last`` with equal ratios.
+
+    NumPy computes powers of whole arrays with other last digits on other processors. One power at a time is computed in
+    the same way on all of them, so that one machine can go on with the run that another began.
+
+    >>> geometric(0.01, 1, 3)
+    (0.01, 0.1, 1.0)
+    """
+    exponents = np.linspace(math.log10(first), math.log10(last), count).tolist()
+    return (float(first), *(math.pow(10, exponent) for exponent in exponents[1:-1]), float(last))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Means and variances of the scores of all classes on the selection sample, for every candidate map.
+#
+# Of very many classes only the strongest have a column each. The others are bounded together: one column is for the best
+# of them in each sample. Its mean is at least that of each of them, so forecasts never count on a rival being weaker than
+# it is.
+
+
+# The paper's grid: 50 temperatures from 0.01 to 50.
+TEMPERATURES = geometric(0.01, 50, 50)
+# Number of samples that are swept at a time: each sweep has a fixed cost.
+_PORTION = 2048
+# With more classes than this, a search over many candidates gives only so many of them a column each.
+MANY_CLASSES = 1024
+# A class is strong if it is often among this many of the largest logits.
+_LEADERS = 8
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Mean and variance of the score of each class, one row for each candidate, as shares of the mass.
+
+    >>> found = Survey.of([torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]])], maps=["hardmax"])
+    >>> found.mean.round(4).tolist()
+    [[0.6667, 0.3333]]
+    """
+
+    n0: int
+    """Number of samples."""
+    maps: tuple[SimplexMap, ...]
+    """The candidates."""
+    classes: int
+    """Number of classes."""
+    mean: Floats
+    """Shape (candidates, columns). The columns are the classes, or those of ``kept``."""
+    variance: Floats
+    """Shape (candidates, columns)."""
+    kept: NDArray[np.intp] | None = None
+    """The classes that have a column each, in order; one column after them is for the others. None for all classes."""
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """For each candidate, the columns with the largest mean first; the lower one first where means are equal.
+
+        The column of the others is no class, and never comes first.
+        """
+        order = np.argsort(-self.mean, axis=1, kind="stable").astype(np.intp)
+        if self.kept is not None:
+            no_class = order[:, 0] == len(self.kept)
+            order[no_class, :2] = order[no_class, 1::-1]
+        return order
+
+    def is_class(self, column: int) -> bool:
+        """Whether a column is that of one class."""
+        return self.kept is None or column < len(self.kept)
+
+    @property
+    def tops(self) -> NDArray[np.intp]:
+        """For each candidate, the class with the largest mean."""
+        first = self.order[:, 0]
+        return first if self.kept is None else self.kept[first]
+
+    @property
+    def rest(self) -> Floats:
+        """For each candidate, the mean of all scores together that are in no column."""
+        if self.kept is None:
+            return np.zeros(len(self.mean))
+        left: Floats = np.clip(1 - self.mean.sum(axis=1), 0.0, 1.0)
+        return left
+
+    def ranked(self, row: int) -> list[int]:
+        """All classes for one candidate, the strongest first; classes without a column of their own come last."""
+        order = self.order[row]
+        if self.kept is None:
+            ranked: list[int] = order.tolist()
+            return ranked
+        strong = self.kept[order[order < len(self.kept)]]
+        return [*strong.tolist(), *np.setdiff1d(np.arange(self.classes), self.kept, assume_unique=True).tolist()]
+
+    @classmethod
+    def of(
+        cls,
+        logits: Iterable[Tensor],
+        *,
+        maps: Sequence[str],
+        temperatures: Sequence[float] = (),
+        mass: float = 1.0,
+        most: int | None = None,
+    ) -> Survey:
+        """Survey logits.
+
+        Args:
+            logits: logits in batches (samples, classes).
+            maps: names of simplex maps.
+            temperatures: each soft map is a candidate at each of these; hardmax is one candidate.
+            mass: what the scores of the maps sum to.
+            most: how many classes have a column each at most; None for all of them.
+        """
+        kinds = [simplex_map(name) for name in maps]
+        families = [_family(kind, tuple(temperatures), mass) for kind in kinds]
+        if not all(families):
+            raise InvalidArgumentError(f"temperatures is empty; {', '.join(maps)} need at least one")
+        totals: list[Moments] = []
+        kept: Tensor | None = None
+        classes = 0
+        for portion in in_portions(logits, _PORTION):
+            if not totals:
+                classes = portion.shape[1]
+                kept = None if most is None or classes <= most else _strongest(portion, most)
+            parts = [
+                sweep(kind, portion, [each.temperature for each in family], mass=mass, kept=kept)
+                for kind, family in zip(kinds, families, strict=True)
+            ]
+            totals = [total + part for total, part in zip(totals, parts, strict=True)] if totals else parts
+        if not totals:
+            raise InvalidArgumentError("no selection scores were given; n0 must be at least 1")
+        n0 = totals[0].count
+        squares = torch.cat([total.squares for total in totals]).cpu().numpy()
+        return cls(
+            n0=n0,
+            maps=tuple(each for family in families for each in family),
+            classes=classes,
+            mean=torch.cat([total.mean for total in totals]).cpu().numpy() / mass,
+            variance=squares / max(1, n0 - 1) / mass**2,
+            kept=None if kept is None else kept.numpy().astype(np.intp),
+        )
+
+
+@lru_cache(maxsize=32)  # they are mostly the same for all inputs
+def _family(kind: type[SimplexMap], temperatures: tuple[float, ...], mass: float) -> tuple[SimplexMap, ...]:
+    return kind.family(temperatures, mass)
+
+
+def _strongest(logits: Tensor, most: int) -> Tensor:
+    """The classes that are most often among the leaders of a sample, and those with the largest mean logits; in order.
+
+    A class that leads some samples can be the top class at low temperatures, and one with a large mean at high ones.
+    """
+    leaders = logits.topk(min(_LEADERS, logits.shape[1]), dim=1).indices.flatten().cpu()
+    often = torch.bincount(leaders, minlength=logits.shape[1]).argsort(descending=True, stable=True)
+    large = logits.mean(dim=0).cpu().argsort(descending=True, stable=True)
+    leading = often[: most * 3 // 4]
+    more = large[torch.isin(large, leading, invert=True)][: most - len(leading)]
+    return torch.cat([leading, more]).sort().values
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Forecasts of the radius that n samples should certify, from the moments of n0 samples, for many candidates at once.
+#
+# Nothing here needs to be right: a bad forecast makes a radius smaller, never false. Bounds are forecast with their
+# widths at n samples, not at n0, so that a candidate with more variance is judged by what this will really cost.
+
+
+# It is less than any radius, and more than the −∞ of a bound that cannot be used for a candidate.
+_HOPELESS = -1e300
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of bounding: which bound, and whether rivals have bounds too, for which half of the risk is spent."""
+
+    bound: Bound
+    two_sided: bool
+
+    @property
+    def share(self) -> float:
+        """The share of the risk that the top class gets."""
+        return 0.5 if self.two_sided else 1.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The radius that one form should give for each candidate of a survey, with the best way of bounding."""
+
+    form: Form
+    expected: Floats
+    """The radius of each candidate; if p_a < p_b, minus the radius that the two would give in the other order."""
+    ways: list[Way]
+    """The best way of bounding for each candidate."""
+
+    def choice(self, survey: Survey, row: int, terms: Terms) -> Choice:
+        """The choice of one candidate, with the way of bounding that was forecast for it."""
+        way, order = self.ways[row], survey.ranked(row)
+        return Choice(
+            top=order[0],
+            classes=survey.classes,
+            map=survey.maps[row],
+            bound=way.bound,
+            form=self.form if way.two_sided else self.form.one_sided,
+            risk_top=terms.alpha * way.share,
+            risk_rival=terms.alpha * (1 - way.share),
+            alone=way.bound.alone(order[1:], others=1) if way.two_sided else None,
+        )
+
+
+def forms_for(terms: Terms) -> tuple[Form, ...]:
+    """The forms that are worth trying: R2, and the ramp radius if a Lipschitz constant is known."""
+    return (R2(),) if math.isinf(terms.lipschitz) else (R2(), Ramp())
+
+
+def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Sequence[Form]) -> list[Forecast]:
+    """Forecast the radius of each candidate, for each form, with the best way of bounding.
+
+    Args:
+        survey: the candidates and their moments.
+        terms: the terms of the certificate.
+        bounds: names of the bounds. Those for 0/1 scores only are tried for votes only; if there are any, votes are
+            not tried with the others.
+        forms: the forms of the radius.
+    """
+    kinds = [BOUNDS.find(name) for name in bounds]
+    votes = np.array([each.binary for each in survey.maps])
+    counted = votes & any(kind.votes_only for kind in kinds)
+    ways = [Way(kind(), two) for kind in kinds for two in (False, True)]
+    means = np.take_along_axis(survey.mean, survey.order, axis=1)
+    variances = np.take_along_axis(survey.variance, survey.order, axis=1)
+    low, high = np.zeros((2, len(ways), len(votes)))
+    for i, way in enumerate(ways):
+        meant = counted if way.bound.votes_only else ~counted
+        low[i], high[i] = -1.0, 1.0
+        if meant.any():
+            low[i, meant], high[i, meant] = bounds_of(way, means[meant], variances[meant], terms, survey.rest[meant])
+    slopes, columns = _slopes(survey.maps, terms.lipschitz), np.arange(len(votes))
+
+    def expected(form: Form, rows: NDArray[np.intp]) -> Floats:
+        p_a, p_b = low[rows, columns], high[rows, columns]
+        rounded = np.array([terms.allowance(each, form) if terms.rounding else 0.0 for each in survey.maps])
+        less, more = np.maximum(p_a - rounded, 0.0), np.minimum(p_b + rounded, 1.0)
+        radius = signed_radius(form, less, more, sigma=terms.sigma, slopes=slopes)
+        return np.where(p_a < 0, -np.inf, np.maximum(radius, _HOPELESS))
+
+    # The ways are compared by R2, which is quick; other forms are tried in the best way and in the best one-sided one.
+    simple = expected(R2(), np.arange(len(ways))[:, None])
+    one_sided = np.array([not way.two_sided for way in ways])
+    tried = np.stack([simple.argmax(axis=0), np.where(one_sided[:, None], simple, -np.inf).argmax(axis=0)])
+    found = []
+    for form in forms:
+        each = np.stack([expected(form, rows) for rows in tried])
+        chosen = tried[each.argmax(axis=0), columns]
+        found.append(Forecast(form, each.max(axis=0), [ways[i] for i in chosen]))
+    return found
+
+
+def signed_radius(form: Form, low: Floats, high: Floats, *, sigma: float, slopes: Slopes) -> Floats:
+    """The radius where low ≥ high; else minus the radius of the two swapped, which says how far low is behind."""
+    size = form.radius(np.maximum(low, high), np.minimum(low, high), sigma=sigma, slopes=slopes)
+    signed: Floats = np.where(low >= high, size, -size)
+    return signed
+
+
+def best(found: list[Forecast]) -> tuple[int, Forecast]:
+    """The row of the candidate with the largest expected radius, and the forecast of its form; the first of equals."""
+    top = max(found, key=lambda forecast: float(forecast.expected.max()))
+    return int(top.expected.argmax()), top
+
+
+def bounds_of(
+    way: Way, means: Floats, variances: Floats, terms: Terms, rest: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Forecast the bounds that n samples give on the top class and on its strongest rival.
+
+    Args:
+        way: the way of bounding.
+        means: mean score of each class for each candidate (candidates, classes), the largest first.
+        variances: the variances of these scores.
+        terms: the terms of the certificate.
+        rest: for each candidate, the mean of all scores together that are not among the means.
+    """
+    risk_top = terms.alpha * way.share
+    low = way.bound.forecast(means[:, 0], variances[:, 0], terms.n, risk_top)
+    if not way.two_sided:
+        return low, 1 - low
+    alone = way.bound.alone(range(1, means.shape[1]), others=1)
+    mean, variance = _pooled(means[:, 1:], variances[:, 1:], None if alone is None else len(alone), rest)
+    upper = 1 - way.bound.forecast(1 - mean, variance, terms.n, terms.alpha - risk_top)
+    return low, np.minimum(upper.max(axis=1), 1 - low)
+
+
+def _pooled(means: Floats, variances: Floats, alone: int | None, rest: Floats | None) -> tuple[Floats, Floats]:
+    """Moments of the first ``alone`` rivals and of the sum of the others, which gets its largest possible variance."""
+    if alone is None:
+        return means, variances
+    more = np.zeros(len(means)) if rest is None else rest
+    mean = np.clip(means[:, alone:].sum(axis=1, keepdims=True) + more[:, None], 0.0, 1.0)
+    spread = np.sqrt(variances[:, alone:]).sum(axis=1, keepdims=True) + np.sqrt(more * (1 - more))[:, None]
+    variance = np.minimum(spread**2, mean * (1 - mean))
+    return np.hstack([means[:, :alone], mean]), np.hstack([variances[:, :alone], variance])
+
+
+@lru_cache(maxsize=8)  # the candidates are mostly the same for all inputs
+def _slopes(maps: tuple[SimplexMap, ...], lipschitz: float) -> Slopes:
+    """The Lipschitz constants of all candidates, as arrays."""
+    each = [one.slopes(lipschitz) for one in maps]
+    return Slopes(np.array([slopes.vector for slopes in each]), np.array([slopes.one for slopes in each]))

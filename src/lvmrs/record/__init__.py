@@ -1,0 +1,13 @@
+"""Runs: certified data sets on disk. A run is a directory that survives a crash and can be resumed.
+
+Reading a run needs no torch, so that commands that only read start quickly. ``lvmrs.runs`` writes runs.
+"""
+
+from lvmrs.record.classifier import ClassifierRecord
+from lvmrs.record.directory import Run
+from lvmrs.record.manifest import Manifest
+from lvmrs.record.rows import COLUMNS, Row
+from lvmrs.record.selection import Selection
+from lvmrs.record.writer import RunWriter
+
+__all__ = ["COLUMNS", "ClassifierRecord", "Manifest", "Row", "Run", "RunWriter", "Selection"]

@@ -1,0 +1,278 @@
+"""Typed records in JSON files. Each field is checked against its type when it is read, and errors name the field.
+
+Two records are compared field by field. The rule of a field is ``metadata["compared"]``: "never" for a note for
+readers, "to nine digits" for numbers whose last digits depend on the machine, "values" for a table whose keys may begin
+with other modules. A field without a rule is always compared.
+
+"when verified" is for a field that decides no row and that reports state: it is compared when a run is verified ("at
+least": the first record may have more; "if known": only whether there is a value). The keys of a table are then
+compared too, without their modules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+import math
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from lvmrs._util.files import check_kind
+from lvmrs.errors import LvmrsError, RunError
+from lvmrs.kernel import checks
+
+__all__ = ["differences", "json_of", "parsed", "plain", "read_json", "read_record", "text_of"]
+
+Record = TypeVar("Record")
+_types_of = functools.cache(get_type_hints)
+# Characters of a value that are shown, and those of them before the first difference.
+_LONGEST, _BEFORE = 70, 20
+
+
+def json_of(record: object, form: int) -> str:
+    """A record of this format as JSON, without loss, indented for readers."""
+    return json.dumps({"format": form, **plain(record)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def text_of(file: Path, what: str, *, absent: str, largest: int = -1) -> str:
+    """The text of a file of records; a RunError says in one sentence why it cannot be read.
+
+    Args:
+        file: the file.
+        what: what it should be, such as "a manifest".
+        absent: the sentence for a file that does not exist.
+        largest: how many bytes the file may have; by default any number.
+    """
+    try:
+        check_kind(file)
+        with file.open("rb") as opened:
+            content = opened.read(largest + 1 if largest >= 0 else -1)
+        text = content.decode()
+    except FileNotFoundError:
+        raise RunError(absent) from None
+    except UnicodeDecodeError as error:
+        raise RunError(f"{file} is not {what}, or is damaged ({error}); put the right file back") from error
+    except OSError as error:
+        raise RunError(f"{file} cannot be read: {error.strerror}") from error
+    if 0 <= largest < len(content):
+        raise RunError(f"{file} is not {what}: it is too large")
+    return text
+
+
+def read_json(kind: type[Record], text: str, where: str, what: str, form: int) -> Record:
+    """Read the record in a JSON text; a RunError says in one sentence what is wrong with it.
+
+    Args:
+        kind: the class of the record, as for ``read_record``.
+        text: the text.
+        where: what is being read, for errors.
+        what: what it should be, such as "a manifest".
+        form: the number of the only format that is read.
+    """
+    try:
+        stored = parsed(checks.text("text", text))
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{where} is not {what}, or is damaged ({error}); put the right file back") from error
+    found = stored.pop("format", None) if isinstance(stored, dict) else None
+    if type(found) is not int or found != form:
+        raise RunError(
+            f"{where} has format {found!r:.20}, and this version of lvmrs reads format {form}; use the version that "
+            "wrote it"
+        )
+    return read_record(kind, stored, where)
+
+
+def parsed(text: str) -> Any:
+    """What a JSON text holds; a ValueError or RecursionError says why it is damaged.
+
+    A field that occurs twice is refused, and so is half a character, which cannot be written.
+    """
+    stored = json.loads(text, object_pairs_hook=_each_once)
+    json.dumps(stored, ensure_ascii=False).encode()
+    return stored
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} occurs twice")
+    return found
+
+
+def read_record(kind: type[Record], stored: object, where: str) -> Record:
+    """Make a record from a JSON object.
+
+    Args:
+        kind: a dataclass whose fields are plain values, lists, dicts with texts as keys, or dataclasses of this kind.
+        stored: the JSON object.
+        where: what is being read, for errors.
+
+    Returns:
+        An object of that class. Every field must be there, and an unknown field is refused.
+
+    >>> from lvmrs.record.manifest import DenoiserRecord
+    >>> read_record(DenoiserRecord, {"name": "trained:d", "weights_hash": None}, "denoiser").name
+    'trained:d'
+    """
+    if not isinstance(stored, dict):
+        raise RunError(f"{where} is damaged: expected an object, got {stored!r:.40}")
+    fields = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    if odd := sorted(map(str, set(stored) - set(fields))):
+        raise RunError(f"{where} is damaged: {odd[0]} is not known to this version of lvmrs")
+    if missing := [name for name in fields if name not in stored]:
+        raise RunError(f"{where} is damaged: {missing[0]} is missing")
+    hints = _types_of(kind)  # type: ignore[arg-type]
+    values = {name: _value(hints[name], value, f"{where}, {name},") for name, value in stored.items()}
+    try:
+        return kind(**values)
+    except LvmrsError as error:
+        raise RunError(f"{where} is damaged: {error}") from error
+
+
+def plain(record: object) -> dict[str, Any]:
+    """The JSON object that ``read_record`` reads."""
+    return dataclasses.asdict(record)  # type: ignore[call-overload, no-any-return]
+
+
+def _value(hint: Any, value: object, where: str) -> Any:
+    """Convert a value to its type: objects become records, and whole numbers become floats if the type is float."""
+    for choice in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
+        if dataclasses.is_dataclass(choice) and isinstance(value, dict):
+            return read_record(choice, value, where.rstrip(","))  # type: ignore[arg-type]
+        if _fits(choice, value):
+            return _converted(choice, value)
+    raise RunError(f"{where} is damaged: expected {_words(hint)}, got {value!r:.40}")
+
+
+def _converted(hint: Any, value: Any) -> Any:
+    """A value from JSON that fits its type, in that type."""
+    if get_origin(hint) is tuple:
+        return tuple(_converted(part, entry) for part, entry in zip(_parts(hint, value), value, strict=True))
+    return float(value) if hint is float else value
+
+
+def _parts(hint: Any, value: list[object]) -> tuple[Any, ...]:
+    """The type of each entry of a tuple that is stored as this list."""
+    parts = get_args(hint)
+    return parts[:1] * len(value) if parts[-1] is Ellipsis else parts
+
+
+def _fits(hint: Any, value: object) -> bool:
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return _has_only_numbers(value)
+    if hint is type(None):
+        return value is None
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    if hint in (int, str, bool):
+        return type(value) is hint
+    if origin is Literal:
+        return value in parts
+    if origin is list:
+        return isinstance(value, list) and all(_fits(parts[0], part) for part in value)
+    if origin is tuple:
+        if not isinstance(value, list) or len(kinds := _parts(hint, value)) != len(value):
+            return False
+        return all(map(_fits, kinds, value))
+    if origin is dict:
+        return isinstance(value, dict) and all(
+            isinstance(key, str) and _fits(parts[1], part) for key, part in value.items()
+        )
+    if origin in (Union, types.UnionType):
+        return any(_fits(part, value) for part in parts)
+    return False
+
+
+def _has_only_numbers(value: object) -> bool:
+    """Whether a value from JSON has no NaN and no infinity in it."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(map(_has_only_numbers, inner))
+
+
+def _words(hint: Any) -> str:
+    names = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false", type(None): "null"}
+    parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    known = {list: "a list", tuple: "a list", dict: "an object"}
+    return " or ".join(
+        names.get(part)
+        or known.get(get_origin(part))
+        or (", ".join(map(repr, get_args(part))) if get_origin(part) is Literal else "an object")
+        for part in parts
+    )
+
+
+def differences(one: Any, other: Any, *, verifying: bool = False) -> list[str]:
+    """The fields that differ, in words: first the value of ``one``, then that of ``other``.
+
+    Args:
+        one: a record.
+        other: a record of the same class.
+        verifying: compare all fields that reports state, and not only those that decide rows.
+    """
+    return [
+        "{}: {}, now {}".format(name, *_texts(mine, theirs))
+        for name, mine, theirs in _compared(one, other, verifying=verifying)
+        if mine != theirs
+    ]
+
+
+def _compared(one: Any, other: Any, of: str = "", *, verifying: bool) -> Iterator[tuple[str, Any, Any]]:
+    """The fields that are compared: their names, and the values in both records."""
+    for entry in dataclasses.fields(one):
+        mine, theirs = getattr(one, entry.name), getattr(other, entry.name)
+        rule = entry.metadata.get("compared", "always")
+        if not _is_compared(rule, mine, theirs, verifying=verifying):
+            continue
+        if rule == "values":
+            mine, theirs = _values(mine, named=verifying), _values(theirs, named=verifying)
+        if rule == "to nine digits":
+            mine, theirs = _to_nine_digits(mine), _to_nine_digits(theirs)
+        if dataclasses.is_dataclass(mine) and dataclasses.is_dataclass(theirs):
+            inner = "" if entry.name in ("terms", "selection") else f"{of}{entry.name} "
+            yield from _compared(mine, theirs, inner, verifying=verifying)
+        else:
+            yield f"{of}{entry.name}".replace("_", " "), mine, theirs
+
+
+def _is_compared(rule: str, mine: Any, theirs: Any, *, verifying: bool) -> bool:
+    known = None not in (mine, theirs)
+    if rule == "never" or (rule.startswith("when verified") and not verifying):
+        return False
+    return not known or not (rule == "when verified, if known" or (rule == "when verified, at least" and mine > theirs))
+
+
+def _values(table: dict[str, Any], *, named: bool) -> list[Any]:
+    """The values of a table; ``named`` with the last parts of their names, which have modules before them."""
+    return sorted({(name.rpartition(".")[2], value) if named else value for name, value in table.items()})
+
+
+def _to_nine_digits(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, list):
+        return [_to_nine_digits(part) for part in value]
+    return {key: _to_nine_digits(part) for key, part in value.items()} if isinstance(value, dict) else value
+
+
+def _texts(*values: object) -> list[str]:
+    """Values as JSON; of long texts, the part where they begin to differ."""
+    shown = [plain(value) if dataclasses.is_dataclass(value) else value for value in values]
+    texts = [json.dumps(value, ensure_ascii=False) for value in shown]
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
+    return [_part(text, same - _BEFORE if same > _LONGEST // 2 else 0) for text in texts]
+
+
+def _part(text: str, start: int) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    end = start + _LONGEST - 3
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"

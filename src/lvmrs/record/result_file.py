@@ -1,0 +1,411 @@
+"""Reading of result files: a line with the names of the columns, then a line for each input, with tabs between fields.
+
+Files of runs and of other projects are read here, and all their checks and error messages are here. It needs no torch,
+and reads a million rows in less time than importing torch takes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from itertools import zip_longest
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lvmrs._util.files import check_kind
+from lvmrs.errors import RunError
+from lvmrs.kernel.goals import ABSTAIN
+from lvmrs.kernel.method import Scope
+from lvmrs.record.selection import Selection
+
+__all__ = [
+    "NOT_NAMED",
+    "SCOPES",
+    "UNKNOWN",
+    "Columns",
+    "Kind",
+    "Wanted",
+    "escaped",
+    "has_lines",
+    "header",
+    "kinds_of",
+    "read",
+    "rows_of",
+    "unescaped",
+]
+
+UNKNOWN = "-"
+"""The text of a field whose value is not known."""
+NOT_NAMED = "unknown"
+"""The name of a map, bound or form that another project did not tell."""
+SCOPES = {UNKNOWN, *get_args(Scope)}
+"""What the column scope may hold."""
+
+
+class Kind(Enum):
+    """What the fields of a column hold."""
+
+    WHOLE = "a whole number"
+    NUMBER = "a number"
+    MEASURED = "a whole number, or - where it was not measured"
+    """It is read as a float, which is NaN where it was not measured."""
+    FOUND = "a number, or - where nothing was found"
+    """It is read as NaN where nothing was found."""
+    TEXT = "text"
+    NAME = "a name, or - where there is none"
+    """It is read as it stands there; see ``escaped``."""
+
+
+Columns = dict[str, NDArray[Any]]
+RowT = TypeVar("RowT")
+Wanted = Callable[[str], bool]
+"""Whether a line is read, by its text."""
+Ours = tuple[tuple[str, ...], Selection]
+"""The columns of the file of a run, in order, and the inputs that it may have rows for."""
+
+
+# The kind of a column, by the type of the field of a dataclass that holds it.
+_KINDS = {
+    "int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "int | None": Kind.MEASURED, "float | None": Kind.FOUND,
+    "str | None": Kind.NAME,
+}  # fmt: skip
+
+
+def kinds_of(row: type) -> dict[str, Kind]:
+    """The columns of a dataclass of rows, each with its kind."""
+    return {field.name: _KINDS[str(field.type)] for field in dataclasses.fields(row)}
+
+
+def rows_of(row: type[RowT], columns: Columns) -> list[RowT]:
+    """Rows of a dataclass, from the columns that were read; what is not known becomes None."""
+    kinds = kinds_of(row)
+    values = {name: column.tolist() for name, column in columns.items()}
+    for name in values:
+        if (value_of := _VALUES.get(kinds[name])) is not None:
+            values[name] = [value_of(value) for value in values[name]]
+    return [row(**dict(zip(values, fields, strict=True))) for fields in zip(*values.values(), strict=True)]
+
+
+def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
+    """Read the names of the columns.
+
+    Args:
+        path: the file.
+        ours: whether it is the file of a run, which another process may be writing.
+
+    Returns:
+        The names. There are none if the file of a run does not exist yet, or if its first line is not complete.
+    """
+    if ours and not path.exists():
+        return ()
+    with _reading(path), path.open(encoding="utf-8-sig") as file:
+        first = file.readline()
+    if ours and not first.endswith("\n"):
+        if "\0" in first:
+            raise RunError(f"{path} is damaged: its first line does not name columns")
+        return ()
+    if not first.strip():
+        raise RunError(f"{path} is empty; expected a line with the names of the columns, then a line for each input")
+    return tuple(name.strip() for name in first.rstrip("\n").split("\t"))
+
+
+def has_lines(path: Path) -> bool:
+    """Whether the file of a run has a complete line after the names of the columns. It is read no further."""
+    if not path.exists():
+        return False
+    with _reading(path), path.open(encoding="utf-8-sig") as file:
+        return file.readline().endswith("\n") and file.readline().endswith("\n")
+
+
+def read(
+    path: Path,
+    needed: Mapping[str, Kind],
+    optional: Mapping[str, Kind] = MappingProxyType({}),
+    *,
+    ours: Ours | None = None,
+    wanted: Wanted | None = None,
+) -> Columns:
+    """Read and check columns.
+
+    Args:
+        path: the file.
+        needed: the columns that it must have; ``idx`` and ``radius`` are among them.
+        optional: the columns that are read if it has them.
+        ours: for the file of a run, all its columns in order, and the inputs that it may have rows for. Its last line
+            is then left out if it is not complete: a process is writing it, or ended while it did.
+        wanted: if given, only these lines are read and checked; the others cost no memory.
+
+    Returns:
+        For each column, an array with one value for each line.
+    """
+    names = header(path, ours=ours is not None)
+    if not names:
+        return _empty(needed)
+    if ours is not None:
+        _check_columns(path, names, ours[0])
+    if missing := [name for name in needed if name not in names]:
+        raise RunError(
+            f"{path}: column {missing[0]} is missing; the first line must name the columns, with tabs between them: "
+            f"{', '.join(needed)}"
+        )
+    if twice := [name for name in (*needed, *optional) if names.count(name) > 1]:
+        raise RunError(f"{path}: two columns are named {twice[0]}; the first line must name each column once")
+    kinds = {name: kind for name, kind in (*needed.items(), *optional.items()) if name in names}
+    lines = _lines(path, len(names), ours=ours is not None)
+    if wanted is not None:
+        lines = filter(wanted, lines)
+    columns = _parsed(path, names, kinds, lines)
+    _check(path, columns, None if ours is None else ours[1])
+    return columns
+
+
+# The types with which loadtxt reads fields. Whole numbers are read as floats, since other projects may write 3.0.
+_TYPES: dict[Kind, type] = {
+    Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.FOUND: float, Kind.TEXT: object,
+    Kind.NAME: object,
+}  # fmt: skip
+# The least and the largest number that a run has in a column; if another project did not tell the map, it may be NaN.
+_LARGEST = sys.float_info.max
+_RANGES = {
+    "time": (0.0, _LARGEST), "correct": (0, 1), "p_lower": (-_LARGEST, _LARGEST), "p_upper": (-_LARGEST, _LARGEST),
+    "temperature": (0.0, _LARGEST), "mass": (0.0, _LARGEST), "risk_top": (0.0, 1.0), "broken": (0, 1),
+    "samples": (0, _LARGEST), "limit": (0.0, _LARGEST), "seconds": (0.0, _LARGEST),
+}  # fmt: skip
+_CHECKSUM = re.compile("[0-9a-f]{32}")
+
+
+def _check_columns(path: Path, found: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    for number, (name, due) in enumerate(zip_longest(found, expected, fillvalue="no column"), start=1):
+        if name != due:
+            raise RunError(f"{path} is damaged: its column {number} is {name!r:.40}, and must be {due!r}")
+
+
+def _empty(kinds: Mapping[str, Kind]) -> Columns:
+    return {name: np.empty(0, np.int64 if kind is Kind.WHOLE else _TYPES[kind]) for name, kind in kinds.items()}
+
+
+def _parsed(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind], lines: Iterator[str]) -> Columns:
+    places = [names.index(name) for name in kinds]
+    try:
+        with _reading(path), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # about a file without rows
+            table = np.loadtxt(
+                lines,
+                dtype=[(name, _TYPES[kind]) for name, kind in kinds.items()],
+                delimiter="\t",
+                usecols=places,
+                converters={
+                    names.index(name): _CONVERTERS[kind] for name, kind in kinds.items() if kind in _CONVERTERS
+                },
+                ndmin=1,
+                comments=None,
+                encoding="utf-8",
+            )
+    except ValueError as error:
+        raise RunError(_damage(path, names, kinds) or f"{path} is damaged: {str(error).rstrip('.')}") from error
+    return {
+        name: _whole(path, name, table[name]) if kind is Kind.WHOLE else table[name] for name, kind in kinds.items()
+    }
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn the errors of reading a text file into one sentence."""
+    try:
+        check_kind(path)
+        yield
+    except UnicodeDecodeError as error:
+        raise RunError(f"{path} is not a text file: {error}") from error
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error.strerror})") from error
+
+
+def _lines(path: Path, fields: int, *, ours: bool) -> Iterator[str]:
+    """Give the lines after the header; for the file of a run only complete lines, each with all its fields."""
+    with path.open(encoding="utf-8-sig") as file:
+        next(file)
+        for number, line in enumerate(file, start=2):
+            if ours:
+                if not line.endswith("\n"):
+                    return
+                if (found := line.count("\t") + 1) != fields:
+                    raise RunError(_short(path, number, found, fields))
+            yield line
+
+
+@functools.cache
+def _measured(field: str) -> float:
+    """A whole number; NaN where it is not known. A ValueError is for any other text."""
+    return math.nan if field == UNKNOWN else int(_plain_number(field))
+
+
+def _found(field: str) -> float:
+    """A finite number; NaN where it is not known. A ValueError is for any other text."""
+    number = math.nan if field == UNKNOWN else float(_plain_number(field))
+    if field != UNKNOWN and not math.isfinite(number):
+        raise ValueError(field)
+    return number
+
+
+def _plain_number(field: str) -> str:
+    """The text of a number, without what only Python takes for one: digits of other scripts, and underscores."""
+    if not field.isascii() or "_" in field:
+        raise ValueError(field)
+    return field
+
+
+_CONVERTERS: dict[Kind, Callable[[str], float]] = {Kind.MEASURED: _measured, Kind.FOUND: _found}
+
+
+def _damage(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind]) -> str | None:
+    """A sentence about the first line that cannot be read; None if all lines can be read."""
+    parsers: dict[Kind, Callable[[str], object]] = {
+        Kind.WHOLE: float,
+        Kind.NUMBER: float,
+        **_CONVERTERS,
+        Kind.TEXT: str,
+        Kind.NAME: unescaped,
+    }
+    for number, line in enumerate(_lines(path, len(names), ours=False), start=2):
+        fields = line.rstrip("\n").split("\t")
+        if not line.strip():
+            continue
+        for name, kind in kinds.items():
+            place = names.index(name)
+            if place >= len(fields):
+                return _short(path, number, len(fields), len(names))
+            try:
+                parsers[kind](fields[place])
+            except ValueError:
+                return f"{path}, line {number} is damaged: {name} is {fields[place]!r:.40}, and must be {kind.value}"
+    return None
+
+
+def _short(path: Path, line: int, found: int, expected: int) -> str:
+    return f"{path}, line {line} has {found} columns instead of {expected}; it is damaged"
+
+
+def _whole(path: Path, column: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
+    if not (np.abs(values) < 2**53).all() or not np.array_equal(values, np.round(values)):  # also where it is NaN
+        raise RunError(f"{path}: column {column} must hold whole numbers below 2⁵³")
+    return values.astype(np.int64)
+
+
+def _check(path: Path, columns: Columns, inputs: Selection | None) -> None:
+    """Check that each input has one row and belongs to the run, that radii are finite, and that σ is the same."""
+    if inputs is not None:
+        _check_ours(path, columns, inputs)
+    idx, radius = columns["idx"], columns["radius"]
+    if len(bad := np.flatnonzero(~((radius >= 0) & np.isfinite(radius)))):
+        raise RunError(
+            f"{path}: the radius of input {idx[bad[0]]} is {radius[bad[0]]:g}, and must be a finite number from 0; "
+            "remove the row, or certify the input again"
+        )
+    if (idx < 0).any():
+        raise RunError(f"{path}: index {idx.min()} is below 0; inputs are numbered from 0")
+    ours = {} if inputs is None else {"label": 0, "clean": 0, "top": ABSTAIN, "rounding": 0}
+    for column, least in {"predict": ABSTAIN, **ours}.items():
+        values = columns.get(column, idx)
+        if len(low := np.flatnonzero(values < least)):
+            raise RunError(
+                f"{path}: {column} of input {idx[low[0]]} is {values[low[0]]:g}, and must be at least {least}"
+            )
+    order = np.sort(idx)
+    if len(twice := order[:-1][np.diff(order) == 0]):
+        raise RunError(f"{path}: input {twice[0]} has two rows; remove one of them")
+    if "sigma" in columns and len(noises := np.unique(columns["sigma"])) > 1:
+        raise RunError(f"{path} mixes sigma {noises[0]:g} and {noises[1]:g}; split it into a file for each")
+
+
+def _check_ours(path: Path, columns: Columns, inputs: Selection) -> None:
+    """Check the rows of a run: its inputs, numbers that are finite, and texts that lvmrs writes."""
+    idx = columns["idx"]
+    if len(strangers := idx[(idx >= 0) & ~inputs.has(idx)]):
+        raise RunError(f"{path}: input {strangers[0]} does not belong to this run; remove its row")
+    unknown = columns.get("map", np.full(len(idx), NOT_NAMED)) == NOT_NAMED
+    for name, (least, most) in _RANGES.items():
+        values = columns.get(name, np.full(len(idx), least, dtype=float))
+        # Without a limit, the radius of the exact means may be any.
+        missing = np.isnan(values) & (unknown | (name == "limit")) & (name not in ("time", "seconds"))
+        bad = ~((values >= least) & (values <= most)) & ~missing
+        if bad.any():
+            raise RunError(
+                f"{path}: {name} of input {idx[bad][0]} is {values[bad][0]:g}, and must be a finite number"
+                f"{f' from {least:g}' if least > -_LARGEST else ''}{f' to {most:g}' if most < _LARGEST else ''}"
+            )
+    for name in ("map", "bound", "form", "groups", "risk_groups"):
+        if unnamed := [text for text in set(columns.get(name, ())) if not text.isprintable() or not text]:
+            raise RunError(f"{path}: {name} is {min(unnamed)!r:.40}, and must be a name")
+    if odd := set(columns.get("scope", ())) - SCOPES:
+        raise RunError(f"{path}: scope is {min(odd)!r:.40}, and must be one of {', '.join(sorted(SCOPES))}")
+    for index, text in zip(idx.tolist(), columns.get("scores", ()), strict=False):
+        if text != UNKNOWN and not _CHECKSUM.fullmatch(text):
+            raise RunError(f"{path}: scores of input {index} is {text!r:.40}, and must be a checksum or {UNKNOWN}")
+    for index, text in zip(idx.tolist(), columns.get("name", ()), strict=False):
+        try:
+            unescaped(text)
+        except ValueError as error:
+            raise RunError(f"{path}: name of input {index} is {text!r:.40}, and cannot be read: {error}") from error
+
+
+_ESCAPE = re.compile(r"\\(\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U000[0-9a-f]{5}|U0010[0-9a-f]{4}|)")
+
+
+def escaped(name: str) -> str:
+    r"""The name of an input as one field of a line: what a line cannot hold is written as an escape, and can be read.
+
+    A backslash and every character that is not printable (tabs, ends of lines, control and format characters, bytes
+    that are no UTF-8) become an escape as in Python: ``\\``, ``\x09``, ``\u2028``, ``\U000e0001``. So do a space at
+    either end, and a name that is only "-", which would stand for no name.
+
+    >>> print(escaped("cats/one\ttwo.png"))
+    cats/one\x09two.png
+    """
+    if name == "-":
+        return _escape(name)
+    ends = (0, len(name) - 1)
+    return "".join(
+        character if _plain(character) and (character != " " or k not in ends) else _escape(character)
+        for k, character in enumerate(name)
+    )
+
+
+def unescaped(text: str) -> str:
+    """The name that was written; a ValueError says that it has a backslash that belongs to no escape."""
+    return _ESCAPE.sub(_character, text) if "\\" in text else text
+
+
+def _plain(character: str) -> bool:
+    return character.isprintable() and character != "\\"
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    if character == "\\":
+        return "\\\\"
+    return f"\\x{number:02x}" if number < 1 << 8 else f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
+
+
+def _character(found: re.Match[str]) -> str:
+    if not found[1]:
+        raise ValueError("a backslash must begin an escape")
+    return "\\" if found[1] == "\\" else chr(int(found[1][1:], 16))
+
+
+# The value that a row has for what was read in columns of these kinds.
+_VALUES: dict[Kind, Callable[[Any], object]] = {
+    Kind.MEASURED: lambda number: None if math.isnan(number) else int(number),
+    Kind.FOUND: lambda number: None if math.isnan(number) else number,
+    Kind.NAME: lambda text: None if text == UNKNOWN else unescaped(text),
+}

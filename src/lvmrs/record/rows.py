@@ -1,0 +1,142 @@
+"""The rows of a run: one line of a TSV file for each certified input.
+
+The first six columns are those of Cohen et al. (2019), which other projects read too. Radii are written in full, not
+rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lvmrs.errors import RunError
+from lvmrs.kernel.goals import is_correct
+from lvmrs.record.result_file import NOT_NAMED, UNKNOWN, escaped, kinds_of
+
+if TYPE_CHECKING:
+    from lvmrs.kernel.certificate import Certificate
+
+__all__ = ["COLUMNS", "KINDS", "NOT_NAMED", "OF_A_GOAL", "Row"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One certificate, with the label of its input and the time that it took."""
+
+    idx: int
+    """Index of the input in its data set."""
+    label: int
+    """Its class in the data set."""
+    predict: int
+    """The certified class, or −1 if nothing is certified."""
+    radius: float
+    """The certified radius; 0 if nothing is certified."""
+    correct: int
+    """1 if the certified class is the label, else 0."""
+    time: float
+    """Seconds that the certificate took."""
+    p_lower: float
+    """Lower bound on the mean score of the top class; see ``Certificate.p_lower``."""
+    p_upper: float
+    """Upper bound on the mean score of every other class; see ``Certificate.p_upper``."""
+    top: int
+    """The class that the proof tried to certify."""
+    map: str
+    """Name of the map that is smoothed."""
+    temperature: float
+    mass: float
+    """What the scores of the map sum to."""
+    bound: str
+    """Name of the bound."""
+    form: str
+    """Name of the form of the radius."""
+    risk_top: float
+    """The risk of the bound on the top class."""
+    groups: str
+    """Which rivals have their own bounds: "-" for none, "each" for all, "3;1;*" for 3, 1 and the others together."""
+    risk_groups: str
+    """The risk of the bound on each rival, or "-" if there is none."""
+    scope: str = UNKNOWN
+    """Whether the map was chosen for "this input" or is the same for "all inputs"; "-" if that is not known."""
+    clean: int | None = None
+    """The answer of the classifier itself, without noise; None if it was not measured ("-" in a file)."""
+    name: str | None = None
+    """The name of the input in its data set, such as that of its file; None if it has none ("-" in a file)."""
+    scores: str = UNKNOWN
+    """The checksum of the kept scores of this input; "-" if they were not kept."""
+    rounding: float | None = None
+    """How far rounding may move the logits of this input, as measured; None if that is not known ("-" in a file).
+
+    It is known if the certificate relies on it, and if scores are kept that may be certified again with a constant. It
+    is about the vector of logits in the Euclidean norm, and for a deterministic certificate about each logit.
+    """
+    samples: int | None = None
+    """How many samples the proof used, if sampling stops at a goal; None for the n of the terms."""
+    limit: float | None = None
+    """An upper bound on the radius of the exact means; None if that is not known ("-" in a file).
+
+    No number of samples can certify more with this plan, except where a certificate is wrong.
+    """
+
+    @classmethod
+    def of(
+        cls,
+        index: int,
+        label: int,
+        certificate: Certificate,
+        seconds: float,
+        clean: int | None = None,
+        name: str | None = None,
+        samples: int | None = None,
+    ) -> Row:
+        """Make the row of a certificate.
+
+        Args:
+            index: index of the input in its data set.
+            label: its class in the data set.
+            certificate: what was proved for it.
+            seconds: the time that this took.
+            clean: the answer of the classifier itself, without noise, if it was measured.
+            name: the name of the input, if it has one.
+            samples: how many samples the proof used, if that is not the same for all inputs.
+        """
+        return cls(
+            idx=index,
+            label=label,
+            predict=certificate.prediction,
+            radius=certificate.radius,
+            correct=int(is_correct(certificate.prediction, label)),
+            time=round(seconds, 4),
+            p_lower=certificate.p_lower,
+            p_upper=certificate.p_upper,
+            top=certificate.top,
+            clean=clean,
+            name=name or None,
+            rounding=certificate.rounding or None,
+            samples=samples,
+            limit=certificate.limit if math.isfinite(certificate.limit) else None,
+            **{"scope": UNKNOWN, **certificate.record()},
+        )
+
+    def text(self, columns: Sequence[str] | None = None) -> str:
+        """The line of a file with these columns, by default all of them, without the end of the line."""
+        columns = COLUMNS if columns is None else columns
+        values = [getattr(self, name) for name in columns]
+        texts = [UNKNOWN if value is None else str(value) for value in values]
+        if self.name is not None and "name" in columns:
+            texts[columns.index("name")] = escaped(self.name)
+        finite = math.isfinite(self.radius) and math.isfinite(self.time)
+        if not finite or any(set(text) & set("\t\r\n") for text in texts):
+            raise RunError(
+                f"the row of input {self.idx} cannot be written: radius and time must be finite, names plain words"
+            )
+        return "\t".join(texts)
+
+
+KINDS = kinds_of(Row)
+"""The kind of each column."""
+COLUMNS = tuple(KINDS)
+OF_A_GOAL = frozenset({"samples", "limit"})
+"""Columns that only runs have whose sampling stops at a goal."""

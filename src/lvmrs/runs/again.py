@@ -1,0 +1,242 @@
+"""The job of a run, made again from its manifest: the same model, data, method, noise and samples.
+
+A run may come from someone else. What its manifest names is loaded only if that merely reads files; what could run code
+must be named by the caller (docs/security.md). What was loaded is then compared with the hashes in the manifest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from lvmrs import data as data_sets
+from lvmrs import models
+from lvmrs.data import Dataset
+from lvmrs.engine.execution import Way
+from lvmrs.errors import InvalidArgumentError, RunError
+from lvmrs.kernel import checks, torch_checks
+from lvmrs.kernel.method import Method
+from lvmrs.kernel.noise import Noise
+from lvmrs.models import Loaded
+from lvmrs.planners import settings as method_settings
+from lvmrs.record import Manifest, Run
+from lvmrs.record.manifest import ModelRecord
+from lvmrs.record.named import why_not_data, why_not_denoiser, why_not_model
+from lvmrs.registry import BOUNDS, FORMS, MAPS, METHODS, NOISES, noise_named
+from lvmrs.runs.job import Job, Sampling
+from lvmrs.smoothed import SmoothedClassifier
+
+__all__ = ["ChangedError", "NotNamedError", "differences", "job_of_run"]
+
+
+class NotNamedError(InvalidArgumentError):
+    """Something that a run must not decide has to be named by the caller."""
+
+    def __init__(self, sentence: str, argument: str, recorded: str | None = None) -> None:
+        super().__init__(sentence)
+        self.argument = argument
+        """The argument to give."""
+        self.recorded = recorded
+        """What the run has recorded for it, which was read and is not trusted; None if it has not recorded it."""
+
+
+class ChangedError(RunError):
+    """What was loaded is not what a run was made with."""
+
+    def __init__(self, run: Run, changed: list[str], advice: str = "") -> None:
+        self.changed = changed
+        """What differs, in words."""
+        super().__init__(f"{run.directory} was not made with what is here: {'; '.join(changed)}{advice}")
+
+
+def job_of_run(
+    run: Run,
+    *,
+    model: str | Loaded | None = None,
+    weights: str | Path | None = None,
+    denoiser: str | None = None,
+    data: str | Dataset | None = None,
+    class_index: str | Path | None = None,
+    method: Method | type[Method] | None = None,
+    batch: int | None = None,
+    device: str | None = None,
+) -> Job:
+    """Make the job of a run again, from its manifest.
+
+    What is not given is taken from the manifest, if loading it merely reads files; otherwise a ``NotNamedError`` says
+    what to give. Maps, bounds, forms and noises of your own must be in the registry (``lvmrs.registry.MAPS.add``).
+
+    Args:
+        run: the run.
+        model: its model, by name or loaded; needed if it is code, or if it is somewhere else now.
+        weights: the file of weights that was put into the model; manifests have their hash, and not their place.
+        denoiser: the name of its denoiser; needed if it is code, or if it is somewhere else now.
+        data: its data, by name or loaded; needed if they are code, or if they are somewhere else now.
+        class_index: the class index file of the data, if labels are from one; data must be given with it.
+        method: its method, if that is your own: the object, or its class, which then gets the settings of the manifest.
+        batch: samples in a forward pass; by default that of the run.
+        device: where to run; by default the kind of device that the run was made on.
+
+    Returns:
+        The job; a ``ChangedError`` says so if hashes of weights, data and code, or settings, are not those of the run.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from lvmrs import Duels, SmoothedClassifier, data, runs as jobs, models, runs
+    >>> inputs = data.Arrays("two corners", "test", np.eye(2), np.arange(2))
+    >>> model = models.Loaded.of(nn.Identity(), "larger")
+    >>> smoothed = SmoothedClassifier(model.model, 0.5, batch=100)
+    >>> job = jobs.Job(model, inputs, smoothed, Duels(), jobs.Sampling(n=1000), runs.Selection(2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = job_of_run(jobs.certify(job, folder), model=model, data=inputs)
+    >>> again.method, again.sampling.n, again.smoothed.sigma
+    (Duels(width=None), 1000, 0.5)
+    """
+    checks.instance("run", run, Run, "a lvmrs.Run")
+    old = run.manifest
+    if old.origin.imported is not None:
+        raise RunError(f"{run.directory} was imported from another project's file, and no job of lvmrs made it")
+    noise = _noise(old)
+    chosen = _method(old, method)
+    dataset = _data(run, data, class_index)
+    loaded = _model(old, model, weights, denoiser)
+    place = torch_checks.device_to_run_on((old.model.device or "auto") if device is None else device)
+    if isinstance(loaded.model, nn.Module):
+        loaded.model.to(place)
+    terms = old.terms
+    smoothed = SmoothedClassifier(
+        loaded.model,
+        terms.sigma,
+        math.inf if terms.lipschitz is None else terms.lipschitz,
+        device=place,
+        autocast=torch_checks.precision(old.model.precision),
+        compile=old.model.compiled or None,
+        way=old.running if old.running is None or batch is None else replace(old.running, batch=batch),
+        batch=batch,
+        noise=noise,
+        rounding=terms.rounding,
+    )
+    samples = {name: getattr(terms, name) for name in ("alpha", "n0", "n", "goal")} if terms.samples else {}
+    job = Job(loaded, dataset, smoothed, chosen, Sampling(**samples, seed=terms.seed or 0), old.selection)
+    if changed := differences(run, job):
+        lost = weights is None and any("weights" in what for what in changed)
+        raise ChangedError(run, changed, "; if its weights were from a file, name that file" if lost else "")
+    return job
+
+
+def differences(run: Run, job: Job, *, verifying: bool = False) -> list[str]:
+    """What decides the rows of a run and is otherwise in a job, in words.
+
+    Names of models and denoisers are not compared, since files may be moved: hashes are. Nor is compared what decides
+    the last digits alone, or nothing: the version of torch, the kind of device, whether scores are kept; nor the
+    version of lvmrs that defines the rows.
+
+    Args:
+        run: the run.
+        job: a job that should have made it.
+        verifying: compare also what decides no row and is stated by reports, such as the classifier in words.
+    """
+    old = run.manifest
+    now = job.manifest(old.running or Way(1))
+    same = {name: getattr(old, name) for name in ("keeps_scores", "rows_of", "torch")}
+    return old.difference(replace(now, **same, model=_as_named(now.model, old.model)), verifying=verifying)
+
+
+def _as_named(now: ModelRecord, old: ModelRecord) -> ModelRecord:
+    """The record of a model with the names and the device of another."""
+    denoiser, facts = now.denoiser, now.facts
+    if denoiser is not None and old.denoiser is not None:
+        denoiser = replace(denoiser, name=old.denoiser.name)
+        if facts is not None and facts.denoiser is not None:
+            facts = replace(facts, denoiser=replace(facts.denoiser, name=old.denoiser.name))
+    return replace(now, name=old.name, device=old.device, denoiser=denoiser, facts=facts)
+
+
+def _model(old: Manifest, model: str | Loaded | None, weights: str | Path | None, denoiser: str | None) -> Loaded:
+    if isinstance(model, Loaded):
+        if (weights, denoiser) != (None, None):
+            raise InvalidArgumentError("weights and denoiser go with the name of a model, and model is loaded already")
+        return model
+    made = old.model
+    if model is None and (why_not := why_not_model(made)) is not None:
+        raise NotNamedError(why_not, "model", made.name)
+    if model is None and weights is None and made.facts is not None and _had_weights(made):
+        raise NotNamedError(
+            f"the run put weights into {made.name:.200} from a file whose place it has not recorded; name that file",
+            "weights",
+        )
+    if denoiser is None and made.denoiser is not None:
+        if (why_not := why_not_denoiser(made.denoiser)) is not None:
+            raise NotNamedError(why_not, "denoiser", made.denoiser.name)
+        denoiser = made.denoiser.name
+    given = made.facts if made.facts is not None and made.facts.normalised_by == "given" else None
+    return models.load(
+        made.name if model is None else model,
+        weights=weights,
+        mean=None if given is None else given.mean,
+        std=None if given is None else given.std,
+        denoiser=denoiser,
+        sigma=old.terms.sigma or 0.0,
+    )
+
+
+def _had_weights(made: ModelRecord) -> bool:
+    """Whether a file of weights was put into a network that comes without."""
+    return made.name.startswith("ready:") and made.facts is not None and not made.facts.random_weights
+
+
+def _data(run: Run, data: str | Dataset | None, class_index: str | Path | None) -> Dataset:
+    made = run.manifest.data
+    if data is None:
+        if class_index is not None:
+            raise InvalidArgumentError("class_index goes with data; name the data, too")
+        if (why_not := why_not_data(made)) is not None or made.name is None:
+            unnamed = "the run does not say what its data are; name them"
+            raise NotNamedError(why_not or unnamed, "data", made.name)
+    dataset = data
+    if not isinstance(dataset, Dataset):
+        name = made.name if data is None else data
+        dataset = data_sets.load(str(name), split=made.split, size=made.image_size, class_index=class_index)
+    if made.hash is not None and dataset.fingerprint() != made.hash:  # before their number is compared
+        raise ChangedError(run, [f'data hash: "{made.hash:.70}", now "{dataset.fingerprint():.70}"'])
+    return dataset
+
+
+def _noise(old: Manifest) -> Noise:
+    spelling = old.terms.noise
+    if spelling.partition(":")[0] not in NOISES:
+        raise NotNamedError(_own("noise", spelling, old.method.own_code), "noise")
+    return noise_named(spelling)
+
+
+def _method(old: Manifest, method: Method | type[Method] | None) -> Method:
+    made = old.method
+    if isinstance(method, type) and issubclass(method, Method):
+        return method_settings.method(method, **made.settings)
+    if method is not None:
+        checks.instance("method", method, Method, "a method such as Duels()")
+        return method
+    known = {METHODS.find(name).__name__ for name in METHODS}
+    if made.name not in known or any(own.rpartition(".")[2] == made.name for own in made.own_code):
+        raise NotNamedError(_own("method", made.name, made.own_code), "method")
+    for names in (MAPS, BOUNDS, FORMS):
+        for part in _words(made.settings, names.kind):
+            if part not in names:
+                raise NotNamedError(_own(names.kind, part, made.own_code), names.kind)
+    return method_settings.made_again(made.name, made.settings, made.own_code)
+
+
+def _words(settings: Mapping[str, Any], kind: str) -> Iterator[str]:
+    """The names of parts of this kind in the settings of a method."""
+    for value in (settings.get(kind), settings.get(f"{kind}s")):
+        yield from (word for word in (value if isinstance(value, list) else [value]) if isinstance(word, str))
+
+
+def _own(kind: str, name: str, own_code: Mapping[str, str]) -> str:
+    code = f" (its code is {', '.join(own_code):.200})" if own_code else ""
+    return f"the {kind} {name:.80}{code} does not come with lvmrs, and a run must not decide which code runs; name it"

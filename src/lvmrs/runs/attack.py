@@ -1,0 +1,156 @@
+"""Attacking a run: for each certificate, a search for a point at which its class does not win."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from lvmrs.attacks import Search
+from lvmrs.attacks import attack as attack_one
+from lvmrs.errors import DataError, ModelError, RunError
+from lvmrs.kernel import checks
+from lvmrs.kernel.maps import Map
+from lvmrs.record import Row, Run
+from lvmrs.record.attacks import Attack, AttackRecord, AttackRow, AttackWriter, attack_place
+from lvmrs.record.origin import origin
+from lvmrs.registry import MAPS
+from lvmrs.runs.job import Job
+from lvmrs.runs.spreading import asking
+from lvmrs.runs.workers import Workers, checked_workers
+
+__all__ = ["attack", "certified_rows"]
+
+
+def certified_rows(run: Run, *, most: int | None = None, skip: int = 1) -> list[Row]:
+    """The rows of a run that have a certificate, in the order of their inputs.
+
+    Args:
+        run: the run.
+        most: take so many of them at most; None for all.
+        skip: take one of so many.
+    """
+    checks.instance("run", run, Run, "a lvmrs.Run")
+    skip = checks.count("skip", skip, least=1)
+    most = None if most is None else checks.count("max", most, least=1)
+    rows = sorted((row for row in run.rows() if row.predict >= 0 and row.radius > 0), key=lambda row: row.idx)
+    return rows[::skip][:most]
+
+
+def attack(
+    job: Job,
+    run: Run,
+    search: Search | None = None,
+    *,
+    out: str | Path | None = None,
+    most: int | None = None,
+    skip: int = 1,
+    keep: bool = False,
+    command: str = "",
+    workers: Workers | None = None,
+    on_begin: Callable[[int, int], None] = lambda inputs, done: None,
+    on_row: Callable[[AttackRow], None] = lambda row: None,
+) -> Attack:
+    """Attack the certificates of a run that have not been attacked yet.
+
+    Args:
+        job: the job of the run; ``lvmrs.runs.job_of_run`` makes it.
+        run: the run.
+        search: the settings; by default those of ``Search()``.
+        out: where the results are written; by default the directory of the run. If the same attack was begun there, it
+            is completed.
+        most: attack so many certificates at most; None for all.
+        skip: attack one certificate of so many.
+        keep: whether the points that were found are kept for all inputs, and not only where a certificate is broken.
+        command: what the user typed, for readers of the attack.
+        workers: who computes: by default this process. Rows do not depend on it.
+        on_begin: called once, with the number of inputs to attack and of those that are done already.
+        on_row: called with each row after it is on the disk.
+
+    Returns:
+        The attack, which can be read.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import torch
+    >>> from lvmrs import Duels, SmoothedClassifier, data, runs as jobs, models, runs
+    >>> inputs = data.Arrays("two corners", "test", np.eye(2), np.arange(2))
+    >>> model = models.Loaded.of(torch.nn.Identity(), "larger")
+    >>> smoothed = SmoothedClassifier(model.model, 0.5, batch=100)
+    >>> job = jobs.Job(model, inputs, smoothed, Duels(), jobs.Sampling(n=1000), runs.Selection(2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = attack(job, jobs.certify(job, folder), Search(steps=3, n=1000)).rows()
+    >>> [row.radius < 0.71 < row.distance < 0.9 for row in found]  # the decision boundary is 1/√2 away
+    [True, True]
+    """
+    checks.instance("job", job, Job, "a Job")
+    search = Search() if search is None else search
+    checks.instance("search", search, Search, "a Search")
+    workers = checked_workers(workers)
+    rows = certified_rows(run, most=most, skip=skip)
+    if not rows:
+        raise RunError(f"{run.directory} has no certificates; there is nothing to attack")
+    place = attack_place(run, out)
+    maps = {row.idx: _map(row, samples=job.method.samples) for row in rows}  # refused before anything is written
+    record = AttackRecord(
+        **{name: getattr(search, name) for name in ("steps", "restarts", "samples", "n", "seed", "farthest", "clip")},
+        beta=search.beta if job.method.samples else 0.0,
+        origin=origin(command),
+    )
+    with asking(job, workers, most=len(rows)) as each:
+        ((classes,),) = each([partial(_classes, rows[0].idx)])  # the model may run elsewhere alone
+        if strange := [row for row in rows if row.predict >= classes]:
+            said = f"input {strange[0].idx} is certified as class {strange[0].predict}"
+            raise RunError(f"{run.directory}: {said}, and the model has {classes} classes")
+        with AttackWriter(run, place, record) as writer:
+            if keep:
+                _check_points_are_kept(writer.attack)
+            waiting = [row for row in rows if row.idx not in writer.done]
+            on_begin(len(waiting), len(rows) - len(waiting))
+            for together in each([partial(_attacked, row, maps[row.idx], search) for row in waiting]):
+                for made, point in together:
+                    writer.append(made, point if keep or made.broken else None)
+                    on_row(made)
+            return writer.attack
+
+
+def _check_points_are_kept(begun: Attack) -> None:
+    """Refuse to keep points in an attack that was begun without keeping them."""
+    lost = [row.idx for row in begun.rows() if row.rival is not None and not begun.point(row.idx).exists()]
+    if lost:
+        raise RunError(
+            f"{begun.directory} has no points of {len(lost)} inputs that were attacked without keeping them (the first "
+            f"is {lost[0]}); choose another directory to keep all points"
+        )
+
+
+def _map(row: Row, *, samples: bool) -> Map | None:
+    """What the certificate of a row smooths; None if it is about the network itself."""
+    if not samples:
+        return None
+    made: Map = MAPS.find(row.map, argument="map")(row.temperature, row.mass)
+    return made
+
+
+def _classes(index: int, job: Job) -> int:
+    """How many classes the model has, which is checked on an input."""
+    return job.smoothed.prepare(job.input(index)[0]).classes
+
+
+def _attacked(row: Row, map_: Map | None, search: Search, job: Job) -> tuple[AttackRow, NDArray[Any] | None]:
+    """The question that a row answers: the row of the attack, and the point that was found."""
+    x, label = job.input(row.idx)
+    if label != row.label:
+        raise DataError(f"input {row.idx} has label {label}, and its row says {row.label}; these are other data")
+    start = time.perf_counter()
+    try:
+        found = attack_one(job.smoothed, x, row.predict, row.radius, map_, search, index=row.idx)
+    except ModelError as error:
+        raise ModelError(f"input {row.idx}: {error}") from error
+    seconds = time.perf_counter() - start
+    point = None if found.point is None else found.point.cpu().numpy()
+    return AttackRow.of(row, found.distance, found.rival, found.samples, seconds), point

@@ -1,0 +1,279 @@
+"""A job: everything that decides the rows of a run, in one object.
+
+The manifest of the run is derived from the job, so a run cannot record a method or σ that it did not use. A job can be
+pickled; another process or machine certifies the same rows with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from lvmrs._util.user_code import files_run
+from lvmrs.data import Dataset, checked_input
+from lvmrs.engine.execution import Way
+from lvmrs.errors import DataError, InvalidArgumentError, ModelError, naming
+from lvmrs.kernel import checks
+from lvmrs.kernel.method import Method
+from lvmrs.kernel.sampler import Model, Watch
+from lvmrs.models import Loaded
+from lvmrs.planners.requirements import check_goal_for, relies_on_constant
+from lvmrs.record import Row, Selection
+from lvmrs.record.manifest import ROWS_OF, Manifest, TermsRecord
+from lvmrs.record.origin import origin, torch_version
+from lvmrs.runs.recorded import data_record, method_record, model_record
+from lvmrs.runs.samples import Sampling
+from lvmrs.runs.selecting import check_selection
+from lvmrs.runs.workers.base import Pickled, pickled, unpickled
+from lvmrs.smoothed import SmoothedClassifier
+
+__all__ = ["Job", "Sampling"]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """The inputs of a selection, to be certified with one method and one smoothed classifier.
+
+    A job that cannot run is refused when it is made, before anything is written. ``lvmrs.runs.certify`` runs it. The
+    docstring of ``lvmrs.runs`` has an example.
+    """
+
+    model: Loaded
+    data: Dataset
+    smoothed: SmoothedClassifier
+    """The smoothed classifier; it must be made of ``model.model``."""
+    method: Method
+    sampling: Sampling
+    selection: Selection
+    """The inputs of ``data`` to certify."""
+    keeps_scores: bool = False
+    """Whether the logits of all samples are kept on disk, to certify them again in other ways."""
+
+    def __post_init__(self) -> None:
+        checks.instance("model", self.model, Loaded, "a Loaded model, as lvmrs.models.load gives it")
+        checks.instance("smoothed", self.smoothed, SmoothedClassifier, "a SmoothedClassifier")
+        checks.instance("sampling", self.sampling, Sampling, "a Sampling")
+        if self.smoothed.model is not self.model.model:
+            raise InvalidArgumentError(f"the smoothed classifier is not made of {self.model.name}; make it of that")
+        self.smoothed.check_method(self.method)
+        source, known = self.model.source, self.model.facts.denoiser
+        if known is not None and source is not None and source.sigma != self.smoothed.sigma:
+            sigmas = f"{source.sigma:g}, and not for {self.smoothed.sigma:g}"
+            raise InvalidArgumentError(f"the denoiser {known.name} was loaded for sigma {sigmas}")
+        check_goal_for(self.method, self.sampling.goal)
+        if self.shares_budget and self.selection.shards > 1:
+            raise InvalidArgumentError(
+                "a budget is for all inputs together, and each shard would spend it; give no shards, or targets or a "
+                "tolerance, which are for each input"
+            )
+        if self.keeps_scores and (self.shares_budget or not self.method.samples):
+            why = "inputs share a budget" if self.shares_budget else f"{type(self.method).__name__} takes no samples"
+            raise InvalidArgumentError(f"scores cannot be kept, since {why}; do not keep scores")
+        check_selection(self.data, self.selection)
+
+    def __reduce__(self) -> Any:
+        """Pickle the job with the names of the user's modules; the other process makes the smoothed classifier."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields["smoothed"], fields["settled"] = self.smoothed.settings, self.smoothed.rounding.settled
+        return _made_again, (pickled(fields),)
+
+    @property
+    def shares_budget(self) -> bool:
+        """Whether all inputs share a budget, so that their rows depend on each other."""
+        return self.sampling.goal is not None and self.sampling.goal.limited
+
+    @property
+    def samples_each(self) -> int:
+        """Samples for one input, at most: forward passes, without the one that has no noise."""
+        return self.sampling.n0 + self.sampling.n if self.method.samples else 1
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that loading it needs: code of the user, weights, networks. Folders of images are not listed."""
+        sources = (self.model.source, self.data.data_source)
+        return [*files_run(), *(file for source in sources if source is not None for file in source.files)]
+
+    def input(self, index: int) -> tuple[Any, int]:
+        """Read an input and its label, and check them."""
+        return checked_input(self.data, index)
+
+    @functools.cached_property
+    def dimensions(self) -> int:
+        """How many numbers the first input has."""
+        return int(self.input(self.selection.indices[0])[0].numel())
+
+    def row(self, index: int, watch: Watch | None = None) -> Row:
+        """Certify one input.
+
+        Args:
+            index: index of the input in the data set.
+            watch: called with the stage and the logits of each piece.
+        """
+        return next(self.rows([index], watch))
+
+    def rows(self, indices: Iterable[int], watch: Watch | None = None) -> Iterator[Row]:
+        """Certify inputs one after the other; while one is proved and its row is used, the next is sampled.
+
+        Args:
+            indices: indices of the inputs in the data set. A budget is shared by all inputs of the selection, also by
+                those that are not among these.
+            watch: called with the stage and the logits of each piece of the input whose row is asked for.
+
+        Returns:
+            The rows, in order. What is wrong with an input is raised when its row is asked for.
+        """
+        sampling: dict[str, Any] = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
+        if self.shares_budget:
+            sampling["sharing"] = _Inputs(self, self.selection.indices)
+        start = time.perf_counter()
+        for item, certificate in self.smoothed.certified(_Inputs(self, list(indices)), self.method, **sampling):
+            index, label = item.index, item.label or 0
+            with naming(index):
+                clean = self.smoothed.answer(item.x) if self.method.samples else certificate.top
+            if not 0 <= label < certificate.classes:
+                raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
+            rounding = certificate.rounding or self._rounding_of_kept(item.x)
+            samples = None if self.sampling.goal is None else certificate.n
+            name, seconds = self.data.input_name(index), time.perf_counter() - start
+            made = Row.of(index, label, certificate, seconds, clean=clean, name=name, samples=samples)
+            yield replace(made, rounding=rounding)
+            start = time.perf_counter()
+
+    def _rounding_of_kept(self, x: Tensor) -> float | None:
+        """What kept scores of an input allow for if they are certified with the constant; None if they cannot be."""
+        if not self.keeps_scores or self._terms().lipschitz is None:
+            return None
+        try:
+            return self.smoothed.rounding.of_samples(x, self.smoothed.sigma)
+        except ModelError:
+            return None  # the row does not have it, so that nothing can rely on it later
+
+    def remade(self, model: Model, **changed: Any) -> SmoothedClassifier:
+        """The smoothed classifier with another model or other settings; it allows for as much rounding at least."""
+        settings = self.smoothed.settings | changed
+        if settings["way"] is not None and settings["batch"] is not None:
+            settings["way"] = replace(settings["way"], batch=settings["batch"])
+        made = SmoothedClassifier(model, **settings)
+        made.rounding.settled = self.smoothed.rounding.settled
+        return made
+
+    def on(self, device: str) -> Job:
+        """The same job on another device; the model is moved there."""
+        if isinstance(self.model.model, nn.Module):
+            self.model.model.to(device)
+        return replace(self, smoothed=self.remade(self.model.model, device=device))
+
+    def settle_rounding(self, known: float | None = None) -> None:
+        """Settle how much rounding all rows allow for, if they or kept scores may rely on a Lipschitz constant.
+
+        Args:
+            known: what the run has recorded, if it was begun already. Otherwise it is measured on the first input of
+                all shards.
+        """
+        smoothed = self.smoothed
+        relies = relies_on_constant(self.method, smoothed.lipschitz_under_noise)
+        if math.isinf(smoothed.lipschitz_under_noise) or not (relies or self.keeps_scores):
+            return
+        if smoothed.autocast is not None or not self.method.samples:
+            return
+        first, _ = self.input(replace(self.selection, shard=1, shards=1).indices[0])
+        try:
+            smoothed.rounding.settle(first, smoothed.sigma, known)
+        except ModelError:
+            if relies:
+                raise
+            # The run does without the constant, and records none, so that nothing can rely on it later.
+
+    def manifest(self, way: Way, command: str = "") -> Manifest:
+        """The record of the run that this job makes.
+
+        Args:
+            way: how the model is run.
+            command: what the user typed, for readers of the run.
+        """
+        self.model.check_unchanged()
+        if self.smoothed.rounding.least is None:
+            self.settle_rounding()
+        sigma = self.smoothed.sigma if self.method.samples else None
+        return Manifest(
+            model=model_record(self.model, self.smoothed),
+            data=data_record(self.data),
+            method=method_record(self.method, self.smoothed.noise, sigma),
+            terms=self._terms(),
+            selection=self.selection,
+            running=way,
+            keeps_scores=self.keeps_scores,
+            rows_of=ROWS_OF,
+            torch=torch_version(),
+            origin=origin(command),
+        )
+
+    def _terms(self) -> TermsRecord:
+        """The terms; alpha, n0 and n are 0 for a method that takes no samples, which has no risk."""
+        smoothed, sampling = self.smoothed, self.sampling
+        known = smoothed.lipschitz_under_noise if self.method.samples else smoothed.lipschitz
+        constant, rounding = known if math.isfinite(known) else None, smoothed.rounding.least
+        if self.method.samples and (smoothed.autocast is not None or (self.keeps_scores and rounding is None)):
+            constant = None  # whoever certifies the scores again must not rely on it
+        if not self.method.samples:
+            return TermsRecord(smoothed.settings["sigma"], 0.0, 0, 0, sampling.seed, constant)
+        return TermsRecord(
+            sigma=smoothed.sigma,
+            alpha=sampling.alpha,
+            n0=sampling.n0,
+            n=sampling.n,
+            seed=sampling.seed,
+            lipschitz=constant,
+            noise=smoothed.noise.spelling,
+            dimensions=self.dimensions,
+            distance=smoothed.noise.distance,
+            noise_words=smoothed.noise.words(smoothed.sigma),
+            rounding=None if constant is None else rounding,
+            goal=sampling.goal,
+        )
+
+
+@dataclass(frozen=True)
+class _Inputs(Collection[tuple[int, Tensor, int]]):
+    """Inputs of a job with their indices and labels. Each is read when its turn comes; they can be read again."""
+
+    job: Job
+    indices: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __contains__(self, given: object) -> bool:
+        return any(given == each for each in self.indices)
+
+    def __iter__(self) -> Iterator[tuple[int, Tensor, int]]:
+        job = self.job
+        counts = job.method.samples and job.smoothed.noise.error(job.smoothed.sigma) > 0
+        for index in self.indices:
+            x, label = job.input(index)
+            if counts and x.numel() > job.dimensions:
+                raise DataError(
+                    f"input {index} has {x.numel()} numbers, and the first has {job.dimensions}: with "
+                    f"{job.smoothed.noise.name} noise no input may have more than the first; scale them to one size"
+                )
+            yield index, x, label
+
+
+def _made_again(given: Pickled) -> Job:
+    """Make the job that was pickled."""
+    fields = unpickled(given)
+    model: Loaded = fields["model"]
+    settings, settled = fields.pop("smoothed"), fields.pop("settled")
+    if isinstance(model.model, nn.Module) and settings["device"] != "auto":
+        model.model.to(settings["device"])
+    smoothed = SmoothedClassifier(model.model, **settings)
+    smoothed.rounding.settled = settled
+    return Job(**fields, smoothed=smoothed)

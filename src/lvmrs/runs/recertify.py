@@ -1,0 +1,264 @@
+"""Certifying kept scores again, without the network: with another method, risk or number of samples."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lvmrs._util.user_code import code_hash, files_run
+from lvmrs.engine import pipeline
+from lvmrs.engine.pipeline import Item, Need, Procedure
+from lvmrs.engine.sources import GivenScores
+from lvmrs.errors import InvalidArgumentError, RunError
+from lvmrs.kernel import checks
+from lvmrs.kernel.goals import Goal, check_goal
+from lvmrs.kernel.method import Method
+from lvmrs.kernel.noise import Stream
+from lvmrs.kernel.scores import Scores
+from lvmrs.kernel.terms import Terms
+from lvmrs.planners import Planner
+from lvmrs.planners import settings as method_settings
+from lvmrs.planners.requirements import relies_on_constant
+from lvmrs.record import Row, Run, RunWriter
+from lvmrs.record.manifest import ROWS_OF, TermsRecord
+from lvmrs.record.origin import origin
+from lvmrs.record.scores import KeptScores, refusing
+from lvmrs.registry import noise_named
+from lvmrs.runs.certify import OnRow
+from lvmrs.runs.keeping import opened_scores
+from lvmrs.runs.recorded import method_record
+from lvmrs.runs.workers import Workers, checked_workers
+
+__all__ = ["KeptSource", "recertify"]
+
+
+def recertify(
+    source: Run,
+    out: str | Path,
+    planner: Method | None = None,
+    *,
+    alpha: float | None = None,
+    n0: int | None = None,
+    n: int | None = None,
+    rounding: float | None = None,
+    goal: Goal | None = None,
+    command: str = "",
+    workers: Workers | None = None,
+    on_row: OnRow = lambda row: None,
+) -> Run:
+    """Make a new run from the kept scores of another.
+
+    The certificates of each new run hold. If you pick, for each input, the best of several runs after looking at them,
+    the result does not hold at the risk of one.
+
+    Args:
+        source: a run that keeps its scores.
+        out: the directory of the new run. If the same recertification was begun there, it is completed.
+        planner: the method, which must work on samples; by default that of the source, with its settings.
+        alpha: the risk; by default that of the source.
+        n0: samples to plan on, at most as many as were kept; by default all.
+        n: samples to prove on, at most as many as were kept; by default all.
+        rounding: how far rounding moves the logits at most, in the Euclidean norm, for methods that rely on the
+            Lipschitz constant; it must be given if the rows do not say what was measured for their inputs. Where they
+            do, it counts if it is more.
+        goal: use no more scores of an input than this needs; by default as the source. Where sampling was stopped by a
+            goal, certificates are proved with bounds that hold at any time, whatever the method. A budget of samples is
+            spent by this process.
+        command: what the user typed, for readers of the run.
+        workers: who computes: by default this process. Rows do not depend on it.
+        on_row: called with each row after it is on the disk.
+
+    Returns:
+        The new run. The docstring of ``lvmrs.runs`` has an example.
+    """
+    checks.instance("source", source, Run, "a lvmrs.Run")
+    workers = checked_workers(workers)
+    old = source.manifest
+    if old.keeps_scores and old.rows_of != ROWS_OF:
+        raise RunError(
+            f"{source.directory} has scores as version {old.rows_of!s:.40} sampled them, and this version samples as "
+            f"{ROWS_OF}; certify the inputs again"
+        )
+    if planner is None:
+        planner = method_settings.made_again(old.method.name, old.method.settings, old.method.own_code)
+    if not isinstance(planner, Planner):
+        kind = type(planner).__name__
+        raise InvalidArgumentError(f"{kind} needs the network, not its scores under noise; take another method")
+    if planner.needs_constant and old.terms.lipschitz is None:
+        raise InvalidArgumentError(
+            "the run was made without a Lipschitz constant, which this method needs; take another method"
+        )
+    kept = opened_scores(source)  # a run without scores is refused before a directory is made
+    rows = source.rows()
+    if not rows:
+        raise RunError(f"{source.directory} has no rows yet; there is nothing to certify again")
+    _check_classes(source, rows, kept.classes)
+    if rounding is not None:
+        rounding = checks.single("rounding", checks.at_least_zero("rounding", rounding))
+    relies = relies_on_constant(planner, math.inf if old.terms.lipschitz is None else old.terms.lipschitz)
+    if relies:
+        _check_rounding(source, rows, planner, rounding)
+    record = _fewer(old.terms, alpha, n0, n)
+    if goal is not None:
+        record = replace(record, goal=check_goal(goal))
+        if goal.limited:
+            _check_can_be_spent(old.terms)
+    if relies and rounding is not None:
+        record = replace(record, rounding=max(rounding, record.rounding or 0.0))
+    terms = _terms(record if relies else replace(record, lipschitz=None))
+    _check_code(old.method.own_code, type(terms.noise))
+    manifest = replace(
+        old,
+        method=method_record(planner, terms.noise, terms.sigma),
+        terms=record,
+        keeps_scores=False,
+        origin=origin(command, scores_of=str(source.directory)),
+    )
+    with RunWriter.begin(out, manifest, resume=True) as writer:  # rows of the same scores and settings are the same
+        if (begun := writer.run.manifest.terms.rounding) != record.rounding:
+            raise RunError(
+                f"{writer.run.directory} was begun with a rounding of {begun}, and cannot be resumed with "
+                f"{record.rounding}; choose another directory"
+            )
+        waiting = [row for row in rows if row.idx not in writer.done]
+        again = KeptSource(kept, planner, terms, record)
+        if record.goal is not None and record.goal.limited:
+            with refusing(source):  # what an input gets depends on all others, those with a row among them
+                made = list(again.rows(rows)) if waiting else []
+            writer.append(*(row for row in made if row.idx not in writer.done))
+            for row in made:
+                on_row(row)
+            return writer.run
+        with refusing(source), workers.doing(again.row, most=len(waiting), files=files_run()) as each:
+            for rows in each(waiting):
+                writer.append(*rows)
+                for row in rows:
+                    on_row(row)
+        return writer.run
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept(Item):
+    """An input whose scores were kept."""
+
+    row: Row
+    """Its row in the run that kept them."""
+
+
+@dataclass(frozen=True)
+class KeptSource:
+    """Certifies inputs of a run again, on their kept scores."""
+
+    kept: KeptScores
+    planner: Planner
+    terms: Terms
+    """The terms of all inputs; each allows for the rounding that its row has measured, if that is more."""
+    record: TermsRecord
+    """The same, as the new run has them."""
+
+    def rows(self, rows: Sequence[Row], *, labelled: bool = True) -> Iterator[Row]:
+        """The new rows, in the order of the old ones.
+
+        Args:
+            rows: the old rows of all inputs to certify, which share a budget if the goal is one.
+            labelled: whether labels are known, so that a budget is spent on right answers.
+        """
+        goal = self.record.goal
+        terms = self.terms
+        if goal is not None and goal.limited:  # a number for all inputs
+            terms = replace(terms, rounding=max([terms.rounding, *(row.rounding or 0.0 for row in rows)]))
+        items = [_Kept(row.idx, row.label if labelled else None, partial(_terms_of, terms, row), row) for row in rows]
+        procedure, start = Procedure(self.planner, self.record.n0 or 0, goal), time.perf_counter()
+        for item, certificate in pipeline.certify(items, GivenScores(self._scores), procedure, terms.n):
+            seconds, old = time.perf_counter() - start, item.row
+            samples = None if goal is None else certificate.n
+            yield Row.of(old.idx, old.label, certificate, seconds, clean=old.clean, name=old.name, samples=samples)
+            start = time.perf_counter()
+
+    def row(self, old: Row) -> Row:
+        """The new row of one input."""
+        return next(self.rows([old]))
+
+    def _scores(self, item: _Kept, need: Need) -> Scores:
+        if need.stage == "selection":
+            self.kept.check(item.row)
+        stream = Stream(self.record.seed or 0, item.index, need.stage)
+        return self.kept.scores(stream, self.terms, min(need.n, self.kept.count(item.row, need.stage)))
+
+
+def _terms_of(terms: Terms, row: Row) -> Terms:
+    return replace(terms, rounding=max(terms.rounding, row.rounding or 0.0))
+
+
+def _check_can_be_spent(kept: TermsRecord) -> None:
+    """Refuse a budget for scores of unequal number."""
+    if kept.goal is not None:
+        raise InvalidArgumentError(
+            "sampling was stopped by a goal, so that inputs do not have all their scores; a budget needs them"
+        )
+
+
+def _check_classes(source: Run, rows: Sequence[Row], classes: int) -> None:
+    """Refuse rows whose label, or class without noise, is none of those that the scores are of."""
+    for row in rows:
+        for column, number in (("label", row.label), ("clean", row.clean)):
+            if number is not None and number >= classes:
+                raise RunError(
+                    f"{source.file}: {column} of input {row.idx} is {number}, but its scores are of {classes} classes; "
+                    "correct the row, or certify the input again"
+                )
+
+
+def _check_rounding(source: Run, rows: Sequence[Row], planner: Planner, rounding: float | None) -> None:
+    """Refuse scores about whose rounding too little is known for a method that relies on the constant."""
+    name = type(planner).__name__
+    other = "or take a method that does not use the constant, such as hard duels or votes"
+    if source.manifest.model.precision is not None:
+        raise RunError(
+            f"{source.directory} was made with autocast, which rounds inside of the model, so {name} cannot rely on "
+            f"its Lipschitz constant; certify the inputs again without autocast, {other}"
+        )
+    unknown = [] if rounding is not None else [row.idx for row in rows if row.rounding is None]
+    if unknown:
+        raise RunError(
+            f"{source.directory} does not say how far rounding moves the logits of {len(unknown)} inputs (the first "
+            f"is {unknown[0]}), on which {name} relies; certify them again, give rounding if you know it, {other}"
+        )
+
+
+def _fewer(kept: TermsRecord, alpha: float | None, n0: int | None, n: int | None) -> TermsRecord:
+    """The terms of the kept scores, changed by those that are given."""
+    n0 = None if n0 is None else checks.count("n0", n0, least=1)
+    n = None if n is None else checks.count("n", n, least=2)
+    for name, wanted in (("n0", n0), ("n", n)):
+        known = getattr(kept, name) or 0
+        if wanted is not None and wanted > known:
+            raise InvalidArgumentError(f"{name} = {wanted} is more than the {known} scores that were kept")
+    terms = Terms(kept.sigma, kept.alpha if alpha is None else alpha, kept.n if n is None else n)  # type: ignore[arg-type]
+    return replace(kept, alpha=terms.alpha, n0=kept.n0 if n0 is None else n0, n=terms.n)
+
+
+def _check_code(recorded: Mapping[str, str], noise: type) -> None:
+    """Refuse a noise of the user's own whose code is not what the scores were sampled with."""
+    known = recorded.get(f"{noise.__module__}.{noise.__qualname__}")
+    if code_hash(noise) != known:
+        raise InvalidArgumentError(f"the noise {noise.__name__} is not the code that the scores were sampled with")
+
+
+def _terms(record: TermsRecord) -> Terms:
+    constant: dict[str, Any] = {}
+    if record.lipschitz is not None:
+        constant = {"lipschitz": record.lipschitz, "rounding": record.rounding or 0.0}
+    noise = noise_named(record.noise)
+    if not record.dimensions and noise.error(record.sigma or 0.0) > 0:
+        raise RunError(
+            f"the run does not say how many numbers its inputs have, by which {noise.name} noise counts its risk; "
+            "certify the inputs again"
+        )
+    sizes = {"n": record.n or 0, "dimensions": record.dimensions or 0}
+    return Terms(record.sigma or 0.0, record.alpha or 0.0, noise=noise, **sizes, **constant)

@@ -1,0 +1,184 @@
+"""Workers as processes of this machine, which yield results in the order of the items."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from multiprocessing import parent_process, resource_tracker
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnContext, SpawnProcess
+from pathlib import Path
+from typing import Any, ClassVar
+
+from lvmrs._util.signals import SIGNALS
+from lvmrs.errors import RunError
+from lvmrs.kernel import checks
+from lvmrs.runs.workers.base import Each, Pickled, Task, Workers, attempt, pickled, unpickled
+
+__all__ = ["Processes"]
+
+# At most this many items for each process are submitted before the first of them is finished; fewer if their results
+# had more than this many bytes together.
+_AHEAD, _BYTES = 16, 1 << 28
+# Seconds that idle processes have to end by themselves, so that libraries in them can clean up.
+_PATIENCE = 5.0
+
+
+class Processes(Workers):
+    """Processes of this machine, each with one thread. They end with the process that started them, however it ends.
+
+    Args:
+        count: number of processes.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._size = checks.count("count", count, least=1)
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        return self._size
+
+    @contextmanager
+    def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
+        """Start processes as items come, and end all of them after the block."""
+        asked = self._size
+        size = asked if most is None else max(1, min(asked, most))
+        context = _Context()
+        with _signals_blocked():
+            pool = ProcessPoolExecutor(size, context, _initialize, (pickled(task),))
+        try:
+            self._size = size
+            yield partial(_in_order, pool, size)
+        except BaseException:
+            context.kill()
+            raise
+        finally:
+            self._size = asked
+            killing = threading.Timer(_PATIENCE, context.kill)
+            killing.start()
+            pool.shutdown(cancel_futures=True)
+            killing.cancel()
+            killing.join()
+            context.join()
+
+
+class _Process(SpawnProcess):
+    """A process that gets no signals to stop: its parent gets them, and ends it."""
+
+    def start(self) -> None:
+        """Start it; a process inherits which signals are blocked."""
+        with _signals_blocked():
+            super().start()
+
+
+class _Context(SpawnContext):
+    """Starts the processes of a pool, and kills them. They are spawned: torch's threads do not survive a fork."""
+
+    def __init__(self) -> None:
+        self._started: list[_Process] = []
+
+    def Process(self, *given: Any, **named: Any) -> _Process:  # type: ignore[override]  # noqa: N802
+        """A process of the pool."""
+        process = _Process(*given, **named)
+        self._started.append(process)
+        return process
+
+    def kill(self) -> None:
+        """Kill all processes that still run."""
+        for process in self._started:
+            if process.pid is not None:
+                process.kill()
+        self.join()
+
+    def join(self) -> None:
+        """Wait until all processes have ended."""
+        for process in self._started:
+            if process.pid is not None:
+                process.join()
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Block the signals to stop in this thread, and in processes that are started within the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        resource_tracker.ensure_running()  # a process of Python's own; starting it unblocks some signals
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _in_order(pool: ProcessPoolExecutor, size: int, items: Iterable[Any]) -> Iterator[list[Any]]:
+    """The results of items, in order. The number of submitted items is bounded, and so is memory if one takes long.
+
+    Items and results are pickled here: a pool sends tensors through sockets, whose files a killed process leaves.
+    """
+    following = iter(items)
+    submitted = deque[Future[bytes]]()
+
+    def submit(window: int) -> None:
+        for item in islice(following, max(0, window - len(submitted))):
+            submitted.append(pool.submit(_run, pickle.dumps(item)))
+
+    largest = 1
+    try:
+        submit(size)
+        while submitted:
+            content = submitted.popleft().result()
+            result, failure = pickle.loads(content)  # noqa: S301 (from a process of this command)
+            if failure is not None:
+                raise failure
+            largest = max(largest, len(content))
+            submit(max(size, min(_AHEAD * size, _BYTES // largest)))
+            yield [result]
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a process that was to compute rows was killed, perhaps for lack of memory; what was written is safe: "
+            "resume, with fewer processes"
+        ) from error
+
+
+class _Child:
+    """The state of a process of the pool."""
+
+    pickled: ClassVar[Pickled]
+    task: ClassVar[Task | None] = None
+
+
+def _initialize(content: Pickled) -> None:
+    """Called in each process when it starts."""
+    import torch
+
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    _Child.pickled = content
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+    os._exit(1)
+
+
+def _run(item: bytes) -> bytes:
+    """Called in a process for each item."""
+    return pickle.dumps(attempt(_load_and_run, item))
+
+
+def _load_and_run(item: bytes) -> Any:
+    """Load the task before the first item, so that an error of loading is told like an error of the item."""
+    if _Child.task is None:
+        _Child.task = unpickled(_Child.pickled)
+    return _Child.task(pickle.loads(item))  # noqa: S301 (from the command)

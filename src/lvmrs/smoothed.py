@@ -1,0 +1,465 @@
+"""The smoothed classifier: it certifies one input from end to end. It samples, plans, samples afresh and proves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from lvmrs.engine import pipeline
+from lvmrs.engine.batching import Batched
+from lvmrs.engine.execution import Way
+from lvmrs.engine.pipeline import Item, Need, Procedure, Source
+from lvmrs.engine.samplers import Pace, Samplers
+from lvmrs.engine.sources import GivenScores, Input, Sampled
+from lvmrs.errors import InvalidArgumentError, naming
+from lvmrs.kernel import checks, torch_checks
+from lvmrs.kernel.agreement import Agreement, measured, moved, precision
+from lvmrs.kernel.certificate import Certificate
+from lvmrs.kernel.deterministic import Deterministic
+from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.method import Method
+from lvmrs.kernel.noise import GAUSSIAN, Noise, Stage, Stream, check_noise
+from lvmrs.kernel.rounding import Rounding
+from lvmrs.kernel.sampler import Model, Sampler, Watch
+from lvmrs.kernel.scores import Scores
+from lvmrs.kernel.terms import Terms
+from lvmrs.models.lipschitz.stated import check_still, known_lipschitz
+from lvmrs.planners.base import Planner
+from lvmrs.planners.cohen import Cohen
+from lvmrs.planners.duels import Duels, calibrated_width
+from lvmrs.planners.fixed import Fixed, calibrated
+from lvmrs.planners.requirements import check_goal_for, check_one_classifier, checked_method, relies_on_constant
+from lvmrs.planners.votes import Votes, winner_of_votes
+from lvmrs.registry import check_known_noise, noise_named
+
+__all__ = ["N0", "Given", "ScoresOf", "SmoothedClassifier", "winner"]
+
+N0 = 100
+"""Samples on which the class to predict is found, unless another number is given."""
+Given = tuple[int, Tensor] | tuple[int, Tensor, int | None]
+"""An index, an input and, where it is known, the label."""
+ScoresOf = Callable[[int, Stage], Scores]
+"""Gives that many scores of one input, of that stage."""
+# Noisy copies of an input on which it is measured what rounding does.
+_COPIES = 16
+
+
+class SmoothedClassifier:
+    """A classifier that is smoothed over noisy copies of its input.
+
+    Args:
+        model: any callable from a batch of inputs to logits. A module runs in eval mode, and has its old mode after.
+        sigma: scale of the noise, in units of the input as it is given here: normalisation belongs to the model. None
+            is for methods without noise alone, such as ``Deterministic``.
+        lipschitz: a constant of the logits in the Euclidean norm; by default the model's attribute, if it has one.
+        batch: samples in a forward pass; by default the fastest size is found by trials on the first input.
+        device: by default that of the model's parameters, or of the input if it has none.
+        autocast: precision to run the model in; certificates cannot rely on a Lipschitz constant with it.
+        compile: whether to run the model through torch.compile; None for runs that are long enough to repay it.
+        noise: the kind of noise, or its name, such as "exact" for images of 8 bits; see ``lvmrs.kernel.noise``.
+        rounding: how far rounding moves the logits at most, in the Euclidean norm, for certificates that rely on a
+            Lipschitz constant; by default it is measured against float64 (``lvmrs.kernel.rounding``).
+        fast: whether a fast version of the model may be run, if it is shown to be the same up to rounding.
+        way: how the model is run, as an earlier run has chosen it; by default it is chosen.
+
+    >>> smoothed = SmoothedClassifier(nn.Identity(), sigma=0.5, batch=100)  # two logits: the input itself
+    >>> certificate = smoothed.certify(torch.tensor([1.0, 0.0]), n0=100, n=1000)
+    >>> certificate.prediction, 0.5 < certificate.radius < 0.7072  # the decision boundary is 1/√2 away
+    (0, True)
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        sigma: float | None,
+        lipschitz: float | None = None,
+        *,
+        batch: int | None = None,
+        device: str | torch.device = "auto",
+        autocast: torch.dtype | None = None,
+        compile: bool | None = None,  # noqa: A002
+        noise: Noise | str = GAUSSIAN,
+        rounding: float | None = None,
+        fast: bool = True,
+        way: Way | None = None,
+    ) -> None:
+        checks.model(model)
+        self.model = model
+        self._sigma = None if sigma is None else checks.positive_number("sigma", sigma)
+        self._stated = known_lipschitz(model) if lipschitz is None else None
+        known = self._stated or (math.inf if lipschitz is None else lipschitz)
+        self.lipschitz = checks.positive_number("lipschitz", known, infinite=True)
+        given = None if batch is None else checks.count("batch", batch, least=1)
+        self.device = torch_checks.device(device)
+        self.autocast = None if autocast is None else torch_checks.floating("autocast", autocast)
+        self.noise = noise = noise_named(noise) if isinstance(noise, str) else noise
+        check_known_noise(noise)
+        check_noise(noise)
+        self.compiled, self.fast = None if compile is None else bool(compile), bool(fast)
+        pattern = Sampler(model, self._sigma or 1.0, 1, autocast=autocast, noise=noise)  # without σ for checks alone
+        samplers = Samplers(pattern, given, way=way, fast=self.fast, compiled=self.compiled)
+        self.rounding = Rounding(model, self.lipschitz, samplers, self._input, rounding)
+        self._samplers = samplers
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse changes after it is made: what a run records would not be what it used."""
+        if "_samplers" in self.__dict__:
+            raise AttributeError(f"a smoothed classifier cannot be changed; make another one with another {name}")
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        """One line."""
+        known = "" if math.isinf(self.lipschitz) else f", lipschitz={self.lipschitz:g}"
+        return f"SmoothedClassifier({type(self.model).__name__}, sigma={self._sigma}{known})"
+
+    @property
+    def sigma(self) -> float:
+        """The scale of the noise; refused if none was given."""
+        if self._sigma is None:
+            raise InvalidArgumentError("sigma must be given for samples under noise, and it is None")
+        return self._sigma
+
+    def certify(
+        self,
+        x: Tensor,
+        planner: Method | None = None,
+        *,
+        n0: int = 1_000,
+        n: int = 100_000,
+        alpha: float = 0.001,
+        seed: int = 0,
+        index: int = 0,
+        goal: Goal | None = None,
+        watch: Watch | None = None,
+    ) -> Certificate:
+        """Certify one input. The certificate is right with probability at least 1 − ``alpha``.
+
+        Args:
+            x: the input, without a batch dimension.
+            planner: the method; by default ``default_method``.
+            n0: samples to plan on.
+            n: samples to prove on; more give a larger radius.
+            alpha: the risk.
+            seed: the noise depends on it and on ``index``, and on nothing else.
+            index: place of the input in its data set.
+            goal: stop before n samples, as soon as this is reached; None for all n. See ``lvmrs.kernel.goals``.
+            watch: called with the stage and each batch of logits.
+
+        Returns:
+            The certificate; its ``guarantee`` says what holds.
+        """
+        sampling: dict[str, Any] = {"n0": n0, "n": n, "alpha": alpha, "seed": seed, "goal": goal, "watch": watch}
+        (certificate,) = self.certificates([(index, x)], planner, **sampling)
+        return certificate
+
+    def certificates(
+        self, inputs: Iterable[Given], planner: Method | None = None, **settings: Any
+    ) -> Iterator[Certificate]:
+        """Certify inputs one after the other; while one is planned and proved, the next is sampled.
+
+        The inputs come with their indices, and with their labels if these are known: a budget is then spent on right
+        answers. They are asked for some time before their turn, and what is wrong with one is raised when its turn
+        comes. A budget needs them twice: what is no collection is read into memory. The rest is as in ``certify``.
+        """
+        return (certificate for _, certificate in self.certified(inputs, planner, **settings))
+
+    def certified(
+        self,
+        inputs: Iterable[Given],
+        planner: Method | None = None,
+        *,
+        n0: int = 1_000,
+        n: int = 100_000,
+        alpha: float = 0.001,
+        seed: int = 0,
+        goal: Goal | None = None,
+        watch: Watch | None = None,
+        sharing: Collection[Given] | None = None,
+    ) -> Iterator[tuple[Input, Certificate]]:
+        """Certify inputs as ``certificates`` does, and give each with its certificate.
+
+        Args:
+            inputs: the inputs, as in ``certificates``.
+            planner: as in ``certify``, like the other arguments.
+            n0: samples to plan on.
+            n: samples to prove on.
+            alpha: the risk.
+            seed: the seed of the noise.
+            goal: when sampling stops.
+            watch: called with the stage and the logits of each piece of the input whose turn it is.
+            sharing: all inputs that share a budget, also those that need no certificate; by default ``inputs``.
+        """
+        method = self.check_method(self.default_method if planner is None else planner)
+        check_goal_for(method, goal)
+        if isinstance(method, Deterministic):
+            for item in _Prepared(self, inputs, partial(self.terms, alpha, n), self._samplers.plain):
+                yield item, self.certain(method, item.x)
+            return
+        n0, n = checks.count("n0", n0, least=1), self.terms(alpha, n).n
+        if goal is not None and goal.limited:
+            if watch is not None:
+                raise InvalidArgumentError("logits cannot be watched where inputs share a budget; leave out watch")
+            inputs = inputs if isinstance(inputs, Collection) else list(inputs)
+        prepared = partial(_Prepared, self, terms=partial(self.terms, alpha, n, method=method), of=self._samplers.of)
+        procedure = Procedure(method, n0, goal)
+        with self._samplers.crew() as crew:
+            source: Source[Input] = Batched(crew, seed, n, watch) if procedure.stops else Sampled(crew, seed, watch)
+            all_ = None if sharing is None else prepared(sharing)
+            made = pipeline.certify(prepared(inputs), source, procedure, n, sharing=all_)
+            yield from self._samplers.watching(made)
+
+    def certain(self, method: Deterministic, x: Tensor) -> Certificate:
+        """The certificate of an input without noise."""
+        logits, rounding = self.rounding.of_margin(self._input(x))
+        return method.certify(logits, self.lipschitz, rounding)
+
+    def predict(
+        self,
+        x: Tensor,
+        planner: Method | None = None,
+        *,
+        n: int = 1_000,
+        n0: int | None = None,
+        alpha: float = 0.001,
+        seed: int = 0,
+        index: int = 0,
+    ) -> int:
+        """Predict the answer of the smoothed classifier. It is wrong with probability at most ``alpha``.
+
+        Args:
+            x: the input, without a batch dimension.
+            planner: the method that certifies this classifier, by default hard duels. A method that chooses a map for
+                each input is refused, since its certificates are about no one classifier.
+            n: samples to test the answer on.
+            n0: other samples, on which the candidate is found, by default 100; votes need none.
+            alpha: the risk.
+            seed: as in ``certify``.
+            index: as in ``certify``.
+
+        Returns:
+            The class, or −1 if the samples do not show it at this risk.
+        """
+        x, method = self._input(x), self.check_method(Duels() if planner is None else planner)
+        if isinstance(method, Deterministic):
+            return self.certain(method, x).prediction
+        terms = self.terms(alpha, n, x, method=method)
+
+        def scores(n: int, stage: Stage) -> Scores:
+            return self.scores(x, n, seed=seed, index=index, stage=stage)
+
+        return winner(method, scores, terms, n0, index=index)
+
+    def calibrate(
+        self,
+        inputs: Iterable[Tensor],
+        *,
+        labels: Iterable[int] | None = None,
+        objective: Literal["average radius", "accuracy"] = "average radius",
+        epsilon: float = 0.0,
+        n0: int = 1_000,
+        n: int = 100_000,
+        alpha: float = 0.001,
+        seed: int = 0,
+        **search: Any,
+    ) -> Fixed:
+        """Find one map, temperature and form of the radius for all inputs, on held-out inputs.
+
+        The arguments are those of ``certify`` and of ``lvmrs.planners.fixed.calibrated``, which does the search.
+        """
+        terms = self.terms(alpha, n)
+        inputs = list(checks.iterable("inputs", inputs, "tensors"))
+        known = None if labels is None else checks.class_numbers("labels", labels)
+        if known is not None and len(known) != len(inputs):
+            raise InvalidArgumentError(f"{len(known)} labels for {len(inputs)} inputs; give one for each")
+        samples = self._calibration(inputs, n0, seed)
+        return calibrated(samples, terms, labels=known, objective=objective, epsilon=epsilon, **search)
+
+    def calibrate_duels(self, inputs: Iterable[Tensor], *, n0: int = 1_000, seed: int = 0) -> Duels:
+        """Find one width of soft duels for all inputs, on held-out inputs; see ``calibrated_width``."""
+        return Duels(calibrated_width(self._calibration(inputs, n0, seed)))
+
+    def _calibration(self, inputs: Iterable[Tensor], n0: int, seed: int) -> Iterator[Iterator[Tensor]]:
+        for index, x in enumerate(checks.iterable("inputs", inputs, "tensors")):
+            yield self.scores(x, n0, seed=seed, index=index, stage="calibration").logits()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments, without the model, that make the same smoothed classifier again."""
+        plain = {name: getattr(self, name) for name in ("lipschitz", "batch", "autocast", "noise", "fast")}
+        more = {"sigma": self._sigma, "device": self.device or "auto", "compile": self.compiled}
+        return {**plain, **more, "rounding": self.rounding.given, "way": self._samplers.way}
+
+    @property
+    def default_method(self) -> Duels:
+        """Duels; if what is smoothed has a Lipschitz constant, with a width that is chosen for each input."""
+        return Duels() if math.isinf(self.lipschitz_under_noise) else Duels("chosen")
+
+    @property
+    def lipschitz_under_noise(self) -> float:
+        """The Lipschitz constant of what is smoothed: infinite if the noise rounds inputs to a grid."""
+        return math.inf if self.noise.rounds else self.lipschitz
+
+    @property
+    def kind_of_device(self) -> str:
+        """The kind of device, such as cpu or cuda; noise is the same on devices of one kind."""
+        return self._device(torch.empty(0)).type
+
+    @property
+    def batch(self) -> int | None:
+        """Samples in a forward pass; None if it was not given and is not chosen yet."""
+        return self._samplers.batch
+
+    def fix_way(self, way: Way) -> None:
+        """Run all inputs in this way; it is refused if another batch size was given or chosen."""
+        self._samplers.fix(way)
+
+    def prepare(self, x: Tensor, samples: int = 0) -> Pace:
+        """Check the model on an input, and choose how to run it for so many samples to come, if they are known."""
+        return self._samplers.prepare(self._input(x), samples)
+
+    def sampler(self, x: Tensor) -> tuple[Sampler, Tensor]:
+        """The sampler that ``certify`` takes for an input, and the input as the sampler takes it."""
+        x = self._input(x)
+        return self._samplers.of(x), x
+
+    def classes(self, x: Tensor) -> int:
+        """How many classes the model has, found on an input."""
+        return len(self._logits(self._input(x)))
+
+    def answer(self, x: Tensor) -> int:
+        """The class that the model itself answers with, without noise and without a guarantee."""
+        return int(self._logits(self._input(x)).argmax())
+
+    def _logits(self, x: Tensor) -> Tensor:
+        return self._samplers.plain(x).answers(x[None].clone(), 0)[0]
+
+    def unchecked_logits(self, inputs: Tensor) -> tuple[Tensor, Agreement]:
+        """The logits of a batch of inputs by the model itself in float64, and how far rounding may move them.
+
+        They may be NaN, and may not be those of one fixed function.
+        """
+        rows = torch.stack([self._input(x) for x in inputs])
+        return self._with_agreement(self._samplers.pattern, rows)
+
+    def agreement(self, x: Tensor) -> Agreement:
+        """How far rounding may move the logits of noisy copies of an input."""
+        x = self._input(x)
+        noise = torch.randn(_COPIES, *x.shape, generator=torch.Generator().manual_seed(0)).to(x)
+        return self._with_agreement(self._samplers.plain(x), x + (self._sigma or 0.0) * noise)[1]
+
+    def _with_agreement(self, sampler: Sampler, rows: Tensor) -> tuple[Tensor, Agreement]:
+        logits = sampler.answers(rows.clone(), 0, finite=False).cpu()
+        eps = precision(self.model, logits.dtype, self.autocast, device=rows.device)
+        other = replace(sampler, model=moved(self.model, eps))
+        return logits.double(), measured(lambda rows: other.answers(rows, 0, finite=False).cpu(), rows, logits, eps)
+
+    def certify_batch(
+        self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any
+    ) -> list[Certificate]:
+        """Certify several inputs, whose indices are ``first`` and those after it; the rest is as in ``certify``."""
+        if "index" in settings:
+            raise InvalidArgumentError("index is counted from first= on for several inputs; give that instead")
+        return list(self.certificates(enumerate(inputs, start=first), planner, **settings))
+
+    def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
+        """Make the scores of n noisy copies of an input, the same that ``certify`` takes at that stage.
+
+        Stages have independent noise: plan on "selection", prove on "certification".
+        """
+        x, n = self._input(x), checks.count("n", n, least=1)
+        return replace(self._samplers.of(x), sigma=self.sigma).scores(x, Stream(seed, index, stage), n)
+
+    def check_method(self, method: Method) -> Planner | Deterministic:
+        """Give the method back; refuse what is no method, or one that needs σ or a constant that is not known."""
+        return checked_method(
+            method, lipschitz=self.lipschitz, sigma=self._sigma, autocast=self.autocast, noise=self.noise
+        )
+
+    def terms(self, alpha: float, n: int, *inputs: Tensor, method: Method | None = None) -> Terms:
+        """The terms of certificates of these inputs; without inputs, the terms are for planning alone.
+
+        Rounding is measured if the method relies on the constant, or is not given. Else, and with autocast, the terms
+        have no constant, so that no plan can rely on it.
+        """
+        check_still(self.model, self._stated)
+        constant, largest = self.lipschitz_under_noise, max((x.numel() for x in inputs), default=0)
+        if self.autocast is not None or (method is not None and not relies_on_constant(method, constant)):
+            constant = math.inf
+        relied = () if math.isinf(constant) else inputs
+        rounding = max((self.rounding.of_samples(x, self.sigma) for x in relied), default=0.0)
+        return Terms(self.sigma, alpha, n, constant, self.noise, rounding, largest)
+
+    def _input(self, x: Tensor) -> Tensor:
+        check_still(self.model, self._stated)  # whatever is asked of the model begins with an input
+        torch_checks.warn_of_bytes("x", x := torch_checks.finite_tensor("x", x, dims=0).detach())
+        kind = x.dtype if x.dtype == torch.float64 else torch.float32
+        return x.to(self._device(x), kind, copy=True)  # it is read later, when the caller may have changed it
+
+    def _device(self, x: Tensor) -> torch.device:
+        held = self.model.parameters() if isinstance(self.model, nn.Module) else iter(())
+        return self.device or next((parameter.device for parameter in held), x.device)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """Inputs as the engine takes them, each of which is read when its turn comes; they can be read again."""
+
+    smoothed: SmoothedClassifier
+    inputs: Iterable[Given]
+    terms: Callable[[Tensor], Terms]
+    of: Callable[[Tensor], Sampler]
+
+    def __len__(self) -> int:
+        """How many there are, if they are a collection."""
+        return len(self.inputs)  # type: ignore[arg-type]
+
+    def __contains__(self, item: object) -> bool:
+        """Items are made when they are read."""
+        return False
+
+    def __iter__(self) -> Iterator[Input]:
+        for index, x, *label in self.inputs:
+            x = self.smoothed._input(x)
+            with naming(index):
+                sampler = self.of(x)
+            yield Input(index, label[0] if label else None, partial(self.terms, x), x, sampler)
+
+
+def winner(method: Planner, scores: ScoresOf, terms: Terms, n0: int | None = None, *, index: int = 0) -> int:
+    """Answer with the class that the smoothed classifier of a method answers with.
+
+    A certificate is about the classifier smoothed with the map of its plan. If a method has the same map for all
+    inputs, that is one classifier: what it answers here is what was certified, and within the radius of a certificate
+    it answers with the certified class. For votes the test of Cohen et al. (2019, Predict) needs no candidate, and
+    certifies no radius, so that it answers more often than a certificate would. For all other methods the proof itself
+    is the test.
+
+    Args:
+        method: a method whose map is the same for all inputs.
+        scores: gives the scores of the input.
+        terms: σ, risk, number of samples of the test and Lipschitz constant.
+        n0: samples on which the candidate is found, by default ``N0``; votes need none.
+        index: index of the input, for errors.
+
+    Returns:
+        The class, which is wrong with probability at most ``terms.alpha``, or −1 if the samples do not show it.
+    """
+    check_one_classifier(method)
+    checks.instance("terms", terms, Terms, "Terms")
+    if isinstance(method, Cohen | Votes):
+        if n0 is not None:
+            raise InvalidArgumentError("n0 has no effect on votes, whose test needs no candidate; leave it out")
+        return winner_of_votes(scores(terms.n, "prediction").logits(), terms.spendable)
+    procedure = Procedure(method, N0 if n0 is None else checks.count("n0", n0, least=1), stage="prediction")
+
+    def asked(item: Item, need: Need) -> Scores:
+        return scores(need.n, need.stage)
+
+    ((_, certificate),) = pipeline.certify([Item(index, None, lambda: terms)], GivenScores(asked), procedure, terms.n)
+    return certificate.prediction
