@@ -25,7 +25,7 @@ class Network(nn.Module):
     def __init__(self, written: Forward) -> None:
         super().__init__()
         self.conv, self.norm, self.last = nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3), nn.Linear(192, 4)
-        self.scale, self.written = 1.0, written
+        self.scale, self.written, self.flat = 1.0, written, nn.Flatten()
         self.shift: Tensor
         self.register_buffer("shift", torch.zeros(4))
 
@@ -150,6 +150,55 @@ def test_weights_of_five_dimensions_are_not_laid_out_anew() -> None:
 
     assert not fast_version(Both().eval(), torch.rand(8, *SHAPE)).layout_free
     assert SmoothedClassifier(Both(), 0.5, batch=64).certify(torch.rand(SHAPE), n0=50, n=300).n == 300
+
+
+def flattened_and_written(network: Network, x: Tensor) -> Tensor:
+    """In one layout this writes to a view, and in another one to a copy."""
+    hidden = normed(network, x)
+    hidden.flatten(1).clamp_(max=3.0)
+    return hidden
+
+
+def reshaped_and_added(network: Network, x: Tensor) -> Tensor:
+    hidden = normed(network, x)
+    rows = hidden.reshape(x.shape[0], 192)
+    rows += functional.relu(rows - 3.0)
+    return hidden
+
+
+def permuted_and_clamped(network: Network, x: Tensor) -> Tensor:
+    """As code of transformers does; with channels last, ``contiguous`` copies nothing."""
+    hidden = normed(network, x)
+    last = hidden.permute(0, 2, 3, 1).contiguous()
+    last = functional.hardtanh(last, -3.0, 3.0, inplace=True)
+    return hidden + last.permute(0, 3, 1, 2)
+
+
+def flattened_by_a_layer(network: Network, x: Tensor) -> Tensor:
+    hidden = normed(network, x)
+    functional.hardtanh(network.flat(hidden), -3.0, 3.0, inplace=True)
+    return hidden
+
+
+WRITERS = (flattened_and_written, reshaped_and_added, permuted_and_clamped, flattened_by_a_layer)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_is_written_to_a_view_or_a_copy_is_never_laid_out_anew(writer: Forward) -> None:
+    """The writing shows only where hidden values are large, which those of the first inputs are not."""
+    network = settled(Network(writer))
+    fast = fast_version(network, 0.3 * torch.rand(8, *SHAPE))
+    assert fast.folded
+    assert not fast.layout_free
+    bright = 20 * torch.rand(8, *SHAPE)
+    with torch.no_grad():
+        found, expected = fast.runner(fast.way(8, channels_last=True), 1, bright[0])(bright), network(bright)
+    torch.testing.assert_close(found[:, :3], expected[:, :3], rtol=1e-4, atol=1e-4 * float(expected[:, :3].abs().max()))
+
+
+def test_writing_before_a_view_is_layout_free() -> None:
+    layers = nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(144, 8), nn.ReLU(inplace=True)
+    assert is_layout_free(straightened(nn.Sequential(*layers).eval(), torch.rand(2, *SHAPE)))
 
 
 def test_usual_networks_are_layout_free() -> None:
