@@ -137,7 +137,8 @@ def measured(run: Callable[[Tensor], Tensor], rows: Tensor, logits: Tensor, eps:
 def moved(model: Model, eps: float) -> Model:
     """A copy of a module with each weight changed by about a unit of its last place, up or down.
 
-    Whole numbers stay: they are exact, and may be indices, classes or masks, where a small change is a jump. The model itself is returned if it is no module, or cannot be copied.
+    Whole numbers stay: they are exact, and may be indices, classes or masks, where a small change is a jump. The model
+    itself is returned if it is no module, or cannot be copied.
     """
     if not isinstance(model, nn.Module):
         return model
