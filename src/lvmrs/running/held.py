@@ -82,7 +82,9 @@ def _parts(value: object) -> list[object]:
         return [value.get_state()]
     if isinstance(value, np.ndarray):
         return [str(value.shape), value.tobytes()] if not value.dtype.hasobject else value.ravel().tolist()
-    if isinstance(value, bytearray | np.generic):
+    if isinstance(value, np.generic):
+        return [value.tobytes()]
+    if isinstance(value, bytearray):
         return [bytes(value)]
     if isinstance(value, types.MethodType):
         return [value.__self__, value.__func__]
@@ -97,7 +99,7 @@ def _parts(value: object) -> list[object]:
 
 def _attributes(value: object) -> list[object]:
     held = getattr(value, "__dict__", {})
-    slots = [getattr(value, name, None) for name in _slots(type(value))]
+    slots = [getattr(value, name, None) for name in _slots(type(value))]  # type: ignore[arg-type]
     if isinstance(value, nn.Module):
         held = {name: each for name, each in held.items() if name not in _PASSING}
         slots += type(value).__mro__
