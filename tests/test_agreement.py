@@ -132,15 +132,19 @@ class Majority(nn.Module):
         self.mask: Tensor
         self.order: Tensor
         self.register_buffer("mask", torch.tensor([0.0] * 3 + [-1e9 / 3 if how == "fractions" else -1e9] * 7))
+        self.levels: Tensor
         self.register_buffer("order", torch.randperm(48).float())
+        self.register_buffer("levels", torch.linspace(0, 1, 11))
 
     def forward(self, x: Tensor) -> Tensor:
         logits = self.linear(x[:, self.order.long()] if self.how == "indices" else x)
+        if self.how == "equality":
+            logits = logits * (self.levels == torch.linspace(0, 1, 11)).all()
         most = logits[:, :3].argmax(dim=1).mode().values
-        return logits + 5 * functional.one_hot(most, 10) + (0.0 if self.how == "indices" else self.mask)  # type: ignore[no-any-return]
+        return logits + 5 * functional.one_hot(most, 10) + (0.0 if self.how in ("indices", "equality") else self.mask)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("how", ["whole numbers", "fractions", "indices"])
+@pytest.mark.parametrize("how", ["whole numbers", "fractions", "indices", "equality"])
 def test_masks_of_most_classes_and_indices_hide_no_model_that_looks_around(how: str) -> None:
     with pytest.raises(ModelError, match="depends on the other inputs in its batch"):
         SmoothedClassifier(Majority(how), 1.0, batch=64).certify(torch.zeros(48), n0=100, n=2000)
