@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from lvmrs.running.held import checksum
 
-__all__ = ["Operations"]
+__all__ = ["Operations", "memory"]
 
 # What takes values out of tensors without an operation that could be seen.
 _LEAVING = ("tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "storage", "untyped_storage", "untyped_data_ptr")
@@ -35,7 +35,7 @@ class Operations:
         """Why the network is more than a list of steps; None if it is not."""
         self._derived = {id(inputs): inputs}  # they are kept, so that no other tensor gets their id
         self._numbers = {id(inputs): 0}
-        self._own = {_memory(inputs): inputs}
+        self._own = {memory(inputs): inputs}
         self._modes: tuple[Any, ...] = _Dispatched(self), _Leaving(self)
 
     def __enter__(self) -> Self:
@@ -62,12 +62,12 @@ class Operations:
         tensors = [each for each in given if isinstance(each, Tensor)]
         depends = any(id(each) in self._derived for each in tensors)
         described = [self._described(each) for each in given] if depends else []
-        stored = {_memory(each) for each in tensors} - self._own.keys()
+        stored = {memory(each) for each in tensors} - self._own.keys()
         result = func(*args, **kwargs)
         made = [each for each in tree_leaves(result) if isinstance(each, Tensor)]
         for each in made:
-            if _memory(each) not in stored:  # views of what the model stores are not the call's own
-                self._own[_memory(each)] = each
+            if memory(each) not in stored:  # views of what the model stores are not the call's own
+                self._own[memory(each)] = each
         if depends:
             self.done.append((str(func), described))
             self._derived |= {id(each): each for each in made}
@@ -84,7 +84,7 @@ class Operations:
     def _note_write(self, argument: Any, value: Any) -> None:
         """Writing is allowed only to what this very call of the network has made, and to its input."""
         written = argument.alias_info is not None and argument.alias_info.is_write
-        if written and any(_memory(each) not in self._own for each in tree_leaves(value) if isinstance(each, Tensor)):
+        if written and any(memory(each) not in self._own for each in tree_leaves(value) if isinstance(each, Tensor)):
             self.fault = "it writes to what it stores"
 
 
@@ -118,5 +118,6 @@ def _is_by_value(func: Any, args: Any) -> bool:
     return any(tag in func.tags for tag in _RANDOM_OR_BY_VALUE)
 
 
-def _memory(tensor: Tensor) -> int:
+def memory(tensor: Tensor) -> int:
+    """Where the memory of a tensor begins, which it shares with its views."""
     return tensor.untyped_storage().data_ptr()

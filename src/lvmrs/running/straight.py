@@ -20,10 +20,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_leaves
 
 from lvmrs._as_written import changed_module, changed_process, own_code
 from lvmrs.running.held import held_by
-from lvmrs.running.operations import Operations
+from lvmrs.running.operations import Operations, memory
 
 __all__ = ["NotStraightError", "is_layout_free", "straightened"]
 
@@ -64,6 +65,10 @@ _LAYOUT_FREE = frozenset(
 )
 # Attributes that a layout does not change.
 _ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim", "T", "mT", "H", "mH", "is_cuda", "requires_grad"})
+
+
+# Steps that give a view of what they take, or a copy: the layout decides.
+_VIEW_OR_COPY = frozenset({"contiguous", "flatten", "reshape", "reshape_as", "to", "unflatten"})
 
 
 class NotStraightError(Exception):
@@ -111,19 +116,34 @@ def straightened(model: nn.Module, example: Tensor) -> fx.GraphModule:
 
 
 def is_layout_free(steps: fx.GraphModule) -> bool:
-    """Whether the steps compute the same when numbers are in another order in memory: each of them is known to."""
-    return all(_is_layout_free(node) for node in steps.graph.nodes)
+    """Whether the steps compute the same when numbers are in another order in memory: each of them is known to.
+
+    A step that writes to what may be a view or a copy, by the layout, is seen by other steps in one layout only.
+    """
+    either = set[int]()
+    for node in steps.graph.nodes:
+        if not _is_layout_free(node) or either & node.meta["written"]:
+            return False
+        target = type(steps.get_submodule(node.target)).__name__.lower() if node.op == "call_module" else _name(node)
+        if target in _VIEW_OR_COPY:
+            either |= node.meta["memory"]
+    return True
 
 
 def _is_layout_free(node: fx.Node) -> bool:
     if node.op not in ("call_method", "call_function"):
         return True  # inputs, weights, and layers that are listed above
-    name = str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
+    name = _name(node)
     if name == "getattr":
         return node.args[1] in _ATTRIBUTES
     if name == "view":  # of another shape, not of another type
         return not any(isinstance(each, torch.dtype) for each in (*node.args, *node.kwargs.values()))
     return name.strip("_") in _LAYOUT_FREE or name in _LAYOUT_FREE
+
+
+def _name(node: fx.Node) -> str:
+    """The name of the method or function that a step calls."""
+    return str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
 
 
 def _operations_of(model: nn.Module, example: Tensor) -> list[Any]:
@@ -181,7 +201,13 @@ class _Tracer(fx.Tracer):
     def create_node(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any, **named: Any) -> fx.Node:
         made = super().create_node(kind, target, args, kwargs, *more, **named)
         self.running = True
+        given = [tensor for each in made.all_input_nodes for tensor in _tensors(each.meta["values"])]
+        versions = [tensor._version for tensor in given]
         made.meta["values"] = [self._value(made, number) for number in range(len(self.examples))]
+        # The memory of what the step took and made, and of what it wrote to; nothing is freed before the trace ends.
+        made.meta["memory"] = {memory(each) for each in (*given, *_tensors(made.meta["values"]))}
+        changed = (tensor for tensor, version in zip(given, versions, strict=True) if tensor._version != version)
+        made.meta["written"] = {memory(each) for each in changed}
         self.running = False
         return made
 
@@ -228,9 +254,13 @@ class _Tracer(fx.Tracer):
         return NotStraightError(why)
 
 
+def _tensors(values: object) -> list[Tensor]:
+    return [each for each in tree_leaves(values) if isinstance(each, Tensor) and not each.is_inference()]
+
+
 def _check(node: fx.Node, made: fx.GraphModule) -> None:
     """Refuse a step that is not one of torch's own, as torch wrote it."""
-    name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
+    name = _name(node)
     if node.op in ("call_method", "call_function"):
         known = hasattr(Tensor, name) if node.op == "call_method" else _is_of_torch(node.target)
         if not known:
