@@ -122,6 +122,34 @@ def test_a_mask_hides_no_model_that_looks_around(case: str, mask: str) -> None:
         SmoothedClassifier(model, SIGMA, batch=128).certify(at(0.2), Duels(), n0=100, n=3000)
 
 
+class Majority(nn.Module):
+    """It answers with the majority of its batch, and holds numbers for which the last digit is not small."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear, self.how = nn.Linear(48, 10), how
+        self.mask: Tensor
+        self.order: Tensor
+        self.register_buffer("mask", torch.tensor([0.0] * 3 + [-1e9 / 3 if how == "fractions" else -1e9] * 7))
+        self.levels: Tensor
+        self.register_buffer("order", torch.randperm(48).float())
+        self.register_buffer("levels", torch.linspace(0, 1, 11))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = self.linear(x[:, self.order.long()] if self.how == "indices" else x)
+        if self.how == "equality":
+            logits = logits * (self.levels == torch.linspace(0, 1, 11)).all()
+        most = logits[:, :3].argmax(dim=1).mode().values
+        return logits + 5 * functional.one_hot(most, 10) + (0.0 if self.how in ("indices", "equality") else self.mask)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("how", ["whole numbers", "fractions", "indices", "equality"])
+def test_masks_of_most_classes_and_indices_hide_no_model_that_looks_around(how: str) -> None:
+    with pytest.raises(ModelError, match="depends on the other inputs in its batch"):
+        SmoothedClassifier(Majority(how), 1.0, batch=64).certify(torch.zeros(48), n0=100, n=2000)
+
+
 class MaskedNetwork(nn.Module):
     """A model with one more class, which is masked."""
 

@@ -1,7 +1,10 @@
 """The fast version is the model: weights that others read, memory layouts, and models that change while in use."""
 
+import logging
 from collections.abc import Callable
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, fx, nn
@@ -9,7 +12,7 @@ from torch.nn import functional
 
 from lvmrs import Duels, SmoothedClassifier
 from lvmrs.engine.execution import fast_version
-from lvmrs.engine.tracing import NotStraightError, is_layout_free, straightened
+from lvmrs.engine.tracing import NotStraightError, held_by, is_layout_free, straightened
 from lvmrs.errors import ModelError
 from lvmrs.kernel.goals import Goal
 from lvmrs.models import ResNet
@@ -25,7 +28,7 @@ class Network(nn.Module):
     def __init__(self, written: Forward) -> None:
         super().__init__()
         self.conv, self.norm, self.last = nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3), nn.Linear(192, 4)
-        self.scale, self.written = 1.0, written
+        self.scale, self.written, self.flat = 1.0, written, nn.Flatten()
         self.shift: Tensor
         self.register_buffer("shift", torch.zeros(4))
 
@@ -152,6 +155,55 @@ def test_weights_of_five_dimensions_are_not_laid_out_anew() -> None:
     assert SmoothedClassifier(Both(), 0.5, batch=64).certify(torch.rand(SHAPE), n0=50, n=300).n == 300
 
 
+def flattened_and_written(network: Network, x: Tensor) -> Tensor:
+    """In one layout this writes to a view, and in another one to a copy."""
+    hidden = normed(network, x)
+    hidden.flatten(1).clamp_(max=3.0)
+    return hidden
+
+
+def reshaped_and_added(network: Network, x: Tensor) -> Tensor:
+    hidden = normed(network, x)
+    rows = hidden.reshape(x.shape[0], 192)
+    rows += functional.relu(rows - 3.0)
+    return hidden
+
+
+def permuted_and_clamped(network: Network, x: Tensor) -> Tensor:
+    """As code of transformers does; with channels last, ``contiguous`` copies nothing."""
+    hidden = normed(network, x)
+    last = hidden.permute(0, 2, 3, 1).contiguous()
+    last = functional.hardtanh(last, -3.0, 3.0, inplace=True)
+    return hidden + last.permute(0, 3, 1, 2)
+
+
+def flattened_by_a_layer(network: Network, x: Tensor) -> Tensor:
+    hidden = normed(network, x)
+    functional.hardtanh(network.flat(hidden), -3.0, 3.0, inplace=True)
+    return hidden
+
+
+WRITERS = (flattened_and_written, reshaped_and_added, permuted_and_clamped, flattened_by_a_layer)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_is_written_to_a_view_or_a_copy_is_never_laid_out_anew(writer: Forward) -> None:
+    """The writing shows only where hidden values are large, which those of the first inputs are not."""
+    network = settled(Network(writer))
+    fast = fast_version(network, 0.3 * torch.rand(8, *SHAPE))
+    assert fast.folded
+    assert not fast.layout_free
+    bright = 20 * torch.rand(8, *SHAPE)
+    with torch.no_grad():
+        found, expected = fast.runner(fast.way(8, channels_last=True), 1, bright[0])(bright), network(bright)
+    torch.testing.assert_close(found[:, :3], expected[:, :3], rtol=1e-4, atol=1e-4 * float(expected[:, :3].abs().max()))
+
+
+def test_writing_before_a_view_is_layout_free() -> None:
+    layers = nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(144, 8), nn.ReLU(inplace=True)
+    assert is_layout_free(straightened(nn.Sequential(*layers).eval(), torch.rand(2, *SHAPE)))
+
+
 def test_usual_networks_are_layout_free() -> None:
     assert is_layout_free(straightened(settled(ResNet(8)), torch.rand(2, 3, 16, 16)))
     assert fast_version(settled(ResNet(8)), torch.rand(8, 3, 16, 16)).convolves
@@ -247,6 +299,123 @@ def test_a_small_change_between_certificates_is_refused(change: Callable[[Networ
     for use in (smoothed.certify, smoothed.predict):
         with pytest.raises(ModelError, match="weights or attributes of the model have changed"):
             use(x, n0=50, n=500)
+
+
+class Slots:
+    """An object without a dictionary."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+
+
+class Kept(nn.Module):
+    """It multiplies its logits by a number that it keeps in some place."""
+
+    in_class = torch.ones(3)
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.last, self.number, kept = nn.Linear(192, 3), torch.ones(3), torch.ones(3)
+
+        def by_variable(logits: Tensor) -> Tensor:
+            return logits * kept
+
+        def by_default(logits: Tensor, number: Tensor = kept) -> Tensor:
+            return logits * number
+
+        def by_slots(slots: Slots, logits: Tensor) -> Tensor:
+            return logits * slots.value
+
+        self.kept = self.in_class if where == "class" else kept
+        places = {
+            "variable": by_variable,
+            "default": by_default,
+            "partial": partial(torch.mul, kept),
+            "slots": partial(by_slots, Slots(kept)),
+            "class": lambda logits: logits * self.in_class,
+        }
+        self.function = places[where]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self.last(x.flatten(1)))  # type: ignore[no-any-return, operator]
+
+
+@pytest.mark.parametrize("where", ["variable", "default", "partial", "slots", "class"])
+def test_a_change_is_seen_wherever_a_number_is_kept(where: str) -> None:
+    """A network may use a number for few rows alone, so that comparing rows is not enough."""
+    model = Kept(where)
+    kept = model.kept
+    del model.kept  # nothing else leads to it
+    before = held_by(model)
+    assert before is not None
+    assert before == held_by(model)
+    kept *= 1.03
+    assert before != held_by(model)
+    kept /= kept
+
+
+def test_changed_bytes_and_numbers_of_numpy_are_seen() -> None:
+    model = nn.Linear(2, 2)
+    model.table, model.scale = bytearray(4), np.float32(1.0)  # type: ignore[assignment]
+    found = [held_by(model)]
+    model.table[0] = 1  # type: ignore[operator]
+    found.append(held_by(model))
+    model.scale = np.float32(1.03)  # type: ignore[assignment]
+    found.append(held_by(model))
+    assert found[0] != found[1] != found[2]
+
+
+class Caching(nn.Module):
+    """It makes something when it first runs, as models with positions do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.positions = nn.Linear(192, 3), torch.zeros(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not len(self.positions):
+            self.positions = torch.linspace(0, 1, 192)
+        return self.last(x.flatten(1) + self.positions)  # type: ignore[no-any-return]
+
+
+def test_a_model_that_makes_something_when_it_first_runs_is_watched() -> None:
+    model, x = Caching(), torch.rand(SHAPE)
+    smoothed = SmoothedClassifier(model, 0.5, batch=64)
+    smoothed.certify(x, n0=50, n=300)
+    model.last.weight.data[0, 0] += 1e-6
+    with pytest.raises(ModelError, match="weights or attributes of the model have changed"):
+        smoothed.certify(x, n0=50, n=300)
+
+
+class CachingBySize(nn.Module):
+    """It keeps something for each size of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.masks = nn.Linear(192, 3), dict[int, Tensor]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = self.masks.setdefault(len(x), torch.ones(len(x), 192))
+        return self.last(x.flatten(1) * mask)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_a_model_keeps_for_each_size_of_a_batch_is_no_change(fast: bool) -> None:
+    smoothed = SmoothedClassifier(CachingBySize(), 0.5, batch=70, fast=fast)
+    assert smoothed.certify(torch.rand(SHAPE), n0=50, n=300).n == 300
+
+
+def test_a_logger_in_a_model_is_no_change() -> None:
+    """A logger leads to all loggers of the process, and remembers which levels were asked for."""
+    model, x = nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), torch.rand(SHAPE)
+    model.log = logging.getLogger("tests.a_model")  # type: ignore[assignment]
+    smoothed = SmoothedClassifier(model, 0.5, batch=64)
+    smoothed.certify(x, n0=50, n=300)
+    logging.getLogger("tests.another_one").info("made")
+    logging.getLogger("tests.a_model").info("used")
+    assert smoothed.certify(x, n0=50, n=300).n == 300
 
 
 @pytest.mark.parametrize("goal", [None, Goal(tolerance=0.2)])

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from lvmrs.engine import tuning as compiling
 from lvmrs.engine.execution import Fast, Way, fast_version
@@ -26,6 +25,8 @@ __all__ = ["Pace", "Samplers"]
 
 Made = TypeVar("Made")
 
+# A batch size that the check does not use: a model may keep something for each size.
+_OTHER_ROWS = 5
 # Noisy copies of an input on which a fast version of the model is compared with the model.
 _ROWS = 16
 # The speed is measured for about so many seconds, with at most so many batches, which have at most so many samples.
@@ -164,13 +165,11 @@ class Samplers:
         if kind not in self._checked:
             plain = replace(self.pattern, memory_format=_layout(x), batch=self.batch or _PLAIN_BATCH)
             with torch_threads(1):
-                if not self._checked:
-                    if _is_lazy(plain.model):  # layers that are made when they first run are made now
-                        plain.answers(x[None].clone(), 0, finite=False)
-                    self._held = self._holds()
                 check = check_model(plain, x, batch=self.batch)
-            if not self._checked:
-                self._watched = self._held is not None and self._held == self._holds()
+                if not self._checked:  # what is made when the model first runs is made by now
+                    self._held = self._holds()
+                    plain.answers(x.expand(_OTHER_ROWS, *x.shape).clone(), check.classes, finite=False)
+                    self._watched = self._held is not None and self._held == self._holds()
             self._checked[kind] = replace(plain, recheck=check.recheck, classes=check.classes), check
         return self._checked[kind]
 
@@ -261,10 +260,6 @@ def _in_eval_mode(model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tenso
         return answer
 
     return run
-
-
-def _is_lazy(model: object) -> bool:
-    return isinstance(model, nn.Module) and any(is_lazy(each) for each in (*model.parameters(), *model.buffers()))
 
 
 def _layout(x: Tensor) -> torch.memory_format:

@@ -1,5 +1,8 @@
 """What a model holds: its weights and every plain value in its attributes, in a form that can be compared.
 
+Looked at are also attributes of its classes, and the variables and default arguments that its functions keep. Global
+variables that its code reads are not: rows of each input are compared with those of the model itself.
+
 A fast version of a model is made from copies. The copies stand for the model as long as it holds what it held when they
 were made, whichever way a weight is changed: by an optimizer, ``.data``, a NumPy view, or an attribute that is set.
 """
@@ -8,11 +11,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import operator
 import types
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +30,7 @@ from torch.utils._pytree import tree_leaves
 
 from lvmrs.models.lipschitz.stated import changed_module, changed_process, own_code
 
-__all__ = ["NotStraightError", "Operations", "checksum", "held_by", "is_layout_free", "straightened"]
+__all__ = ["NotStraightError", "Operations", "checksum", "held_by", "is_layout_free", "memory", "straightened"]
 
 # A model that holds more than this is not watched; 100 layers hold about 3000 values.
 _MOST = 200_000
@@ -34,8 +39,8 @@ _PLAIN = frozenset(
 )
 # It runs in eval mode, whatever mode it is in between; torch.compile leaves a mark.
 _PASSING = ("training", "_is_torch_compile")
-# What code consists of, and what does not change.
-_FIXED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.CodeType)
+# What code consists of, and what does not change. A logger knows all loggers of the process, which come and go.
+_FIXED = (type, types.BuiltinFunctionType, types.ModuleType, types.CodeType, logging.Filterer)
 
 
 def held_by(model: nn.Module) -> list[object] | None:
@@ -62,7 +67,7 @@ def held_by(model: nn.Module) -> list[object] | None:
         elif isinstance(value, Tensor):
             # What is lazy has no values before the model first runs.
             found += [kind] if is_lazy(value) else [tuple(value.shape), value.dtype, checksum(value)]
-        elif kind is float or kind is complex:
+        elif isinstance(value, float | complex):
             found.append(repr(value))  # NaN is not equal to itself
         elif id(value) in seen:
             found.append(kind)
@@ -85,16 +90,39 @@ def _parts(value: object) -> list[object]:
         return [value.get_state()]
     if isinstance(value, np.ndarray):
         return [str(value.shape), value.tobytes()] if not value.dtype.hasobject else value.ravel().tolist()
+    if isinstance(value, np.generic):
+        return [value.tobytes()]
+    if isinstance(value, bytearray):
+        return [bytes(value)]
     if isinstance(value, types.MethodType):
-        return [value.__self__]
+        return [value.__self__, value.__func__]
+    if isinstance(value, types.FunctionType):
+        return [] if own_code(value) else [value.__defaults__, value.__kwdefaults__, value.__closure__, vars(value)]
+    if isinstance(value, types.CellType):
+        return [value.cell_contents] if value != types.CellType() else []
+    if isinstance(value, type) and issubclass(value, nn.Module) and value.__module__.partition(".")[0] != "torch":
+        return [each for name, each in vars(value).items() if not name.startswith("__")]
     return [] if isinstance(value, _FIXED) else _attributes(value)
 
 
 def _attributes(value: object) -> list[object]:
     held = getattr(value, "__dict__", {})
+    slots = [getattr(value, name, None) for name in _slots(type(value))]  # type: ignore[arg-type]
     if isinstance(value, nn.Module):
         held = {name: each for name, each in held.items() if name not in _PASSING}
-    return [*held.keys(), *held.values()]
+        slots += type(value).__mro__
+    return [*held.keys(), *held.values(), *slots]
+
+
+@lru_cache(maxsize=1024)
+def _slots(kind: type) -> tuple[str, ...]:
+    """The attributes of a class that are not in a dictionary: those of ``__slots__``, partial functions, properties."""
+    return tuple(
+        name
+        for each in kind.__mro__
+        for name, value in vars(each).items()
+        if isinstance(value, types.MemberDescriptorType)
+    )
 
 
 def checksum(tensor: Tensor) -> object:
@@ -130,7 +158,7 @@ class Operations:
         """Why the network is more than a list of steps; None if it is not."""
         self._derived = {id(inputs): inputs}  # they are kept, so that no other tensor gets their id
         self._numbers = {id(inputs): 0}
-        self._own = {_memory(inputs): inputs}
+        self._own = {memory(inputs): inputs}
         self._modes: tuple[Any, ...] = _Dispatched(self), _Leaving(self)
 
     def __enter__(self) -> Self:
@@ -157,12 +185,12 @@ class Operations:
         tensors = [each for each in given if isinstance(each, Tensor)]
         depends = any(id(each) in self._derived for each in tensors)
         described = [self._described(each) for each in given] if depends else []
-        stored = {_memory(each) for each in tensors} - self._own.keys()
+        stored = {memory(each) for each in tensors} - self._own.keys()
         result = func(*args, **kwargs)
         made = [each for each in tree_leaves(result) if isinstance(each, Tensor)]
         for each in made:
-            if _memory(each) not in stored:  # views of what the model stores are not the call's own
-                self._own[_memory(each)] = each
+            if memory(each) not in stored:  # views of what the model stores are not the call's own
+                self._own[memory(each)] = each
         if depends:
             self.done.append((str(func), described))
             self._derived |= {id(each): each for each in made}
@@ -179,7 +207,7 @@ class Operations:
     def _note_write(self, argument: Any, value: Any) -> None:
         """Writing is allowed only to what this very call of the network has made, and to its input."""
         written = argument.alias_info is not None and argument.alias_info.is_write
-        if written and any(_memory(each) not in self._own for each in tree_leaves(value) if isinstance(each, Tensor)):
+        if written and any(memory(each) not in self._own for each in tree_leaves(value) if isinstance(each, Tensor)):
             self.fault = "it writes to what it stores"
 
 
@@ -213,7 +241,8 @@ def _is_by_value(func: Any, args: Any) -> bool:
     return any(tag in func.tags for tag in _RANDOM_OR_BY_VALUE)
 
 
-def _memory(tensor: Tensor) -> int:
+def memory(tensor: Tensor) -> int:
+    """Where the memory of a tensor begins, which it shares with its views."""
     return tensor.untyped_storage().data_ptr()
 
 
@@ -269,6 +298,10 @@ _LAYOUT_FREE = frozenset(
 _ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim", "T", "mT", "H", "mH", "is_cuda", "requires_grad"})
 
 
+# Steps that give a view of what they take, or a copy: the layout decides.
+_VIEW_OR_COPY = frozenset({"contiguous", "flatten", "reshape", "reshape_as", "to", "unflatten"})
+
+
 class NotStraightError(Exception):
     """A network cannot be shown to be a list of known steps; the message says why, for those who ask."""
 
@@ -314,19 +347,34 @@ def straightened(model: nn.Module, example: Tensor) -> fx.GraphModule:
 
 
 def is_layout_free(steps: fx.GraphModule) -> bool:
-    """Whether the steps compute the same when numbers are in another order in memory: each of them is known to."""
-    return all(_is_layout_free(node) for node in steps.graph.nodes)
+    """Whether the steps compute the same when numbers are in another order in memory: each of them is known to.
+
+    A step that writes to what may be a view or a copy, by the layout, is seen by other steps in one layout only.
+    """
+    either = set[int]()
+    for node in steps.graph.nodes:
+        if not _is_layout_free(node) or either & node.meta["written"]:
+            return False
+        target = type(steps.get_submodule(node.target)).__name__.lower() if node.op == "call_module" else _name(node)
+        if target in _VIEW_OR_COPY:
+            either |= node.meta["memory"]
+    return True
 
 
 def _is_layout_free(node: fx.Node) -> bool:
     if node.op not in ("call_method", "call_function"):
         return True  # inputs, weights, and layers that are listed above
-    name = str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
+    name = _name(node)
     if name == "getattr":
         return node.args[1] in _ATTRIBUTES
     if name == "view":  # of another shape, not of another type
         return not any(isinstance(each, torch.dtype) for each in (*node.args, *node.kwargs.values()))
     return name.strip("_") in _LAYOUT_FREE or name in _LAYOUT_FREE
+
+
+def _name(node: fx.Node) -> str:
+    """The name of the method or function that a step calls."""
+    return str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
 
 
 def _operations_of(model: nn.Module, example: Tensor) -> list[Any]:
@@ -384,7 +432,13 @@ class _Tracer(fx.Tracer):
     def create_node(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any, **named: Any) -> fx.Node:
         made = super().create_node(kind, target, args, kwargs, *more, **named)
         self.running = True
+        given = [tensor for each in made.all_input_nodes for tensor in _tensors(each.meta["values"])]
+        versions = [tensor._version for tensor in given]
         made.meta["values"] = [self._value(made, number) for number in range(len(self.examples))]
+        # The memory of what the step took and made, and of what it wrote to; nothing is freed before the trace ends.
+        made.meta["memory"] = {memory(each) for each in (*given, *_tensors(made.meta["values"]))}
+        changed = (tensor for tensor, version in zip(given, versions, strict=True) if tensor._version != version)
+        made.meta["written"] = {memory(each) for each in changed}
         self.running = False
         return made
 
@@ -431,9 +485,13 @@ class _Tracer(fx.Tracer):
         return NotStraightError(why)
 
 
+def _tensors(values: object) -> list[Tensor]:
+    return [each for each in tree_leaves(values) if isinstance(each, Tensor) and not each.is_inference()]
+
+
 def _check(node: fx.Node, made: fx.GraphModule) -> None:
     """Refuse a step that is not one of torch's own, as torch wrote it."""
-    name = str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
+    name = _name(node)
     if node.op in ("call_method", "call_function"):
         known = hasattr(Tensor, name) if node.op == "call_method" else _is_of_torch(node.target)
         if not known:

@@ -38,6 +38,8 @@ _OF_SIZE = 0.25
 _USUAL = 0.75
 # How often the last digits are changed, in other ways, to see how far the logits move.
 _TIMES = 2
+# Last digits move logits at most by this share of their spread, or by so many units of their last place.
+_JUMP = 1024.0
 # Rounding may do so many times as much to other rows as to noisy copies of the first input.
 _WIDER = 16.0
 
@@ -125,16 +127,23 @@ def measured(run: Callable[[Tensor], Tensor], rows: Tensor, logits: Tensor, eps:
     columns = _columns(logits, usual)
     found = [_columns(run(_jiggled(rows, eps, seed)), usual) for seed in range(_TIMES)]
     moves = [_usual_size((each - columns).abs().nan_to_num(nan=0.0, posinf=0.0)) for each in found]
-    sensitivity = torch.stack(moves).amax(dim=0).reshape(2, -1)
-    # A logit may stay the same by chance. Then it is taken to move as those of most other classes do.
-    sensitivity = torch.maximum(sensitivity, sensitivity.median(dim=1, keepdim=True).values)
-    return Agreement(eps, usual, sensitivity.flatten(), *_spread(columns))
+    middle, spread = _spread(columns)
+    sizes = _usual_size(_sizes(logits, usual))
+    # What moves further than this jumps, such as after a comparison of weights for equality. A jump is no rounding.
+    most = spread / _JUMP + _JUMP * eps * sizes
+    sensitivity, sizes = torch.stack(moves).amax(dim=0).minimum(most).reshape(2, -1), sizes.reshape(2, -1)
+    # A logit may stay the same by chance. Then it is taken to move as those of most other classes do, and not more than
+    # they do for their size: most classes may be masked.
+    relative = (sensitivity / sizes).nan_to_num(nan=0.0, posinf=0.0).median(dim=1, keepdim=True).values * sizes
+    others = torch.minimum(sensitivity.median(dim=1, keepdim=True).values, relative)
+    return Agreement(eps, usual, torch.maximum(sensitivity, others).flatten(), middle, spread)
 
 
 def moved(model: Model, eps: float) -> Model:
     """A copy of a module with each weight changed by about a unit of its last place, up or down.
 
-    The model itself is returned if it is no module, or cannot be copied.
+    Whole numbers stay: they are exact, and may be indices, classes or masks, where a small change is a jump. The model
+    itself is returned if it is no module, or cannot be copied.
     """
     if not isinstance(model, nn.Module):
         return model
@@ -145,7 +154,7 @@ def moved(model: Model, eps: float) -> Model:
     with torch.no_grad():
         for held in {id(each): each for each in (*made.parameters(), *made.buffers())}.values():
             if held.dtype in LOGITS:
-                held.data = _jiggled(held.data, eps)
+                held.data = torch.where(held.data == held.data.round(), held.data, _jiggled(held.data, eps))
     return made
 
 
