@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from lvmrs import Cohen, Terms, models
-from lvmrs.engine.execution import InParts
 from lvmrs.kernel.model_check import check_model
 from lvmrs.kernel.noise import Stream
 from lvmrs.kernel.proof import prove
 from lvmrs.kernel.sampler import Model, Sampler
+from lvmrs.models.fixed_batch import InParts
 from side_by_side import median_ratio
 
 

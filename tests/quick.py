@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lvmrs.engine.execution import Way
 from lvmrs.engine.tuning import Choice
+from lvmrs.engine.way import Way
 
 
 def without_trials(patch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from lvmrs.engine import sources
 from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, RunError
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
 from lvmrs.kernel.duels import Duel
+from lvmrs.kernel.forms import R3
 from lvmrs.kernel.goals import Goal
 from lvmrs.kernel.noise import Stage, Stream
-from lvmrs.kernel.radius import R3
 from lvmrs.models import Loaded
 from lvmrs.record import Selection
 from tests.jobs.helpers import INPUTS as JOB_INPUTS

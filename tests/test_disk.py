@@ -14,7 +14,7 @@ from lvmrs import runs as jobs
 from lvmrs._util import files as _disk
 from lvmrs._util.files import replacing
 from lvmrs.analysis.report import write_report
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.errors import RunError
 from lvmrs.planners import Cohen
 from lvmrs.record import RunWriter

@@ -13,13 +13,13 @@ from torch.nn import functional
 
 from lvmrs import Cohen, Deterministic, SmoothedClassifier, Terms, models, runs
 from lvmrs import runs as jobs
-from lvmrs.engine.execution import InParts
 from lvmrs.errors import ModelError
 from lvmrs.kernel.noise import Stream
 from lvmrs.kernel.proof import prove
 from lvmrs.kernel.sampler import Sampler
 from lvmrs.models import Denoised, ResNet
 from lvmrs.models.dncnn import DnCNN
+from lvmrs.models.fixed_batch import InParts
 from lvmrs.record import Selection
 from tests.jobs.helpers import INPUTS, job_of
 from tests.models.test_load import network, write_onnx

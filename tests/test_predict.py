@@ -27,9 +27,9 @@ from lvmrs import (
 )
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
+from lvmrs.kernel.forms import R3
 from lvmrs.kernel.maps import Hardmax, Map, SimplexMap
 from lvmrs.kernel.noise import Stream
-from lvmrs.kernel.radius import R3
 from lvmrs.kernel.terms import Scope
 from lvmrs.smoothed import ScoresOf, winner
 from lvmrs.testing import FAMILIES, SIGMA, Family, certified, family, made_up_scores, too_many

@@ -15,8 +15,8 @@ from lvmrs.engine.samplers import Samplers
 from lvmrs.errors import InvalidArgumentError, ModelError, ProofError
 from lvmrs.kernel import proof as prove
 from lvmrs.kernel.duels import SoftDuel
+from lvmrs.kernel.forms import R2, Ramp
 from lvmrs.kernel.maps import Hardmax, Softmax
-from lvmrs.kernel.radius import R2, Ramp
 from lvmrs.kernel.rounding import InFloat64, points_around
 from lvmrs.kernel.terms import Choice
 from lvmrs.models import sandwich

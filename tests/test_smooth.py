@@ -27,7 +27,7 @@ from lvmrs import (
     Terms,
     Votes,
 )
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError
 from lvmrs.kernel import proof as prove
 from tests.tiny_models import RowByRow, WithDropout

@@ -185,13 +185,13 @@ BOUNDS = Names("bound", "lvmrs.kernel.bounds.base:Bound", {
         "lvmrs.kernel.bounds.clopper_pearson:Staged", "for 0/1 scores, at a few stages that share the risk", facts=("anytime",)
     ),
 })
-FORMS = Names("form", "lvmrs.kernel.radius:Form", {
-    "r1": Entry("lvmrs.kernel.radius:R1", "margin over the constant that noise and network give together",
+FORMS = Names("form", "lvmrs.kernel.forms:Form", {
+    "r1": Entry("lvmrs.kernel.forms:R1", "margin over the constant that noise and network give together",
                 facts=("needs_constant", "uses_constant")),
-    "r1-noise": Entry("lvmrs.kernel.radius:R1Noise", "margin over the constant that noise gives alone"),
-    "r2": Entry("lvmrs.kernel.radius:R2", "Gaussian quantiles of both bounds"),
-    "r3": Entry("lvmrs.kernel.radius:R3", "Gaussian quantile of the top class alone"),
-    "ramp": Entry("lvmrs.kernel.radius:Ramp", "noise and Lipschitz constant of the network together",
+    "r1-noise": Entry("lvmrs.kernel.forms:R1Noise", "margin over the constant that noise gives alone"),
+    "r2": Entry("lvmrs.kernel.forms:R2", "Gaussian quantiles of both bounds"),
+    "r3": Entry("lvmrs.kernel.forms:R3", "Gaussian quantile of the top class alone"),
+    "ramp": Entry("lvmrs.kernel.forms:Ramp", "noise and Lipschitz constant of the network together",
                   facts=("uses_constant",)),
 })
 NOISES = Names("noise", "lvmrs.kernel.noise:Noise", {

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from lvmrs.engine import pipeline
 from lvmrs.engine.batching import Batched
-from lvmrs.engine.execution import Way
 from lvmrs.engine.pipeline import Item, Need, Procedure, Source
 from lvmrs.engine.samplers import Pace, Samplers
 from lvmrs.engine.sources import GivenScores, Input, Sampled
+from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError, naming
 from lvmrs.kernel import checks, torch_checks
 from lvmrs.kernel.agreement import Agreement, measured, moved, precision

@@ -19,9 +19,9 @@ from lvmrs.analysis import plots, report
 from lvmrs.kernel import proof as prove
 from lvmrs.kernel import scores
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
+from lvmrs.kernel.forms import R3
 from lvmrs.kernel.maps import Hardmax
 from lvmrs.kernel.noise import GAUSSIAN, Stream
-from lvmrs.kernel.radius import R3
 from lvmrs.kernel.terms import Choice, Plan, Terms
 from lvmrs.planners import requirements as method_check
 from lvmrs.planners import settings as method_settings

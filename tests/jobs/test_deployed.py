@@ -13,7 +13,7 @@ from torch import nn
 from lvmrs import LVM, Cohen, Deterministic, Duels, Fixed, Lipschitz, SmoothedClassifier, Votes
 from lvmrs import runs as jobs
 from lvmrs.data import Arrays
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
 from lvmrs.kernel.method import Method
 from lvmrs.models import Loaded

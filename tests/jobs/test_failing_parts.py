@@ -16,9 +16,9 @@ from lvmrs import Fixed, SmoothedClassifier, Votes
 from lvmrs import runs as jobs
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, ProofError
 from lvmrs.kernel.bounds import Bound
+from lvmrs.kernel.forms import Form
 from lvmrs.kernel.maps import SimplexMap
 from lvmrs.kernel.noise import Noise
-from lvmrs.kernel.radius import Form
 from lvmrs.planners import Planner
 from lvmrs.record import Selection
 from lvmrs.registry import BOUNDS, FORMS, MAPS, NOISES

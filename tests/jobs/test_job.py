@@ -16,7 +16,7 @@ from torch import Tensor
 from lvmrs import Cohen, Deterministic, Duels, Planner, Votes, models
 from lvmrs import runs as jobs
 from lvmrs.data import Arrays, load
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError
 from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners import settings as method_settings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.errors import RunError
 from lvmrs.runs.shard_way import way_of_shards
 from tests.jobs.helpers import job_of

@@ -18,9 +18,9 @@ import transformers
 from torch import Tensor, nn
 
 from lvmrs import SmoothedClassifier, models
-from lvmrs.engine.execution import InParts
 from lvmrs.errors import LvmrsError, ModelError
 from lvmrs.models import Preprocessed
+from lvmrs.models.fixed_batch import InParts
 from lvmrs.models.weights import digest_of_module, load_weights, read_weights
 
 X = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))

@@ -15,7 +15,7 @@ from lvmrs.kernel import radius
 from lvmrs.kernel.bounds import betting, binomial, clopper_pearson
 from lvmrs.kernel.bounds.betting import Betting
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
-from lvmrs.kernel.radius import R2
+from lvmrs.kernel.forms import R2
 from lvmrs.planners import search as forecast
 from lvmrs.planners.duels import calibrated_width
 from lvmrs.planners.fixed import calibrated

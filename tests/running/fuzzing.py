@@ -30,8 +30,8 @@ from torch.nn.utils import parametrizations, parametrize
 
 from lvmrs import Cohen, Duels, SmoothedClassifier
 from lvmrs.engine import samplers
-from lvmrs.engine.execution import Way
 from lvmrs.engine.tuning import Choice
+from lvmrs.engine.way import Way
 from lvmrs.errors import ModelError
 from lvmrs.kernel.certificate import Certificate
 from lvmrs.kernel.noise import Stage, Stream

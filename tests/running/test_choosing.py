@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lvmrs.engine.execution import Way, fast_version
+from lvmrs.engine.execution import fast_version
 from lvmrs.engine.tuning import best, chosen_batch, chosen_way, costs
+from lvmrs.engine.way import Way
 
 
 class Clock:

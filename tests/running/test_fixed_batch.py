@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lvmrs.engine.execution import InParts
+from lvmrs.models.fixed_batch import InParts
 
 
 def doubled(x: Tensor) -> Tensor:

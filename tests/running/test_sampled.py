@@ -13,9 +13,10 @@ from lvmrs import Cohen, Duels, SmoothedClassifier
 from lvmrs import runs as jobs
 from lvmrs.data import Dataset
 from lvmrs.engine import samplers
-from lvmrs.engine.execution import Fast, Way
+from lvmrs.engine.execution import Fast
 from lvmrs.engine.execution import fast_version as fast_version_
 from lvmrs.engine.threads import torch_threads
+from lvmrs.engine.way import Way
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError
 from lvmrs.kernel.exact_noise import ExactGaussian
 from lvmrs.models import Loaded

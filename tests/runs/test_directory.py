@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lvmrs import analysis
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.errors import LvmrsError, RunError
 from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners import Cohen, Planner

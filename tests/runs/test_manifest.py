@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lvmrs._util.facts import DataFacts, DenoiserFacts, ModelFacts
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.errors import RunError
 from lvmrs.planners import Cohen
 from lvmrs.record import Manifest

@@ -17,8 +17,8 @@ from lvmrs.kernel.bounds import bernstein
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
 from lvmrs.kernel.bounds.hoeffding import Hoeffding
 from lvmrs.kernel.certificate import Certificate
+from lvmrs.kernel.forms import R2
 from lvmrs.kernel.proof import prove
-from lvmrs.kernel.radius import R2
 from lvmrs.planners import simplex
 from lvmrs.testing import (
     FAMILIES,

@@ -1,4 +1,4 @@
-"""How a model is run: what may change the last digits of its logits, and how fast they come."""
+"""A fast version of a model: the same function up to rounding, which several threads may run at once."""
 
 from __future__ import annotations
 
@@ -13,85 +13,13 @@ from torch import Tensor, nn
 from lvmrs.engine.folding import fold_normalisation, functions_to_layers
 from lvmrs.engine.threads import torch_threads
 from lvmrs.engine.tracing import NotStraightError, is_layout_free, straightened
+from lvmrs.engine.way import Way
 from lvmrs.errors import first_line
-from lvmrs.kernel import checks
 from lvmrs.kernel.agreement import measured, moved, precision
+from lvmrs.models.fixed_batch import InParts
 from lvmrs.models.lipschitz.stated import runs_as_lvmrs_wrote
 
-__all__ = ["Fast", "InParts", "Way", "fast_version", "same"]
-
-
-@dataclass(frozen=True)
-class Way:
-    """How a model is run. It belongs to a run: parts of it that come later or from elsewhere are run in the same way.
-
-    >>> print(Way(batch=32, folded=True, channels_last=True).words)
-    batches of 32, as a list of steps, channels last
-    """
-
-    batch: int
-    """Samples in a forward pass."""
-    folded: bool = False
-    """Whether the model runs as a list of its steps, with normalisation folded into the layers before it."""
-    channels_last: bool = False
-    """Whether weights of convolutions, and so images, have their channels last in memory."""
-    compiled: bool = False
-    """Whether it runs through torch.compile."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "batch", checks.count("batch", self.batch, least=1))
-        for name in ("folded", "channels_last", "compiled"):
-            checks.instance(name, getattr(self, name), bool, "True or False")
-
-    @property
-    def words(self) -> str:
-        """It in words."""
-        how = {
-            "as a list of steps": self.folded,
-            "channels last": self.channels_last,
-            "compiled": self.compiled,
-        }
-        return ", ".join([f"batches of {self.batch}", *(word for word, chosen in how.items() if chosen)])
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Running programs that take batches of one size only.
-
-
-class InParts(nn.Module):
-    """Runs a program that takes batches of one size on batches of any size, in parts.
-
-    Copies of the last row fill up the last part, so that a row alone has no other company (``lvmrs.kernel.model_check``).
-
-    Args:
-        program: takes batches of one size.
-        size: that size.
-        rest: the same function for batches of any size, if there is one: it takes the last part as it is.
-    """
-
-    def __init__(
-        self, program: Callable[[Tensor], Tensor], size: int, rest: Callable[[Tensor], Tensor] | None = None
-    ) -> None:
-        super().__init__()
-        self.program, self.runs_in_parts_of, self.rest = program, size, rest
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The answers to all inputs of a batch, in order."""
-        size, answers = self.runs_in_parts_of, list[Tensor]()
-        for part in torch.split(x, size):
-            if len(part) == size:
-                answers.append(self.program(part))
-            elif self.rest is not None:
-                answers.append(self.rest(part))
-            else:
-                filled = torch.cat([part, part[-1:].expand(size - len(part), *part.shape[1:])])
-                answers.append(self.program(filled)[: len(part)])
-        return torch.cat(answers)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# A fast version of a model: the same function up to rounding, which several threads may run at once.
-
+__all__ = ["Fast", "fast_version", "same"]
 
 Model = Callable[[Tensor], Tensor]
 _IMAGES = (nn.Conv2d, nn.ConvTranspose2d)

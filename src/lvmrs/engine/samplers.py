@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs.engine import tuning as compiling
-from lvmrs.engine.execution import Fast, Way, fast_version
+from lvmrs.engine.execution import Fast, fast_version
 from lvmrs.engine.threads import Crew, Sharing, cores, torch_threads
 from lvmrs.engine.tracing import NotStraightError, held_by
 from lvmrs.engine.tuning import Choice, chosen_batch, chosen_way
+from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
 from lvmrs.kernel import checks
 from lvmrs.kernel.model_check import ModelCheck, check_model

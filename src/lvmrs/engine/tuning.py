@@ -17,8 +17,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from lvmrs.engine.execution import Fast, Model, Way, same
+from lvmrs.engine.execution import Fast, Model, same
 from lvmrs.engine.threads import Crew, Work, torch_threads
+from lvmrs.engine.way import Way
 from lvmrs.errors import ModelError, first_line
 
 __all__ = [

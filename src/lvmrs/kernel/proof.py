@@ -44,10 +44,10 @@ from lvmrs.errors import ProofError, guarded
 from lvmrs.kernel.bounds.base import Bound, Sides
 from lvmrs.kernel.certificate import ABSTAIN, BY_A_PROOF, Certificate
 from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.forms import Form
 from lvmrs.kernel.maps import Map
 from lvmrs.kernel.moments import statistics_device
 from lvmrs.kernel.noise import Stream
-from lvmrs.kernel.radius import Form
 from lvmrs.kernel.scores import Portion, Regrouping, Scores, check_scores
 from lvmrs.kernel.terms import Plan, Terms
 from lvmrs.kernel.torch_checks import all_finite

@@ -1,27 +1,16 @@
 """Numbers as text. They are rounded so that a text never claims more than was proved."""
 
-from __future__ import annotations
-
 import math
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from lvmrs.kernel import checks, lipschitz
+from lvmrs.kernel import checks
 from lvmrs.kernel.checks import Floats, Numbers
-from lvmrs.kernel.maps import Slopes
 from lvmrs.kernel.ramp import Level, centre, centre_gap
 
 __all__ = [
-    "R1",
-    "R2",
-    "R3",
-    "Form",
-    "R1Noise",
-    "Ramp",
     "outward",
     "percent",
     "r1",
@@ -134,7 +123,7 @@ def r1(p_a: Numbers, p_b: Numbers, *, lipschitz: Numbers, mass: Numbers = 1.0) -
     Args:
         p_a: lower bound on the score of the top class, in [0, mass].
         p_b: upper bound on the score of every other class, in [0, mass].
-        lipschitz: L, a constant of the vector of smoothed scores, as ``lvmrs.kernel.lipschitz.smoothed(…, of="vector")``
+        lipschitz: L, a constant of the vector of smoothed scores, as ``lvmrs.lipschitz.smoothed(…, of="vector")``
             gives it.
         mass: what the scores sum to.
 
@@ -299,7 +288,7 @@ class _Pair(NamedTuple):
     mass: Floats
 
     @classmethod
-    def guarded(cls, p_a: Numbers, p_b: Numbers, mass: Numbers) -> _Pair:
+    def guarded(cls, p_a: Numbers, p_b: Numbers, mass: Numbers) -> "_Pair":
         mass = checks.mass(mass)
         a, b = _level("p_a", p_a, mass), _level("p_b", p_b, mass)
         checks.broadcast(p_a=a.p, p_b=b.p)
@@ -330,121 +319,3 @@ def _window(sigma: Numbers, slope: Floats, pair: _Pair) -> tuple[Floats, Floats]
     sigma = checks.positive("sigma", sigma)
     checks.broadcast(p_a=pair.margin, sigma=sigma, lipschitz=slope)
     return sigma, 1 / np.maximum(slope * sigma, 1e-300)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The interface of the forms of the radius.
-
-
-@dataclass(frozen=True)
-class Form(ABC):
-    """A theorem: within this radius, scores that obey the bounds at x cannot change their order."""
-
-    name: ClassVar[str]
-    noises: ClassVar[tuple[str, ...]] = ("gaussian",)
-    """The noises that the theorem is about, by name."""
-    needs_constant: ClassVar[bool] = False
-    """Whether it needs scores with a Lipschitz constant."""
-    uses_constant: ClassVar[bool] = False
-    """Whether it relies on a Lipschitz constant if there is one."""
-
-    @property
-    def one_sided(self) -> Form:
-        """The form to use where the bound on all rivals is 1 − p_a; by default the same."""
-        return self
-
-    @abstractmethod
-    def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
-        """The certified radius.
-
-        It must grow with p_a and fall with p_b, so that the worst rival decides. Planners ask for many radii at once.
-
-        Args:
-            p_a: lower bound on the score of the top class, as a share of the mass; an array of any shape.
-            p_b: upper bound on the score of every other class, as a share of the mass.
-            sigma: standard deviation of the noise.
-            slopes: Lipschitz constants of the scores before smoothing, as shares of the mass; infinite where there are
-                none.
-
-        Returns:
-            The radius; 0 if p_a ≤ p_b.
-        """
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# R1: the margin over a Lipschitz constant of the smoothed scores (Tsuzuku et al. 2018; Delattre et al. 2024).
-
-
-@dataclass(frozen=True)
-class R1(Form):
-    """R1 with the constant that noise and scores have together, L erf(1/(2Lσ))."""
-
-    name: ClassVar[str] = "r1"
-    needs_constant: ClassVar[bool] = True
-    uses_constant: ClassVar[bool] = True
-
-    def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
-        """(p_a − p_b)/(√2 L erf(1/(2Lσ)))."""
-        return r1(p_a, p_b, lipschitz=lipschitz.smoothed(slopes.vector, sigma=sigma, of="vector"))
-
-
-@dataclass(frozen=True)
-class R1Noise(Form):
-    """R1 with the constant that noise gives to any scores, 1/(σ√π)."""
-
-    name: ClassVar[str] = "r1-noise"
-
-    def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
-        """(p_a − p_b) σ √(π/2)."""
-        return r1(p_a, p_b, lipschitz=lipschitz.smoothed(np.inf, sigma=sigma, of="vector"))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# R2: Gaussian quantiles of both bounds (Cohen et al. 2019; Salman et al. 2019).
-
-
-@dataclass(frozen=True)
-class R2(Form):
-    """σ/2 (Φ⁻¹(p_a) − Φ⁻¹(p_b))."""
-
-    name: ClassVar[str] = "r2"
-
-    @property
-    def one_sided(self) -> Form:
-        """R3, which R2 equals for p_b = 1 − p_a."""
-        return R3()
-
-    def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
-        """σ/2 (Φ⁻¹(p_a) − Φ⁻¹(p_b))."""
-        return r2(p_a, p_b, sigma=sigma)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# R3: the Gaussian quantile of the top score alone (Cohen et al. 2019); for a duel, of the share of duels won.
-
-
-@dataclass(frozen=True)
-class R3(Form):
-    """σ Φ⁻¹(p_a), since all other scores are at most 1 − p_a."""
-
-    name: ClassVar[str] = "r3"
-
-    def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
-        """σ Φ⁻¹(p_a), or 0 where p_a is at most ½."""
-        return r3(p_a, sigma=sigma)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The ramp radius: noise and a Lipschitz constant of the scores together; at least as large as R1, R2 and R3.
-
-
-@dataclass(frozen=True)
-class Ramp(Form):
-    """The larger of the ramp radii per class and pairwise; R2 where there is no Lipschitz constant."""
-
-    name: ClassVar[str] = "ramp"
-    uses_constant: ClassVar[bool] = True
-
-    def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
-        """The larger of the two ramp radii."""
-        return ramp(p_a, p_b, sigma=sigma, lipschitz=slopes.vector, class_lipschitz=slopes.one)

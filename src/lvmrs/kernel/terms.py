@@ -17,10 +17,10 @@ from typing import Any, get_args
 from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.kernel import checks
 from lvmrs.kernel.bounds.base import Bound
+from lvmrs.kernel.forms import Form
 from lvmrs.kernel.maps import Map
 from lvmrs.kernel.method import Scope
 from lvmrs.kernel.noise import GAUSSIAN, Noise, Stream, check_noise
-from lvmrs.kernel.radius import Form
 
 __all__ = ["Choice", "Plan", "Scope", "Terms"]
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from lvmrs._util.facts import ModelFacts
-from lvmrs.engine.execution import InParts
 from lvmrs.errors import ModelError, guarded
 from lvmrs.models.export_check import checked_program
+from lvmrs.models.fixed_batch import InParts
 
 __all__ = ["exported"]
 

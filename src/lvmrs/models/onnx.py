@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from lvmrs._util.facts import ModelFacts
 from lvmrs._util.optional import optional
-from lvmrs.engine.execution import InParts
 from lvmrs.errors import ModelError, guarded
+from lvmrs.models.fixed_batch import InParts
 from lvmrs.models.onnx_check import outside_files
 
 __all__ = ["onnx"]

@@ -9,8 +9,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
+from lvmrs.kernel.forms import R3
 from lvmrs.kernel.maps import Hardmax
-from lvmrs.kernel.radius import R3
 from lvmrs.kernel.terms import Choice, Scope, Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.search import Survey

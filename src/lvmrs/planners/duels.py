@@ -32,8 +32,8 @@ from lvmrs.kernel.bounds.betting import Betting
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
 from lvmrs.kernel.checks import Floats
 from lvmrs.kernel.duels import Duel, SoftDuel
+from lvmrs.kernel.forms import R3, Form, Ramp
 from lvmrs.kernel.maps import Map
-from lvmrs.kernel.radius import R3, Form, Ramp
 from lvmrs.kernel.scores import in_portions
 from lvmrs.kernel.terms import Choice, Scope, Terms
 from lvmrs.planners.base import Planner

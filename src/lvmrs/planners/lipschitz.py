@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel import checks
-from lvmrs.kernel.radius import R1, Form, R1Noise, Ramp
+from lvmrs.kernel.forms import R1, Form, R1Noise, Ramp
 from lvmrs.kernel.terms import Choice, Scope, Terms
 from lvmrs.planners.base import Planner, check_search, keeps_constant
 from lvmrs.planners.search import Survey, best, forecasts

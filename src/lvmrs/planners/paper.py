@@ -19,7 +19,7 @@ from lvmrs.kernel import radius
 from lvmrs.kernel.bounds.base import Bound
 from lvmrs.kernel.bounds.bernstein import Bernstein
 from lvmrs.kernel.checks import Floats
-from lvmrs.kernel.radius import R2
+from lvmrs.kernel.forms import R2
 from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner, check_search
 from lvmrs.planners.search import MANY_CLASSES, TEMPERATURES, Survey

@@ -15,9 +15,9 @@ from torch import Tensor
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel.bounds.base import Bound
 from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.forms import R2, Form, Ramp
 from lvmrs.kernel.maps import SimplexMap, Slopes, sweep
 from lvmrs.kernel.moments import Moments
-from lvmrs.kernel.radius import R2, Form, Ramp
 from lvmrs.kernel.scores import in_portions
 from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.registry import BOUNDS, simplex_map

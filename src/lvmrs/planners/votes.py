@@ -14,8 +14,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from lvmrs.kernel.bounds import binomial
+from lvmrs.kernel.forms import R2
 from lvmrs.kernel.goals import ABSTAIN
-from lvmrs.kernel.radius import R2
 from lvmrs.kernel.terms import Choice, Scope, Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.search import Survey, best, forecasts

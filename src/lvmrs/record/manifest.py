@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from lvmrs._util import files as _disk
 from lvmrs._util.facts import DataFacts, ModelFacts
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel.goals import Goal
 from lvmrs.kernel.method import Scope

@@ -17,7 +17,7 @@ from torch import nn
 from lvmrs import data as data_sets
 from lvmrs import models
 from lvmrs.data import Dataset
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.kernel import checks, torch_checks
 from lvmrs.kernel.method import Method

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from lvmrs.data import Dataset, checked_input
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.kernel import checks
 from lvmrs.planners import Duels, Fixed
 from lvmrs.planners.requirements import check_one_classifier

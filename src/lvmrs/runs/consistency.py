@@ -15,10 +15,10 @@ from lvmrs.data import Arrays, Dataset
 from lvmrs.errors import LvmrsError
 from lvmrs.kernel import special as special
 from lvmrs.kernel.bounds import binomial
+from lvmrs.kernel.forms import Form
 from lvmrs.kernel.goals import ABSTAIN, is_correct
 from lvmrs.kernel.maps import Map
 from lvmrs.kernel.method import Method
-from lvmrs.kernel.radius import Form
 from lvmrs.record import Row, Run
 from lvmrs.record.manifest import TermsRecord
 from lvmrs.record.result_file import UNKNOWN

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from lvmrs._util.user_code import files_run
 from lvmrs.data import Dataset, checked_input
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.errors import DataError, InvalidArgumentError, ModelError, naming
 from lvmrs.kernel import checks
 from lvmrs.kernel.method import Method

@@ -10,7 +10,7 @@ from pathlib import Path
 from lvmrs._util import files as _disk
 from lvmrs._util.files import replacing
 from lvmrs._util.lock import Lock
-from lvmrs.engine.execution import Way
+from lvmrs.engine.way import Way
 from lvmrs.errors import LvmrsError, RunError
 from lvmrs.runs.job import Job
 

@@ -1,0 +1,42 @@
+"""How a model is run: what may change the last digits of its logits, and how fast they come. Needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lvmrs.kernel import checks
+
+__all__ = ["Way"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a model is run. It belongs to a run: parts of it that come later or from elsewhere are run in the same way.
+
+    >>> print(Way(batch=32, folded=True, channels_last=True).words)
+    batches of 32, as a list of steps, channels last
+    """
+
+    batch: int
+    """Samples in a forward pass."""
+    folded: bool = False
+    """Whether the model runs as a list of its steps, with normalisation folded into the layers before it."""
+    channels_last: bool = False
+    """Whether weights of convolutions, and so images, have their channels last in memory."""
+    compiled: bool = False
+    """Whether it runs through torch.compile."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch", checks.count("batch", self.batch, least=1))
+        for name in ("folded", "channels_last", "compiled"):
+            checks.instance(name, getattr(self, name), bool, "True or False")
+
+    @property
+    def words(self) -> str:
+        """It in words."""
+        how = {
+            "as a list of steps": self.folded,
+            "channels last": self.channels_last,
+            "compiled": self.compiled,
+        }
+        return ", ".join([f"batches of {self.batch}", *(word for word, chosen in how.items() if chosen)])

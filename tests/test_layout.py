@@ -1,0 +1,89 @@
+"""The layout: what a certificate rests on, and what may not grow back."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+import lvmrs
+
+SOURCE = Path(lvmrs.__file__).parent
+KERNEL = SOURCE / "kernel"
+STANDARD = set(sys.stdlib_module_names)
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in SOURCE.rglob("*.py")}
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file imports, anywhere in it."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inside = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (inside & MODULES.keys()) or {node.module}
+    return found
+
+
+def closure(names: Iterable[str]) -> set[str]:
+    """Modules of lvmrs that these import, and so on; the modules themselves are among them."""
+    seen, waiting = set[str](), list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in MODULES and name not in seen:
+            seen.add(name)
+            waiting += imported(MODULES[name])
+    return {name for name in seen if MODULES[name].stat().st_size and MODULES[name].name != "__init__.py"}
+
+
+def test_the_kernel_imports_itself_errors_and_three_libraries() -> None:
+    allowed = STANDARD | {"numpy", "scipy", "torch"}
+    for path in KERNEL.rglob("*.py"):
+        for name in imported(path):
+            ours = name.startswith("lvmrs.kernel") or name == "lvmrs.errors"
+            assert ours or name.partition(".")[0] in allowed, f"{path.name} imports {name}"
+
+
+def test_a_default_certificate_rests_on_few_files() -> None:
+    """Duels, Clopper and Pearson's bound, R3 and exact noise."""
+    found = closure(
+        [
+            "lvmrs.kernel.proof",
+            "lvmrs.kernel.duels",
+            "lvmrs.kernel.bounds.clopper_pearson",
+            "lvmrs.kernel.forms",
+            "lvmrs.kernel.exact_noise",
+            "lvmrs.kernel.sampler",
+            "lvmrs.kernel.model_check",
+        ]
+    )
+    assert {name for name in found if not name.startswith(("lvmrs.kernel", "lvmrs.errors"))} == set()
+    assert len(found) <= 25
+
+
+def test_few_names_are_at_the_top() -> None:
+    names = {path.name for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert len({name for name in names if not name.startswith("__")}) <= 16
+
+
+@pytest.mark.parametrize("what", ["lvmrs.record", "lvmrs.analysis", "lvmrs.cli"])
+def test_what_only_reads_does_without_torch(what: str) -> None:
+    code = f"import sys, {what}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_public_names_can_be_imported() -> None:
+    assert set(dir(lvmrs)) == set(lvmrs.__all__)
+    for name in lvmrs.__all__:
+        assert getattr(lvmrs, name) is not None
+    assert callable(lvmrs.prove)
