@@ -180,7 +180,7 @@ def test_own_parts_in_processes_of_their_own(tmp_path: Path) -> None:
     """As the command line does it for many inputs, in a fresh process: two parts from one file."""
     (tmp_path / "mine.py").write_text(OWN.read_text())
     code = (
-        "from lvmrs import jobs, Run\n"
+        "from lvmrs import Run, runs as jobs\n"
         "from lvmrs.runs.workers import Processes\n"
         "from lvmrs.cli.chosen_method import chosen_method\n"
         "from tests.jobs.helpers import fill\n"

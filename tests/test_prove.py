@@ -13,7 +13,7 @@ from scipy import stats
 
 from lvmrs import Certificate, Deterministic, Plan, Terms
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ProofError
-from lvmrs.kernel import lipschitz, maps, radius
+from lvmrs.kernel import duels, lipschitz, maps, radius
 from lvmrs.kernel.bounds import Bound, Tally, bernstein, betting, clopper_pearson, hoeffding
 from lvmrs.kernel.bounds.base import Sides
 from lvmrs.kernel.certificate import ABSTAIN
@@ -414,7 +414,7 @@ class Wide(Bound):
         return mean
 
 
-class Short(maps.Duel):
+class Short(duels.Duel):
     """One column for all rivals, or too few rows."""
 
     def columns(self, logits: torch.Tensor, top: int, alone: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:

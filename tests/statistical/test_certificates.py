@@ -12,7 +12,7 @@ from scipy import special
 from torch import Tensor
 
 from lvmrs import LVM, Choice, Cohen, Duels, Fixed, Lipschitz, Paper, Plan, Planner, Terms, Votes
-from lvmrs.kernel import maps, radius
+from lvmrs.kernel import duels, maps, radius
 from lvmrs.kernel.bounds import bernstein
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
 from lvmrs.kernel.bounds.hoeffding import Hoeffding
@@ -187,7 +187,7 @@ def test_harness_catches_choices_on_the_certification_sample(planner: Planner, r
     assert not too_many(false_certificates(planner, TIED, 0.05, **settings), repeats, 0.05)
 
 
-class TiesWin(maps.Duel):
+class TiesWin(duels.Duel):
     """A duel that counts ties as won."""
 
     def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
@@ -205,7 +205,7 @@ class With(Planner):
 
 
 def honest_duel(plan: Plan) -> Plan:
-    return dataclasses.replace(plan, map=maps.Duel())
+    return dataclasses.replace(plan, map=duels.Duel())
 
 
 def test_harness_catches_ties_counted_as_wins() -> None:
@@ -216,7 +216,7 @@ def test_harness_catches_ties_counted_as_wins() -> None:
 
 
 @dataclass(frozen=True)
-class OnlyOne(maps.Duel):
+class OnlyOne(duels.Duel):
     """Duels of which all but one count as won."""
 
     rival: int = 0
@@ -380,7 +380,7 @@ class Lucky(Duels):
         return dataclasses.replace(super().choose(logits, terms), map=Half())
 
 
-class Half(maps.Duel):
+class Half(duels.Duel):
     """Half of the lost duels count as won, but not on the double precision of the harness."""
 
     def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ def job_again(run: Run, *, method: str | None = None, parts: dict[str, str | Non
         parts: maps, bounds, forms and noises of the user's own, by the names of their options.
         named: the other arguments of ``lvmrs.runs.job_of_run``.
     """
-    from lvmrs import jobs  # torch takes seconds to import
+    from lvmrs import runs as jobs  # torch takes seconds to import
     from lvmrs.runs.again import NotNamedError
 
     tables = {"map": MAPS, "bound": BOUNDS, "form": FORMS, "noise": NOISES}

@@ -79,7 +79,7 @@ def certify(
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --method cohen --skip 20 --out runs/c
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --ray 10.0.0.1:6379 --out runs/d
     """
-    from lvmrs import jobs  # torch takes seconds to import: only those who use it wait
+    from lvmrs import runs as jobs  # torch takes seconds to import: only those who use it wait
     from lvmrs.cli.chosen_goal import chosen_goal, usual_n0
     from lvmrs.cli.chosen_method import chosen_method
     from lvmrs.cli.recorded import Recorded

@@ -2,3 +2,5 @@
 
 It imports nothing else of lvmrs but ``lvmrs.errors``.
 """
+
+__all__: list[str] = []
