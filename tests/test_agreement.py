@@ -183,3 +183,14 @@ def test_an_honest_model_with_a_masked_class_is_certified() -> None:
         certificate = SmoothedClassifier(partial(_with, mask), SIGMA, batch=128).certify(at(0.2))
         assert certificate.prediction == 0
         assert 0.1 < certificate.radius < 0.2
+
+
+def test_noise_beside_a_large_constant_is_found() -> None:
+    """It is a few units of the last place of the logits, and far more than running a batch again changes."""
+    draw = torch.Generator().manual_seed(0)
+
+    def noisy(x: Tensor) -> Tensor:
+        return honest(x) + 1e4 + 0.01 * torch.randn(len(x), 2, generator=draw)
+
+    with pytest.raises(ModelError, match="gives different answers to the same inputs"):
+        SmoothedClassifier(noisy, SIGMA, batch=128).certify(at(0.2), n0=100, n=1000)

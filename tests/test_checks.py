@@ -32,7 +32,7 @@ def test_the_command_line_starts_without_scipy() -> None:
 
 def test_guards_work_where_torch_was_not_imported() -> None:
     code = (
-        "import sys; from lvmrs import _checks; "
+        "import sys; from lvmrs.kernel import checks; "
         "print(checks.count('n', 3, least=1), checks.real('x', [1, 2]).tolist(), 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603

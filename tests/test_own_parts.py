@@ -105,7 +105,7 @@ def test_a_name_stands_for_one_noise() -> None:
     NOISES.add(Scaled)
     with pytest.raises(InvalidArgumentError, match="Scaled has settings that its spelling 'scaled' does not say"):
         SmoothedClassifier(first_number, 1.0, noise=Scaled(0.1))
-    with pytest.raises(InvalidArgumentError, match=r"Wordless has no distance; write it: see lvmrs\.noise\.base"):
+    with pytest.raises(InvalidArgumentError, match=r"Wordless has no distance; write it: see lvmrs\.kernel\.noise"):
         NOISES.add(type("Wordless", (Noise,), {"name": "wordless", "length": "", "fill": None, "words": None}))
 
 
@@ -212,7 +212,7 @@ def test_what_cannot_be_added() -> None:
         MAPS.add(type("Nameless", (Squares,), {"name": ""}))
     with pytest.raises(InvalidArgumentError, match="Tabbed has no name; give the class an attribute name"):
         MAPS.add(type("Tabbed", (Squares,), {"name": "a\tb"}))
-    with pytest.raises(InvalidArgumentError, match=r"Half has no method apply; write it: see lvmrs\.maps\.base"):
+    with pytest.raises(InvalidArgumentError, match=r"Half has no method apply; write it: see lvmrs\.kernel\.maps"):
         MAPS.add(type("Half", (SimplexMap,), {"name": "half"}))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 
 from lvmrs import registry
-from lvmrs.kernel import lipschitz, maps, noise, radius
+from lvmrs.kernel import duels, lipschitz, maps, noise, radius
 from lvmrs.kernel.bounds import bernstein, betting, clopper_pearson, hoeffding
 from lvmrs.kernel.moments import Moments
 from lvmrs.planners import simplex
@@ -27,8 +27,8 @@ MATHEMATICS: dict[str, Public] = {
     "registry.simplex_map": Public(registry.simplex_map, lambda w: {"name": "softmax"}, {"name": "simplex map"}),
     "maps.sweep": Public(maps.sweep, lambda w: {"kind": maps.Softmax, "logits": _Z, "temperatures": [1.0], "mass": 1.0}, {"kind": "object", "logits": "logits", "temperatures": "positive numbers", "mass": "positive"}),
     **{
-        f"maps.{name}": Public(getattr(maps, name), lambda w: {"temperature": 1.0, "mass": 1.0}, dict(_TEMPERED))
-        for name in ("Softmax", "Sparsemax", "Hardmax", "Duel", "SoftDuel")
+        f"maps.{kind.__name__}": Public(kind, lambda w: {"temperature": 1.0, "mass": 1.0}, dict(_TEMPERED))
+        for kind in (maps.Softmax, maps.Sparsemax, maps.Hardmax, duels.Duel, duels.SoftDuel)
     },
     **{
         f"maps.{name}.constants": Public(getattr(maps, name).constants, lambda w: {"lipschitz": 1.0, "temperature": 1.0, "mass": 1.0}, {"lipschitz": "constants", "temperature": "positive numbers", "mass": "positive numbers"})

@@ -187,7 +187,6 @@ def cores() -> int:
 # times slower than one thread alone. So it is measured while the model runs.
 
 
-Result = TypeVar("Result")
 # Passes are slow if they take so many times what one undisturbed thread would take.
 _SLOW = 1.5
 # After so many slow passes, one thread does it alone for so many seconds; then sharing is tried again.

@@ -127,8 +127,9 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 def checksum(tensor: Tensor) -> object:
     """A number that changes when a value in a tensor does."""
-    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
-        return id(tensor), tensor._version
+    plain = type(tensor) in (Tensor, nn.Parameter)  # others, such as those of a trace, may have no values
+    if not plain or tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+        return id(tensor)
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     return zlib.crc32(flat.view(torch.uint8).numpy().data)
 

@@ -26,12 +26,14 @@ from torch import Generator, Tensor, nn
 
 from lvmrs.kernel.sampler import LOGITS
 
-__all__ = ["Agreement", "measured", "moved", "precision"]
+__all__ = ["REPEATED", "Agreement", "measured", "moved", "precision"]
 
 Model = Callable[[Tensor], Tensor]
 
 # Numbers of 16 bits are multiplied and added up in float32, so that only results are rounded.
 _UNITS, _UNITS_16_BITS, _COARSE = 64.0, 8.0, 2.0**-11
+REPEATED = 4.0
+"""Units by which a batch may differ when it is run again: libraries round otherwise in memory aligned otherwise."""
 # The share of _UNITS that is for the size of logits: it is for rounding a result, which the sensitivity does not show.
 _OF_SIZE = 0.25
 # Three quarters of the rows are within what is taken for usual: one row at a jump of the network does not count.
@@ -90,13 +92,18 @@ class Agreement:
             wider = torch.minimum(wider, _WIDER * known)
         return replace(self, eps=max(self.eps, other.eps), sensitivity=wider)
 
-    def allowance(self, logits: Tensor) -> Tensor:
-        """How far rounding may move the logits of these rows, and their margins (rows, twice the classes)."""
+    def allowance(self, logits: Tensor, units: float | None = None) -> Tensor:
+        """How far rounding may move the logits of these rows, and their margins (rows, twice the classes).
+
+        Args:
+            logits: the rows.
+            units: how many units of rounding to allow, if not ``units``.
+        """
         columns, sizes = _columns(logits, self.usual), _sizes(logits, self.usual)
         away = torch.maximum((columns - self.middle.to(columns)).abs(), self.spread.to(columns))
-        return self.units * (self.sensitivity.to(columns) + self.eps * (away + _OF_SIZE * sizes))
+        return (units or self.units) * (self.sensitivity.to(columns) + self.eps * (away + _OF_SIZE * sizes))
 
-    def differing(self, found: Tensor, expected: Tensor) -> Tensor:
+    def differing(self, found: Tensor, expected: Tensor, units: float | None = None) -> Tensor:
         """Which rows of logits differ from those expected by more than rounding explains; NaN always does.
 
         >>> expected = torch.tensor([[1.0, 0.5, -1e9], [0.0, 0.5, -1e9], [0.3, 0.4, -1e9]])
@@ -107,11 +114,15 @@ class Agreement:
         tensor([False, False, False])
         """
         apart = _columns(found, self.usual) - _columns(expected, self.usual)
-        return ~(apart.abs() <= self.allowance(expected)).all(dim=1)
+        return ~(apart.abs() <= self.allowance(expected, units)).all(dim=1)
 
     def agree(self, found: Tensor, expected: Tensor) -> bool:
         """Whether no row differs by more than rounding explains."""
         return found.shape == expected.shape and not bool(self.differing(found, expected).any())
+
+    def repeats(self, found: Tensor, expected: Tensor) -> bool:
+        """Whether the same batch has the same logits again: it is computed in the same order, and rounded alike."""
+        return not bool(self.differing(found, expected, REPEATED).any())
 
 
 def measured(run: Callable[[Tensor], Tensor], rows: Tensor, logits: Tensor, eps: float) -> Agreement:

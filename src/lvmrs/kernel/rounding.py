@@ -140,7 +140,7 @@ def _same_numbers(model: nn.Module, copied: nn.Module) -> bool:
     )
 
 
-class Samplers(Protocol):
+class _Samplers(Protocol):
     """Gives the sampler of an input."""
 
     def of(self, x: Tensor) -> Sampler:
@@ -169,7 +169,7 @@ class Rounding:
         self,
         model: Model,
         lipschitz: float,
-        samplers: Samplers,
+        samplers: _Samplers,
         prepared: Callable[[Tensor], Tensor],
         given: float | None = None,
     ) -> None:
