@@ -92,8 +92,8 @@ experiments: $(VENV)/.installed-test $(VENV)/.installed-experiments  ## every ta
 experiments-digits: $(VENV)/.installed-test  ## try out what `make experiments` does, in two minutes
 	$(BIN)/python experiments/all.py --scale digits --cache build/experiments-digits --results build/experiments-digits/results
 
-docs: $(VENV)/.installed-test  ## write again what the docs take from the code: names, trusted modules
-	LVMRS_GOLDEN=write $(PYTEST) tests/test_names_page.py tests/test_trusted_base.py
+docs: $(VENV)/.installed-test  ## write again what the docs take from the code: names
+	LVMRS_GOLDEN=write $(PYTEST) tests/test_names_page.py
 
 bounds: $(VENV)/.installed-bench  ## the tables of docs/bounds.md
 	$(BIN)/python benchmarks/bounds.py --write docs/bounds.md

@@ -16,7 +16,7 @@ def test_an_abstention_is_never_correct() -> None:
 
 
 def test_the_page_is_told_what_abstains_and_what_is_correct() -> None:
-    script = (Path(lvmrs.__file__).parent / "report" / "page.js").read_text(encoding="utf-8")
+    script = (Path(lvmrs.__file__).parent / "analysis" / "report" / "page.js").read_text(encoding="utf-8")
     assert "content.abstain" in script
     assert "row.correct" in script
     assert not re.search(r"[=!]== -1\b", script)

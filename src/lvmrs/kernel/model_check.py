@@ -26,12 +26,8 @@ from functools import partial
 import torch
 from torch import Generator, Tensor, nn
 
-<<<<<<< HEAD:src/lvmrs/kernel/model_check.py
-=======
-from lvmrs.agreement import REPEATED, Agreement, measured, moved, precision
->>>>>>> main:src/lvmrs/model_check.py
 from lvmrs.errors import ModelError
-from lvmrs.kernel.agreement import Agreement, measured, moved, precision
+from lvmrs.kernel.agreement import REPEATED, Agreement, measured, moved, precision
 from lvmrs.kernel.noise import Stage, Stream
 from lvmrs.kernel.sampler import Compare, Sampler, uncompared
 
