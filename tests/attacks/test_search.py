@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lvmrs import Deterministic, Duels, SmoothedClassifier, models
 from lvmrs.attacks import Finding, Search, attack
 from lvmrs.attacks.opponents import Smoothed
-from lvmrs.attacks.search import _Hunt
+from lvmrs.attacks.search import _InputSearch
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.kernel.duels import Duel, SoftDuel
 from lvmrs.kernel.maps import Hardmax, Map, Softmax, Sparsemax
@@ -96,14 +96,14 @@ def test_the_first_ascent_is_free_and_the_others_go_for_the_hardest_rivals(monke
     top, truth, nearest = true_radius(network, x)
     goals: list[int | None] = []
     starts: list[bool] = []
-    ascend = _Hunt._ascend
+    ascend = _InputSearch._ascend
 
-    def noted(hunt: _Hunt, epsilon: float, offset: Tensor, rival: int | None) -> Tensor:
+    def noted(hunt: _InputSearch, epsilon: float, offset: Tensor, rival: int | None) -> Tensor:
         goals.append(rival)
         starts.append(bool(offset.any()))
         return ascend(hunt, epsilon, offset, rival)
 
-    monkeypatch.setattr(_Hunt, "_ascend", noted)
+    monkeypatch.setattr(_InputSearch, "_ascend", noted)
     attacked(network, x, top, 0.9 * truth, Duel(), Search(steps=2, samples=8, n=500, restarts=4))
     with torch.no_grad():
         weights, logits = network.weight, network(x)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lvmrs._util.settings import absolute, files_of, taken_apart
+from lvmrs._util.settings import absolute, files_of, parse_name
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError, InvalidArgumentError, guarded, shown
 from lvmrs.registry import DATA
@@ -49,7 +49,7 @@ class DataSource:
     def load(self) -> Dataset:
         """Load the data set."""
         self._check_arguments()
-        source, rest = taken_apart(DATA, self.name, self.directory, error=DataError)
+        source, rest = parse_name(DATA, self.name, self.directory, error=DataError)
         with guarded(f"{self.name}: it cannot be read", error=DataError):
             data: Dataset = DATA.find(source)(self.name, rest, self.split, **self._options(source))
         if not len(data):

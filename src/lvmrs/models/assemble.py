@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from lvmrs._util.facts import ModelFacts
-from lvmrs._util.settings import absolute, taken_apart
+from lvmrs._util.settings import absolute, parse_name
 from lvmrs._util.user_code import source_hash
 from lvmrs.errors import ModelError, guarded
 from lvmrs.kernel.sampler import Model
@@ -66,7 +66,7 @@ def assemble(
 
     Relative paths begin in ``directory``.
     """
-    source, rest = taken_apart(MODELS, name, directory, error=ModelError)
+    source, rest = parse_name(MODELS, name, directory, error=ModelError)
     file = None if weights is None else absolute(weights, directory)
     with guarded(f"{name}: it cannot be loaded", error=ModelError):
         network, facts = MODELS.find(source)(name, rest)

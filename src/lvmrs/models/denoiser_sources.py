@@ -13,7 +13,7 @@ from torch import nn
 from lvmrs._util.facts import DenoiserFacts
 from lvmrs._util.files import expanded, is_file, is_folder
 from lvmrs._util.optional import optional
-from lvmrs._util.settings import check_folder, taken_apart
+from lvmrs._util.settings import check_folder, parse_name
 from lvmrs._util.user_code import called, imported
 from lvmrs.errors import ModelError, guarded
 from lvmrs.kernel.sampler import Model
@@ -37,7 +37,7 @@ def load_denoiser(name: str, sigma: float, directory: Path | None = None) -> tup
 
     """
     directory = directory or Path.cwd()
-    source, rest = taken_apart(DENOISERS, name, directory, error=ModelError)
+    source, rest = parse_name(DENOISERS, name, directory, error=ModelError)
     with guarded(f"{name}: it cannot be loaded", error=ModelError):
         denoiser, facts = DENOISERS.find(source)(name, rest, sigma)
     return denoiser, facts
