@@ -211,7 +211,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:resnet21 QUICK AS_A": (1, "resnet21: there is no network of that name; choose one of"),
     "train --model ready:small_cnn QUICK --out a.pth": (2, "out must end in .safetensors, got a.pth"),
     "train --model ready:small_cnn QUICK --out there.safetensors": (1, "there.safetensors exists already"),
-    "train --model ready:small_cnn QUICK AS_A --resume": (1, "there is no checkpoint to go on from"),
+    "train --model ready:small_cnn QUICK AS_A --resume": (1, "there is no checkpoint to resume from"),
     "train --model ready:small_cnn QUICK AS_A --objective fgsm": (
         2, "objective must be one of gaussian, smoothadv, margin, denoise, got 'fgsm'",
     ),
@@ -229,7 +229,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "lipschitz --model ready:resnet8 --shape 3": (1, "the network fails on inputs of shape (3,)"),
     "train --model ready:small_cnn QUICK --out there.safetensors/a.safetensors": (1, "cannot be written to"),
     "train --model ready:small_cnn QUICK AS_A --workers -1": (2, "workers must be"),
-    "train --model ready:small_cnn --data npz:all.npz --sigma 0.25 AS_A": (1, "split 'test' is what is trained on"),
+    "train --model ready:small_cnn --data npz:all.npz --sigma 0.25 AS_A": (1, "split 'test' is the training data"),
     "train --model hf:somebody/something QUICK AS_A": (2, "hf:somebody/something cannot be trained; give ready:NAME"),
     "train --model python:unknown.py:two QUICK AS_A": (1, "the model answers with tuple; expected a tensor"),
     "train --model ready:small_cnn QUICK AS_A --epsilon 1": (
