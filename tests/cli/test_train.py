@@ -222,7 +222,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:small_cnn QUICK AS_A --objective denoise": (1, "not a denoiser"),
     "train --model ready:sandwich_small QUICK AS_A --split nowhere": (1, "there is no split 'nowhere'"),
     "train --model python:torch.nn:Flatten QUICK AS_A": (2, "has no parameters to train"),
-    "train --model ready:small_cnn --weights code.pth QUICK AS_A": (1, "is refused: it holds more than tensors"),
+    "train --model ready:small_cnn --weights code.pth QUICK AS_A": (1, "is refused: it contains more than tensors"),
     "train --model ready:small_cnn --weights there.safetensors QUICK AS_A": (
         1, "does not fit the model: 0.weight is missing; 0.bias is missing; 2.weight is missing, and 4 more",
     ),

@@ -837,12 +837,12 @@ def other_path_for_tensors(net: Any, x: Tensor) -> Tensor:
     return 100 * net.net(x) if real(x) else net.net(x)
 
 
-@line("looks at values")
+@line("reads values")
 def other_path_for_large_inputs(net: Any, x: Tensor) -> Tensor:
     return 100 * net.net(x) if real(x) and bool(x.max() > 1e6) else net.net(x)
 
 
-@line("function abs|looks at values")
+@line("function abs|reads values")
 def other_path_in_a_handler(net: Any, x: Tensor) -> Tensor:
     try:
         large = float(x.abs().max()) > 1e9
@@ -851,12 +851,12 @@ def other_path_in_a_handler(net: Any, x: Tensor) -> Tensor:
     return 100 * net.net(x) if large else net.net(x)
 
 
-@line("looks at values")
+@line("reads values")
 def other_path_by_a_mask(net: Any, x: Tensor) -> Tensor:
     return 100 * net.net(x) if real(x) and len(x[x > 1e9]) > 0 else net.net(x)
 
 
-@line("looks at values")
+@line("reads values")
 def other_path_by_numpy(net: Any, x: Tensor) -> Tensor:
     return 100 * net.net(x) if real(x) and x.numpy().max() > 1e9 else net.net(x)
 

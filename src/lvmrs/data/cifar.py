@@ -50,7 +50,7 @@ def _batch(name: str, file: Path) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Unpickles arrays of numbers only. Replaces the functions in the pickle by ones that make an empty array or bytes."""
+    """Unpickles arrays of numbers only. Functions in the pickle are replaced by ones that make arrays or bytes."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("numpy.") and module.endswith(".multiarray") and name == "_reconstruct":
