@@ -91,8 +91,8 @@ def _not_a_number(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (_no_way_back, "the model gives no gradients, which an attack follows; give the network itself"),
-        (_another_leaf, "the logits do not depend on the input by gradients"),
+        (_no_way_back, "the model has no gradients, which an attack needs; give the network itself"),
+        (_another_leaf, "the logits have no gradient with respect to the input"),
         (_not_a_number, "the gradients of the model are NaN or infinite"),
     ],
 )

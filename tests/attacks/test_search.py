@@ -217,7 +217,7 @@ def test_gradients_go_through_a_denoiser_and_through_a_folded_sandwich() -> None
 def test_what_cannot_be_attacked_is_refused() -> None:
     network, x = linear(2, 8)
     top, truth, _ = true_radius(network, x)
-    with pytest.raises(ModelError, match="the model gives no gradients"):
+    with pytest.raises(ModelError, match="the model has no gradients"):
         attacked(lambda batch: network(batch).detach(), x, top, truth, Duel())
     with pytest.raises(InvalidArgumentError, match="top must be a whole number of at least 0 and at most 1, got 2"):
         attacked(network, x, 2, truth, Duel())

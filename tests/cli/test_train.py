@@ -231,7 +231,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:small_cnn QUICK AS_A --workers -1": (2, "workers must be"),
     "train --model ready:small_cnn --data npz:all.npz --sigma 0.25 AS_A": (1, "split 'test' is the training data"),
     "train --model hf:somebody/something QUICK AS_A": (2, "hf:somebody/something cannot be trained; give ready:NAME"),
-    "train --model python:unknown.py:two QUICK AS_A": (1, "the model answers with tuple; expected a tensor"),
+    "train --model python:unknown.py:two QUICK AS_A": (1, "the model returns tuple; expected a tensor"),
     "train --model ready:small_cnn QUICK AS_A --epsilon 1": (
         2, "epsilon is not a setting of objective gaussian; leave it out",
     ),

@@ -70,17 +70,17 @@ def lead_gradient(
         logits = sampler.forward(inputs, gradients=True)
         check_logits(logits, len(inputs), 0)
         if not logits.requires_grad:
-            raise ModelError("the model gives no gradients, which an attack follows; give the network itself")
+            raise ModelError("the model has no gradients, which an attack needs; give the network itself")
         with torch.enable_grad():
             found = leads(logits, top, temperature, paired=paired)
             lead = found[int(found.argmax()) if rival is None else rival]
         try:
             (gradient,) = torch.autograd.grad(lead, inputs, allow_unused=True)
         except RuntimeError as error:
-            raise ModelError(f"the model gives no gradients, which an attack follows ({str(error)[:200]})") from error
+            raise ModelError(f"the model has no gradients, which an attack needs ({str(error)[:200]})") from error
     if gradient is None:
-        raise ModelError("the logits do not depend on the input by gradients, which an attack follows")
+        raise ModelError("the logits have no gradient with respect to the input, which an attack needs")
     whole = gradient.sum(dim=0)
     if not torch.isfinite(whole).all():
-        raise ModelError("the gradients of the model are NaN or infinite, and an attack cannot follow them")
+        raise ModelError("the gradients of the model are NaN or infinite, and an attack cannot use them")
     return whole

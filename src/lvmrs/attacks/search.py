@@ -84,7 +84,7 @@ def attack(
     (1, True)
     """
     checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
-    checks.instance("map_", map_, (Map, NoneType), "what is smoothed, such as Duel(), or None")
+    checks.instance("map_", map_, (Map, NoneType), "a map such as Duel(), or None")
     search = Search() if search is None else search
     checks.instance("search", search, Search, "a Search")
     radius, index = checks.positive_number("radius", radius), checks.seed("index", index)

@@ -61,7 +61,7 @@ def checked_program(name: str, path: Path) -> io.BytesIO:
     written = io.BytesIO()
     with zipfile.ZipFile(path) as archive, zipfile.ZipFile(written, "w") as again:
         if len(set(archive.namelist())) < len(archive.namelist()):
-            raise refuse("it holds two parts of one name")
+            raise refuse("two of its parts have the same name")
         sizes = {info.filename: info.file_size for info in archive.infolist()}
         if sum(sizes.values()) > memory():
             raise ModelError(f"{name}: it would take more than the memory of this machine")

@@ -184,7 +184,7 @@ def _reloaded(
         "the code that makes it": made.code == code,
         "its weights or file": made.fingerprint == fingerprint,
         "its denoiser": made.denoiser_fingerprint == denoiser,
-        "what is known about it": made.facts == facts,
+        "its metadata": made.facts == facts,
     }
     if not all(same.values()):
         raise _changed(source, " and ".join(what for what, is_same in same.items() if not is_same))

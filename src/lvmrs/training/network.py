@@ -133,16 +133,18 @@ def check_fit(network: nn.Module, data: Dataset, objective: Objective) -> None:
     answer = _answer(network, data, x)
     if not objective.classifies:
         if answer.shape != x.shape:
-            raise ModelError(f"the model answers {tuple(answer.shape[1:])} to {tuple(x.shape[1:])}: not a denoiser")
+            raise ModelError(
+                f"the model turns shape {tuple(x.shape[1:])} into {tuple(answer.shape[1:])}; a denoiser keeps the shape"
+            )
         return
     if answer.shape == x.shape:
         kind = type(objective).__name__
         raise ModelError(
-            f"the model answers with images: it is a denoiser, and {kind} trains classifiers; choose objective denoise"
+            f"the model returns images: it is a denoiser, and {kind} trains classifiers; choose objective denoise"
         )
     if answer.dim() != 2:
         shape = tuple(answer.shape[1:])
-        raise ModelError(f"the model answers {shape} to one input; expected one logit for each class")
+        raise ModelError(f"the model returns shape {shape} for one input; expected one logit for each class")
     check_labels(data, answer.shape[1])
 
 
@@ -152,5 +154,5 @@ def _answer(network: nn.Module, data: Dataset, x: torch.Tensor) -> torch.Tensor:
     with guarded(failing, error=ModelError), torch.no_grad():
         answer = network(x)
     if not isinstance(answer, torch.Tensor):
-        raise ModelError(f"the model answers with {type(answer).__name__}; expected a tensor")
+        raise ModelError(f"the model returns {type(answer).__name__}; expected a tensor")
     return answer

@@ -89,7 +89,7 @@ def _check_slopes(inputs: Sequence[Tensor], answers: Sequence[Tensor], bound: fl
         moved, answered = (rows[1:] - rows[:1]).norm(dim=1), (logits[1:] - logits[:1]).norm(dim=1)
         rounding = 1e4 * torch.finfo(answer.dtype).eps * logits.norm(dim=1).max()
         if bool((answered > bound * moved * (1 + 1e-6) + rounding).any()):
-            raise ModelError("the network's answers change more than its layers allow, so no Lipschitz bound is known")
+            raise ModelError("the network's outputs change more than its layers allow, so no Lipschitz bound is known")
 
 
 class _Bounds:
@@ -106,10 +106,10 @@ class _Bounds:
         for node in self.nodes:
             if node.op == "output":
                 if not isinstance(value_of(node), Tensor):
-                    raise ModelError(f"the network answers with {type(value_of(node)).__name__}, not a tensor")
+                    raise ModelError(f"the network returns {type(value_of(node)).__name__}, not a tensor")
                 return self.of(node.args[0])
             self.constants[node] = self._of(node)
-        raise ModelError("the network answers with nothing")
+        raise ModelError("the network returns nothing")
 
     def of(self, argument: Any) -> float:
         """A bound on the constant of a value, or of the concatenation of several values."""

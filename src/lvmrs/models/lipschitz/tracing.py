@@ -83,7 +83,7 @@ class Trace:
         for other in (found, again, self.first):
             if not all(map(_agree, answers, other)):
                 raise ModelError(
-                    "no Lipschitz bound is known: the network gives other answers than its trace, or than before"
+                    "no Lipschitz bound is known: the outputs of the network differ from its trace, or from before"
                 )
         return answers
 
@@ -266,7 +266,7 @@ def _unknown_step(node: fx.Node, why: str) -> ModelError:
 def _counts(node: fx.Node, from_input: set[fx.Node], counting: set[fx.Node]) -> bool:
     """Whether a number or shape depends on the batch size; raises for other numbers from a tensor."""
     if node.op == "call_module":
-        raise unknown_layer(str(node.target), "it does not answer with a tensor")
+        raise unknown_layer(str(node.target), "it does not return a tensor")
     taken = node.all_input_nodes
     tensors = [one for one in taken if isinstance(one.meta["value"], Tensor)]
     if _is(node, "dim") or (_is(node, getattr) and node.args[1] in _PROPERTIES):
