@@ -219,7 +219,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:small_cnn QUICK AS_A --sigma -1": (2, "sigma must be at least 0 and finite"),
     "train --model ready:small_cnn,side=9 QUICK AS_A": (1, "the model fails on train inputs of shape (1, 8, 8)"),
     "train --model ready:small_cnn,classes=3 QUICK AS_A": (1, "digits, train, has label 9, but the model"),
-    "train --model ready:small_cnn QUICK AS_A --objective denoise": (1, "not a denoiser"),
+    "train --model ready:small_cnn QUICK AS_A --objective denoise": (1, "a denoiser keeps the shape"),
     "train --model ready:sandwich_small QUICK AS_A --split nowhere": (1, "there is no split 'nowhere'"),
     "train --model python:torch.nn:Flatten QUICK AS_A": (2, "has no parameters to train"),
     "train --model ready:small_cnn --weights code.pth QUICK AS_A": (1, "is refused: it contains more than tensors"),

@@ -203,7 +203,7 @@ def test_jobs_that_cannot_be(job: TrainingJob, changes: dict[str, Any], sentence
         ({"split": "nowhere"}, DataError, "there is no split 'nowhere'"),
         ({"model": "hf:some/thing"}, InvalidArgumentError, "hf:some/thing cannot be trained"),
         ({"objective": training.Margin(0.25)}, ModelError, "margins are distances in networks of a known"),
-        ({"objective": training.Denoising(0.25)}, ModelError, "not a denoiser"),
+        ({"objective": training.Denoising(0.25)}, ModelError, "a denoiser keeps the shape"),
         ({"workers": -1}, InvalidArgumentError, "workers must be"),
         ({"device": "abacus"}, InvalidArgumentError, "device 'abacus' cannot be used here"),
     ],
