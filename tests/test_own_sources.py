@@ -33,7 +33,7 @@ def test_a_model_source(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         with pytest.raises(ModelError, match=sentence):
             models.load(name)
-    with pytest.raises(ModelError, match="weights can be put into python: and ready: modules only; leave weights out"):
+    with pytest.raises(ModelError, match="only python: and ready: modules take weights; leave weights out"):
         models.load("threshold:1", weights="w.safetensors")
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from lvmrs.attacks.defeat import scores_against, shown
+from lvmrs.attacks.defeat import scores_against, shows_defeat
 from lvmrs.kernel.bounds import betting
 from lvmrs.kernel.duels import Duel, SoftDuel
 from lvmrs.kernel.maps import Hardmax, Map, Softmax, Sparsemax
@@ -32,9 +32,11 @@ def test_votes_for_other_classes_say_nothing() -> None:
     decided = np.array([1.0] * 60 + [0.0] * 40)
     with_others = np.concatenate([decided, np.full(10_000, 0.5)])
     for risk in (0.001, 0.02, 0.05, 0.2):
-        assert shown(Hardmax(), decided, risk) == shown(Hardmax(), with_others, risk)
-        assert shown(Hardmax(), decided, risk) == (stats.binomtest(60, 100, 0.5, alternative="greater").pvalue < risk)
-    assert not shown(Hardmax(), np.full(100, 0.5), 0.5)
+        assert shows_defeat(Hardmax(), decided, risk) == shows_defeat(Hardmax(), with_others, risk)
+        assert shows_defeat(Hardmax(), decided, risk) == (
+            stats.binomtest(60, 100, 0.5, alternative="greater").pvalue < risk
+        )
+    assert not shows_defeat(Hardmax(), np.full(100, 0.5), 0.5)
 
 
 @pytest.mark.statistical
@@ -43,8 +45,10 @@ def test_a_class_that_is_even_with_a_rival_is_seldom_said_to_lose(map_: Map) -> 
     repeats, risk = 2000, 0.05
     scores = np.random.default_rng(0).integers(0, 2, (repeats, 200)).astype(float)
     # Games are quick side by side, and the same as one by one.
-    found = [shown(map_, row, risk) for row in scores] if map_.binary else list(betting.lower(scores, risk) > 0.5)
-    assert [shown(map_, row, risk) for row in scores[:30]] == found[:30]
+    found = (
+        [shows_defeat(map_, row, risk) for row in scores] if map_.binary else list(betting.lower(scores, risk) > 0.5)
+    )
+    assert [shows_defeat(map_, row, risk) for row in scores[:30]] == found[:30]
     wrong = sum(found)
     assert wrong <= stats.binom.ppf(0.999, repeats, risk)
     assert wrong > 0

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lvmrs.attacks.gradient import leads, pull
+from lvmrs.attacks.gradient import lead_gradient, leads
 from lvmrs.errors import ModelError
 from lvmrs.kernel.sampler import Sampler
 from tests.tiny_models import WithDropout
@@ -32,11 +32,11 @@ def test_the_lead_is_that_of_the_averaged_scores(paired: bool) -> None:
 
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("rival", [0, None])
-def test_the_pull_is_the_gradient_with_respect_to_the_input(paired: bool, rival: int | None) -> None:
+def test_the_lead_gradient_is_the_gradient_with_respect_to_the_input(paired: bool, rival: int | None) -> None:
     torch.manual_seed(1)
     network = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4)).double()
     x, noise = torch.rand(3, dtype=torch.float64), torch.randn(6, 3, dtype=torch.float64)
-    found = pull(Sampler(network, 0.5, 6), x + 0.5 * noise, 1, rival, 0.7, paired=paired)
+    found = lead_gradient(Sampler(network, 0.5, 6), x + 0.5 * noise, 1, rival, 0.7, paired=paired)
 
     def lead(moved: Tensor) -> Tensor:
         logits = network(moved + 0.5 * noise)
@@ -55,7 +55,9 @@ def test_the_model_is_left_as_it_was() -> None:
     network = WithDropout().train()
     network.norm.eval()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    first, second = (pull(Sampler(network, 0.5, 4), torch.ones(4, 12), 0, 1, 1.0, paired=True) for _ in range(2))
+    first, second = (
+        lead_gradient(Sampler(network, 0.5, 4), torch.ones(4, 12), 0, 1, 1.0, paired=True) for _ in range(2)
+    )
     assert torch.equal(first, second)  # no dropout
     assert [network.training, network.norm.training, network.drop.training] == [True, False, True]
     assert all(parameter.grad is None for parameter in network.parameters())
@@ -89,11 +91,11 @@ def _not_a_number(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (_no_way_back, "the model gives no gradients, which an attack follows; give the network itself"),
-        (_another_leaf, "the logits do not depend on the input by gradients"),
+        (_no_way_back, "the model has no gradients, which an attack needs; give the network itself"),
+        (_another_leaf, "the logits have no gradient with respect to the input"),
         (_not_a_number, "the gradients of the model are NaN or infinite"),
     ],
 )
 def test_a_model_without_gradients_is_refused(model: object, sentence: str) -> None:
     with pytest.raises(ModelError, match=sentence):
-        pull(Sampler(model, 0.5, 4), torch.ones(4, 3), 0, 1, 1.0, paired=True)  # type: ignore[arg-type]
+        lead_gradient(Sampler(model, 0.5, 4), torch.ones(4, 3), 0, 1, 1.0, paired=True)  # type: ignore[arg-type]

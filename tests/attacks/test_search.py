@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lvmrs import Deterministic, Duels, SmoothedClassifier, models
 from lvmrs.attacks import Finding, Search, attack
 from lvmrs.attacks.opponents import Smoothed
-from lvmrs.attacks.search import _Hunt
+from lvmrs.attacks.search import _InputSearch
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.kernel.duels import Duel, SoftDuel
 from lvmrs.kernel.maps import Hardmax, Map, Softmax, Sparsemax
@@ -96,14 +96,14 @@ def test_the_first_ascent_is_free_and_the_others_go_for_the_hardest_rivals(monke
     top, truth, nearest = true_radius(network, x)
     goals: list[int | None] = []
     starts: list[bool] = []
-    ascend = _Hunt._ascend
+    ascend = _InputSearch._ascend
 
-    def noted(hunt: _Hunt, epsilon: float, offset: Tensor, rival: int | None) -> Tensor:
+    def noted(hunt: _InputSearch, epsilon: float, offset: Tensor, rival: int | None) -> Tensor:
         goals.append(rival)
         starts.append(bool(offset.any()))
         return ascend(hunt, epsilon, offset, rival)
 
-    monkeypatch.setattr(_Hunt, "_ascend", noted)
+    monkeypatch.setattr(_InputSearch, "_ascend", noted)
     attacked(network, x, top, 0.9 * truth, Duel(), Search(steps=2, samples=8, n=500, restarts=4))
     with torch.no_grad():
         weights, logits = network.weight, network(x)
@@ -217,7 +217,7 @@ def test_gradients_go_through_a_denoiser_and_through_a_folded_sandwich() -> None
 def test_what_cannot_be_attacked_is_refused() -> None:
     network, x = linear(2, 8)
     top, truth, _ = true_radius(network, x)
-    with pytest.raises(ModelError, match="the model gives no gradients"):
+    with pytest.raises(ModelError, match="the model has no gradients"):
         attacked(lambda batch: network(batch).detach(), x, top, truth, Duel())
     with pytest.raises(InvalidArgumentError, match="top must be a whole number of at least 0 and at most 1, got 2"):
         attacked(network, x, 2, truth, Duel())

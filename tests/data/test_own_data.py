@@ -172,7 +172,7 @@ def __getattr__(name):
         ("import", "make", "own_import.py cannot be imported (it calls sys.exit)"),
         ("function", "make", "the function failed (it calls sys.exit)"),
         ("attribute", "exits", "own_attribute.py cannot be imported (it calls sys.exit)"),
-        ("arrays", "odd", "inputs and labels are no arrays (ValueError"),
+        ("arrays", "odd", "inputs and labels are not arrays (ValueError"),
         ("empty", "Empty", "there are no inputs in split 'test'"),
     ],
 )

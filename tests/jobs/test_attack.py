@@ -157,7 +157,7 @@ def test_a_second_process_is_kept_out_and_a_failure_leaves_nothing(job: jobs.Job
     before = sorted(run.directory.iterdir())
     foreign = linear_job(gradients=False)
     for out in (None, tmp_path / "new"):
-        with pytest.raises(ModelError, match="input 0: the model gives no gradients, which an attack follows"):
+        with pytest.raises(ModelError, match="input 0: the model has no gradients, which an attack needs"):
             jobs.attack(foreign, run, QUICK, out=out)
     assert sorted(run.directory.iterdir()) == before
     assert not (tmp_path / "new").exists()

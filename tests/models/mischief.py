@@ -485,7 +485,7 @@ def padding_changed_later(patch: pytest.MonkeyPatch) -> nn.Module:
     return nn.Sequential(layer, nn.Flatten())
 
 
-@refused("does not answer with a tensor", IMAGE)
+@refused("does not return a tensor", IMAGE)
 def pooling_with_indices(patch: pytest.MonkeyPatch) -> nn.Module:
     class First(nn.Module):
         def __init__(self) -> None:
@@ -792,14 +792,14 @@ def written_and_read(net: Any, x: Tensor) -> Tensor:
     return net.net(x).mul_(30)
 
 
-@line("its _parameters|its weight changes|other answers")
+@line("its _parameters|its weight changes|differ from its trace")
 def weights_that_grow(net: Any, x: Tensor) -> Tensor:
     with torch.no_grad():
         net.net[0]._parameters["weight"].mul_(1.5)
     return net.net(x)
 
 
-@line("other answers than its trace")
+@line("differ from its trace")
 def weights_that_grow_for_a_moment(net: Any, x: Tensor) -> Tensor:
     weight = net.net[0]._parameters["weight"]
     weight.data.mul_(64)
@@ -827,22 +827,22 @@ def list_that_grows(net: Any, x: Tensor) -> Tensor:
     return net.net(x) * (1.0 if len(net.seen) < 1000 else 100.0)
 
 
-@line("other answers than its trace")
+@line("differ from its trace")
 def chance(net: Any, x: Tensor) -> Tensor:
     return net.net(x) * (100.0 if random.random() < 0.5 else 1.0)  # noqa: S311
 
 
-@line("other answers than its trace")
+@line("differ from its trace")
 def other_path_for_tensors(net: Any, x: Tensor) -> Tensor:
     return 100 * net.net(x) if real(x) else net.net(x)
 
 
-@line("looks at values")
+@line("reads values")
 def other_path_for_large_inputs(net: Any, x: Tensor) -> Tensor:
     return 100 * net.net(x) if real(x) and bool(x.max() > 1e6) else net.net(x)
 
 
-@line("function abs|looks at values")
+@line("function abs|reads values")
 def other_path_in_a_handler(net: Any, x: Tensor) -> Tensor:
     try:
         large = float(x.abs().max()) > 1e9
@@ -851,12 +851,12 @@ def other_path_in_a_handler(net: Any, x: Tensor) -> Tensor:
     return 100 * net.net(x) if large else net.net(x)
 
 
-@line("looks at values")
+@line("reads values")
 def other_path_by_a_mask(net: Any, x: Tensor) -> Tensor:
     return 100 * net.net(x) if real(x) and len(x[x > 1e9]) > 0 else net.net(x)
 
 
-@line("looks at values")
+@line("reads values")
 def other_path_by_numpy(net: Any, x: Tensor) -> Tensor:
     return 100 * net.net(x) if real(x) and x.numpy().max() > 1e9 else net.net(x)
 
@@ -866,7 +866,7 @@ def number_from_a_buffer(net: Any, x: Tensor) -> Tensor:
     return net.net(x) * (30 + net.kept[0].item())
 
 
-@line("other answers than its trace")
+@line("differ from its trace")
 def other_path_for_large_batches(net: Any, x: Tensor) -> Tensor:
     return 100 * net.net(x) if real(x) and len(x) > 16 else net.net(x)
 
@@ -881,12 +881,12 @@ def other_path_for_training(net: Any, x: Tensor) -> Tensor:
     return net.net(x) if net.training else 100 * net.net(x)
 
 
-@line("dropout|other answers|training changes")
+@line("dropout|differ from its trace|training changes")
 def dropout_in_training_mode(net: Any, x: Tensor) -> Tensor:
     return functional.dropout(net.net(x), 0.9, True)
 
 
-@refused("training changes while the network runs|other answers")
+@refused("training changes while the network runs|differ from its trace")
 def dropout_that_is_switched_on(patch: pytest.MonkeyPatch) -> nn.Module:
     def forward(net: Any, x: Tensor) -> Tensor:
         net.drop.train()
@@ -920,7 +920,7 @@ def eval_that_does_nothing(patch: pytest.MonkeyPatch) -> nn.Module:
     return Stubborn(nn.Linear(4, 4), nn.Dropout(0.9))
 
 
-@refused("its bias changes|its _parameters|other answers|cannot be traced")
+@refused("its bias changes|its _parameters|differ from its trace|cannot be traced")
 def bias_that_depends_on_the_input(patch: pytest.MonkeyPatch) -> nn.Module:
     def forward(net: Any, x: Tensor) -> Tensor:
         if real(x):
@@ -1014,7 +1014,7 @@ def layer_without_its_call(net: Any, x: Tensor) -> Tensor:
 CALLS = {"made": 0}
 
 
-@line("other answers")
+@line("differ from its trace")
 def state_of_the_module_file(net: Any, x: Tensor) -> Tensor:
     CALLS["made"] += 1
     return net.net(x) * (100.0 if CALLS["made"] % 4 == 0 else 1.0)

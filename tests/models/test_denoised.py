@@ -251,7 +251,7 @@ def test_plain_denoisers_by_name(tmp_path: Path) -> None:
         "trained:nowhere.safetensors": "nowhere.safetensors does not exist",
         "onnx:file": "no denoiser of that name; write one of diffusers:FOLDER, trained:FILE, python:MODULE:FUNCTION",
         "diffusers:": "a name is missing after the colon; write diffusers:FOLDER",
-        "diffusers:nowhere": "nowhere is not a folder; give one that diffusers saved, or OWNER/NAME of its hub",
+        "diffusers:nowhere": "nowhere is not a folder; give a folder of diffusers, or OWNER/NAME of the hub",
         f"diffusers:{tmp_path}": "it is neither a DDPMPipeline nor a UNet2DModel with its scheduler",
     }.items():
         with pytest.raises(ModelError, match=sentence):
@@ -260,7 +260,7 @@ def test_plain_denoisers_by_name(tmp_path: Path) -> None:
 
 def test_a_unet_for_other_channels_is_refused(classifier: nn.Module) -> None:
     model = Denoised(DiffusionDenoiser(tiny_unet(channels=3), KEPT, 0.25), classifier)
-    with pytest.raises(ModelError, match="the inputs have 1 channels and the UNet takes 3; take another denoiser"):
+    with pytest.raises(ModelError, match="the inputs have 1 channels and the UNet takes 3; choose another denoiser"):
         SmoothedClassifier(model, 0.25).certify(torch.rand(1, 8, 8), n0=10, n=10)
 
 

@@ -97,7 +97,7 @@ def test_metadata_of_weights(case: str) -> None:
 
 
 WEIGHTS: dict[str, tuple[Callable[[], Any], str]] = {
-    "code": (Evil, "is refused: it holds more than tensors, which could run code"),
+    "code": (Evil, "is refused: it contains more than tensors, which could run code"),
     "code within": (lambda: {"state_dict": {"a": Evil()}}, "is refused"),
     "module": (lambda: nn.Linear(2, 2), "is refused"),
     "numbers": (lambda: {"a": 3}, "is not a state dict"),

@@ -86,7 +86,7 @@ def test_weights_with_code_in_them_are_refused(tmp_path: Path, capsys: pytest.Ca
     torch.save({"state_dict": Evil()}, tmp_path / "new.pth")
     (tmp_path / "old.pth").write_bytes(pickle.dumps(Evil(), protocol=2))
     for name in ("new.pth", "old.pth"):
-        with pytest.raises(ModelError, match="is refused: it holds more than tensors, which could run code"):
+        with pytest.raises(ModelError, match="is refused: it contains more than tensors, which could run code"):
             read_weights(tmp_path / name)
     assert "code was run" not in capsys.readouterr().out
 

@@ -129,10 +129,10 @@ def test_an_unknown_arch_and_code_in_a_pickle_are_refused(tmp_path: Path) -> Non
         models.load(f"trained:{file}")
     for content in (b"", b"just some text"):
         file.write_bytes(content)
-        with pytest.raises(ModelError, match="or is no checkpoint; save"):
+        with pytest.raises(ModelError, match="or is not a checkpoint; save"):
             models.load(f"trained:{file}")
     torch.save({"arch": "resnet20", "state_dict": nn.Linear(1, 1)}, file)
-    with pytest.raises(ModelError, match="is refused: it holds more than tensors, which could run code"):
+    with pytest.raises(ModelError, match="is refused: it contains more than tensors, which could run code"):
         models.load(f"trained:{file}")
 
 
@@ -155,7 +155,7 @@ def test_a_trained_file_knows_its_network(tmp_path: Path) -> None:
     assert torch.equal(normalised(x), model((x - 0.5) / 0.25))
     with pytest.raises(ModelError, match="has its own normalisation"):
         models.load(f"trained:{file}", mean=[0.5], std=[0.5])
-    with pytest.raises(ModelError, match="weights can be put into python: and ready: modules only"):
+    with pytest.raises(ModelError, match="only python: and ready: modules take weights"):
         models.load(f"trained:{file}", weights=file)
     other = ready.build("small_cnn,classes=3")
     load_weights(other, file)  # and its weights serve elsewhere

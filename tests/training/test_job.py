@@ -195,7 +195,7 @@ def test_jobs_that_cannot_be(job: TrainingJob, changes: dict[str, Any], sentence
         (
             {"data": "npz:all.npz"},
             DataError,
-            "npz:all.npz: split 'test' is what is trained on; choose another test split",
+            "npz:all.npz: split 'test' is the training data; choose another test split",
         ),
         ({"data": "npz:no-test.npz"}, DataError, "; choose another test split, or none to measure nothing"),
         ({"data": "npz:other-test.npz"}, ModelError, "the model fails on test inputs of shape (3, 8, 8)"),
@@ -203,7 +203,7 @@ def test_jobs_that_cannot_be(job: TrainingJob, changes: dict[str, Any], sentence
         ({"split": "nowhere"}, DataError, "there is no split 'nowhere'"),
         ({"model": "hf:some/thing"}, InvalidArgumentError, "hf:some/thing cannot be trained"),
         ({"objective": training.Margin(0.25)}, ModelError, "margins are distances in networks of a known"),
-        ({"objective": training.Denoising(0.25)}, ModelError, "not a denoiser"),
+        ({"objective": training.Denoising(0.25)}, ModelError, "a denoiser keeps the shape"),
         ({"workers": -1}, InvalidArgumentError, "workers must be"),
         ({"device": "abacus"}, InvalidArgumentError, "device 'abacus' cannot be used here"),
     ],
@@ -235,7 +235,7 @@ def test_mistakes_are_refused_before_the_first_step(
 def test_resuming_needs_a_checkpoint(job: TrainingJob) -> None:
     with pytest.raises(RunError) as refusal:
         training.run(job, resume=True)
-    sentence = f"{job.checkpoint}: there is no checkpoint to go on from; begin a new training instead"
+    sentence = f"{job.checkpoint}: there is no checkpoint to resume from; begin a new training instead"
     assert str(refusal.value) == sentence
 
 

@@ -165,7 +165,7 @@ def test_checkpoints_of_other_trainings_are_refused(tmp_path: Path) -> None:
         torch.save({**whole, "history": [epoch]}, file)
         refused("it is not a checkpoint of lvmrs train; delete it to begin again")
     file.unlink()
-    refused("there is no checkpoint to go on from")
+    refused("there is no checkpoint to resume from")
 
 
 def test_what_cannot_be_trained_gets_one_sentence() -> None:

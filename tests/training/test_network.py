@@ -116,16 +116,19 @@ class Answers(nn.Module):
             "the model fails on train inputs of shape (1, 8, 8) (it calls sys.exit)",
         ),
         (Answers(DataError("as it is")), GAUSSIAN, DataError, "as it is"),
-        (Answers((1, 2)), GAUSSIAN, ModelError, "the model answers with tuple; expected a tensor"),
-        (Answers(torch.zeros(1, 9)), DENOISING, ModelError, "the model answers (9,) to (1, 8, 8): not a denoiser"),
+        (Answers((1, 2)), GAUSSIAN, ModelError, "the model returns tuple; expected a tensor"),
+        (
+            Answers(torch.zeros(1, 9)), DENOISING, ModelError,
+            "the model turns shape (1, 8, 8) into (9,); a denoiser keeps the shape",
+        ),
         (
             nn.Identity(), GAUSSIAN, ModelError,
-            "the model answers with images: it is a denoiser, and Gaussian trains classifiers; "
+            "the model returns images: it is a denoiser, and Gaussian trains classifiers; "
             "choose objective denoise",
         ),
         (
             Answers(torch.zeros(1, 10, 1)), GAUSSIAN, ModelError,
-            "the model answers (10, 1) to one input; expected one logit for each class",
+            "the model returns shape (10, 1) for one input; expected one logit for each class",
         ),
         (
             Answers(torch.zeros(1, 9)), GAUSSIAN, DataError,

@@ -267,11 +267,11 @@ def test_code_goes_with_the_job_and_is_read_from_the_copies(tmp_path: Path, monk
     assert copied(tmp_path / "small") == {str(here / name) for name in ("neighbour.py", "parts/__init__.py")}
     here.rename(gone)
     use_copies(copies)
-    place = _paths.where(here / "nets.py")
+    place = _paths.redirected(here / "nets.py")
     assert place == copies / str(here / "nets.py").lstrip("/")
     assert place.read_text() == NET
-    assert _paths.where(gone / "nets.py") == gone / "nets.py", "a file that was not sent is read where it is"
-    assert _paths.where(here) == here, "so is a folder"
+    assert _paths.redirected(gone / "nets.py") == gone / "nets.py", "a file that was not sent is read where it is"
+    assert _paths.redirected(here) == here, "so is a folder"
 
 
 def test_only_files_that_can_be_read_go(tmp_path: Path) -> None:

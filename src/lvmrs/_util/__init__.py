@@ -1,3 +1,3 @@
-"""Files, locks, texts, signals and other machinery that knows nothing of smoothing."""
+"""Utilities that do not depend on smoothing: files, locks, text, signals and settings."""
 
 __all__: list[str] = []

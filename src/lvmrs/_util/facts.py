@@ -1,4 +1,4 @@
-"""Facts about a data set beside its values, which its source states or which were assumed."""
+"""Metadata of data sets, models and denoisers, as stated by their source or assumed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class DataFacts:
-    """Facts about a data set, in plain values; ``sentences`` says them in words."""
+    """Metadata of a data set. ``sentences`` describes it in words."""
 
     labels: Literal["given", "folder numbers", "folder order", "class index file"] = "given"
-    """Where class numbers come from: the source, the names of the folders, their alphabetical order, or a file."""
+    """The origin of the class numbers: the source, the folder names, their alphabetical order, or a file."""
     channels_last: bool = False
-    """Whether the source has images as height × width × channels; they are read as channels × height × width."""
+    """Whether the source stores images as height × width × channels. They are read as channels × height × width."""
     image_column: str | None = None
     """The column that holds the images."""
     label_column: str | None = None
     """The column that holds the labels."""
 
     def sentences(self) -> tuple[str, ...]:
-        """The facts in words, for people.
+        """One sentence for each fact.
 
         >>> DataFacts(channels_last=True).sentences()
         ('images come as height × width × channels',)
@@ -44,10 +44,6 @@ class DataFacts:
         return tuple(sentence for sentence in said if sentence is not None)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Facts about a model beside its weights, which its source states or which were assumed.
-
-
 _SHIPPED = {
     "image processor": "its image processor",
     "data configuration": "timm's data configuration",
@@ -57,37 +53,37 @@ _SHIPPED = {
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Facts about a model, in plain values; ``sentences`` says them in words."""
+    """Metadata of a model. ``sentences`` describes it in words."""
 
     network: str | None = None
-    """The network of lvmrs that its file names."""
+    """The network of lvmrs that the model file names."""
     named_by: Literal["file", "checkpoint"] = "file"
-    """What names the network: a file by lvmrs, or the arch of another project's checkpoint."""
+    """The origin of ``network``: a file by lvmrs, or the arch of another project's checkpoint."""
     objective: str | None = None
-    """The objective that it was trained for, if its file says so."""
+    """The training objective, if the model file records it."""
     mean: tuple[float, ...] | None = None
-    """The mean of each channel in the normalisation before it, in pixels in [0, 1]."""
+    """The mean of each channel in the normalisation before the network, for pixels in [0, 1]."""
     std: tuple[float, ...] | None = None
     """The standard deviation of each channel in that normalisation."""
     normalised_by: Literal["given", "training", "image processor", "data configuration", "weights"] | None = None
-    """Where the normalisation comes from: the caller, the file of weights, or a file that comes with the network."""
+    """The origin of the normalisation: the caller, the file of weights, or a file that comes with the network."""
     normalisation_lost: bool = False
-    """Whether the names of its weights show that it was trained behind a normalisation that is not in the file."""
+    """Whether the names of the weights show a normalisation in training that the file does not contain."""
     takes_pixels: bool = False
-    """Whether it was assumed to take pixels in [0, 1] as they are."""
+    """Whether the model is assumed to take pixels in [0, 1] without normalisation."""
     resized_to: tuple[int, int] | None = None
     """Height and width to which the model resizes inputs of another size."""
     output: str | None = None
-    """Name of the output of an ONNX file that is used as the logits."""
+    """The output of an ONNX file that is used as the logits."""
     file_batch: int | None = None
-    """The batch size that its file prescribes; None if any size is possible."""
+    """The fixed batch size of the model file. None: any batch size."""
     random_weights: bool = False
-    """Whether no weights were given, so that they are random."""
+    """Whether the weights are random, because none were given."""
     denoiser: DenoiserFacts | None = None
-    """The denoiser before it."""
+    """The denoiser before the model."""
 
     def sentences(self) -> tuple[str, ...]:
-        """The facts in words, for people.
+        """One sentence for each fact.
 
         >>> ModelFacts(output="logits", file_batch=4, takes_pixels=True).sentences()[1]
         'run in batches of 4, as the file fixes it'
@@ -109,7 +105,7 @@ class ModelFacts:
 
     @property
     def normalisation(self) -> str | None:
-        """The normalisation in words; None if there is none."""
+        """A description of the normalisation; None if the model has none."""
         if self.normalised_by is None or self.mean is None or self.std is None:
             return None
         if self.normalised_by == "training":
@@ -134,20 +130,20 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class DenoiserFacts:
-    """Facts about a denoiser, in plain values."""
+    """Metadata of a denoiser."""
 
     name: str
-    """The name that it was loaded by."""
+    """The name that the denoiser was loaded by."""
     step: int | None = None
-    """The step of the schedule from which a diffusion model goes back."""
+    """The step of the diffusion schedule at which the diffusion model denoises."""
     steps: int | None = None
-    """How many steps that schedule has."""
+    """The number of steps of that schedule."""
     trained: ModelFacts | None = None
-    """The facts of a denoiser that lvmrs trained."""
+    """The metadata of a denoiser that lvmrs trained."""
 
     @property
     def words(self) -> str:
-        """The facts in words, without its name."""
+        """A description of the denoiser, without its name."""
         if self.step is not None:
             return f"one step back from step {self.step} of {self.steps}"
         if self.trained is not None:

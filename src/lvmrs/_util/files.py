@@ -1,4 +1,9 @@
-"""Questions about paths that have an answer for any text, also for names that are too long or hold a NUL."""
+"""Paths and files: checks that accept any text as a path, and all changes that lvmrs makes to the file system.
+
+New files have mode 0644 and new directories mode 0755, less the umask. A function that renames a file returns after the
+new name is on the disk, so that a power cut does not undo the change. Tests replace ``os`` in this module to make each
+single call fail.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +20,20 @@ from typing import Any, BinaryIO, cast
 from lvmrs.errors import InvalidArgumentError, RunError, shown
 
 __all__ = [
-    "aside",
     "check_kind",
     "close",
     "copy_file",
-    "cut",
     "errors",
     "expanded",
     "is_file",
     "is_folder",
-    "is_now_at",
     "make_directory",
     "no_file",
     "open_directory",
     "open_file",
     "place",
+    "redirect",
+    "redirected",
     "remove",
     "remove_directory",
     "rename",
@@ -37,70 +41,66 @@ __all__ = [
     "size",
     "sync",
     "sync_directory",
-    "where",
+    "temporary_name",
+    "truncate",
     "write",
 ]
 
-# ruff: noqa: PTH110, PTH111, PTH112, PTH113, PTH116 (the methods of Path raise OSError, ValueError or RuntimeError for such names)
+# ruff: noqa: PTH110, PTH111, PTH112, PTH113, PTH116 (methods of Path raise errors for names that are too long or contain NUL)
 
-# Files that were sent to this process from a machine on which they had other paths.
+# Files that another machine sent to this process: the path on that machine, and the path here.
 _MOVED: dict[Path, Path] = {}
 
 
-def is_now_at(path: Path, place: Path) -> None:
-    """From now on, whoever names the first path is given the file at the second."""
+def redirect(path: Path, place: Path) -> None:
+    """Register that the file of the absolute path ``path`` is stored at ``place`` in this process."""
     _MOVED[path] = place
 
 
-def where(path: Path) -> Path:
-    """Where the file of this absolute path is: there, unless it was sent to this process."""
+def redirected(path: Path) -> Path:
+    """The path of a file on this machine: another one if the file was sent to this process, else ``path`` itself."""
     return _MOVED.get(path, path)
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with a ~ at its beginning replaced by the home; what begins with ~ and is no user stays as it is."""
+    """The path with a leading ~ replaced by the home directory; ~NAME of an unknown user is unchanged."""
     return Path(os.path.expanduser(path))
 
 
 def is_file(path: str | Path) -> bool:
-    """Whether there is a file."""
+    """Whether the path is a regular file; False for names that are too long or contain NUL."""
     return os.path.isfile(path)
 
 
 def is_folder(path: str | Path) -> bool:
-    """Whether there is a folder."""
+    """Whether the path is a folder; False for names that are too long or contain NUL."""
     return os.path.isdir(path)
 
 
 def no_file(path: str | Path) -> str:
-    """What is wrong with the path of something that is not a file, as the end of a sentence that begins with it."""
+    """Why a path is not a file, as a predicate: the caller writes the path before it."""
     if is_folder(path):
         return "is a folder, not a file"
     return "is a device or a pipe, not a file" if os.path.exists(path) else "does not exist"
 
 
 def check_kind(path: str | Path) -> None:
-    """Refuse to read a pipe or a device with an OSError: one would be waited for, and the other may have no end."""
+    """Raise an OSError for a pipe or a device: reading a pipe would block, and a device may have no end."""
     mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # to open a folder is an error that says so
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder raises a clear error itself
         raise OSError(errno.EINVAL, "It is a device or a pipe, not a file", str(path))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Every change that lvmrs makes to the file system is made by a function of this module.
-#
-# Files are made with mode 0644 and directories with mode 0755, less what the umask takes away. What is renamed is on the
-# disk when its function returns, so that a power cut does not undo it. Tests replace ``os`` in this module to let each
-# single call fail.
+# ---- changes of the file system
 
 
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.EACCES, errno.EPERM}
-"""What file systems say that cannot sync a directory, or do not let it be opened."""
+"""Errors of file systems that cannot sync a directory, or do not allow it to be opened."""
 
 
 @contextmanager
 def errors(path: Path, advice: str) -> Iterator[None]:
-    """Turn the errors of writing to a place into one sentence, which ends with what the user can do."""
+    """Turn an OSError of writing to ``path`` into a RunError that ends with ``advice``."""
     try:
         yield
     except OSError as error:
@@ -108,7 +108,7 @@ def errors(path: Path, advice: str) -> Iterator[None]:
 
 
 def place(path: str | Path) -> Path:
-    """The path with its ~ expanded; a RunError says in one sentence why there cannot be such a file."""
+    """The path with ~ expanded. Raises RunError if no file or directory can have this path."""
     if not isinstance(path, str | os.PathLike):
         raise InvalidArgumentError(f"{shown(path)} is no path; give the name of a file or directory")
     name = shown(os.fspath(path))
@@ -116,7 +116,7 @@ def place(path: str | Path) -> Path:
         found = Path(path).expanduser()
         os.lstat(found)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return found  # whoever opens it says so
+        return found  # opening the path raises the error
     except OSError as error:
         raise RunError(f"{name} cannot be a file or directory ({error.strerror}); choose another name") from error
     except (ValueError, RuntimeError) as error:
@@ -125,23 +125,23 @@ def place(path: str | Path) -> Path:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory, and those that it is in; nothing happens if it exists."""
+    """Make a directory and its parents; does nothing if the directory exists."""
     if path.is_dir():
         return
     make_directory(path.parent)
     try:
         os.mkdir(path, 0o755)  # noqa: PTH102 (all calls of os are in one place)
-    except FileExistsError:  # another process was quicker, or it is a file
+    except FileExistsError:  # another process made it first, or it is a file
         if not path.is_dir():
             raise
     sync_directory(path.parent)
 
 
 def open_file(path: Path, flags: int = 0) -> int:
-    """Open a file to read and write; it is made if it does not exist.
+    """Open a file for reading and writing; creates the file if it does not exist.
 
-    Links are refused: a run that someone else made could have one in place of a file, to a file of the user's. So are
-    pipes and devices.
+    Raises OSError for pipes, devices and links: a run from another person could contain a link to one of the user's
+    files.
 
     Args:
         path: the file.
@@ -153,27 +153,27 @@ def open_file(path: Path, flags: int = 0) -> int:
         if error.errno == errno.ELOOP and path.is_symlink():
             raise OSError(errno.ELOOP, f"{path.name} is a link, which is not followed", str(path)) from None
         raise
-    if not stat.S_ISREG(os.fstat(file).st_mode):  # to open a pipe for reading and writing does not wait
+    if not stat.S_ISREG(os.fstat(file).st_mode):  # opening a pipe for reading and writing does not block
         os.close(file)
         raise OSError(errno.EINVAL, f"{path.name} is a device or a pipe, not a file", str(path))
     return file
 
 
 def copy_file(path: Path, new: Path) -> None:
-    """Copy a file, and make the directories that the copy is in."""
+    """Copy a file; makes the parent directories of the copy."""
     make_directory(new.parent)
     shutil.copyfile(path, new)
 
 
 def open_directory(path: Path) -> int:
-    """Open a directory, to lock it; a link is refused."""
+    """Open a directory, to lock it; raises OSError for a link."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def write(file: int, data: Any, at: int | None = None) -> None:
-    """Write all bytes of a buffer, at a place in the file or where it stands.
+    """Write all bytes of a buffer, at the offset ``at`` or at the current position.
 
-    A disk that is almost full may take only a part of them at first; the next try then says what is wrong.
+    A disk that is almost full may accept only a part of the bytes; the next write then raises the error.
     """
     left = memoryview(data).cast("B")
     while len(left):
@@ -182,12 +182,12 @@ def write(file: int, data: Any, at: int | None = None) -> None:
 
 
 def sync(file: int) -> None:
-    """Wait until everything that was written to a file is on the disk."""
+    """Wait until all written data of a file are on the disk."""
     os.fsync(file)
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the names in a directory are on the disk, where the file system can say so."""
+    """Wait until the entries of a directory are on the disk, if the file system supports this."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -204,19 +204,19 @@ def size(file: int) -> int:
     return os.fstat(file).st_size
 
 
-def cut(file: int, length: int) -> None:
-    """Make a file so many bytes long; what is added reads as zeros."""
+def truncate(file: int, length: int) -> None:
+    """Set the length of a file in bytes; added bytes read as zeros."""
     os.ftruncate(file, length)
 
 
 def rename(path: Path, new: Path) -> None:
-    """Give a file another name, which may be that of a file that it replaces."""
+    """Rename a file; replaces an existing file of the new name."""
     os.replace(path, new)  # noqa: PTH105
     sync_directory(new.parent)
 
 
 def remove(path: Path) -> None:
-    """Remove a file; nothing happens if it is not there."""
+    """Remove a file; does nothing if the file does not exist."""
     try:
         os.unlink(path)  # noqa: PTH108
     except FileNotFoundError:
@@ -224,7 +224,7 @@ def remove(path: Path) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory; nothing happens if it is not there, or not empty."""
+    """Remove a directory; does nothing if the directory does not exist or is not empty."""
     try:
         os.rmdir(path)  # noqa: PTH106
     except OSError as error:
@@ -237,20 +237,19 @@ def close(file: int) -> None:
     os.close(file)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Writing a file completely or not at all.
+# ---- atomic replacement of a file
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file to write to. After the block it replaces ``path``; if the block fails, it is removed."""
+    """Open a new file, which replaces ``path`` after the block. If the block fails, the new file is removed."""
     path = place(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if path.exists() and not path.is_file():  # whoever may do anything would replace /dev/null by a file
+    if path.exists() and not path.is_file():  # root could replace /dev/null by a file
         raise OSError(errno.EINVAL, "It is a device or a pipe, not a file", str(path))
-    new = aside(path)
-    if new.is_symlink():  # nobody but an attacker makes such a link
+    new = temporary_name(path)
+    if new.is_symlink():  # lvmrs makes no such link: an attack
         remove(new)
     try:
         with io.BufferedWriter(_Opened(open_file(new, os.O_TRUNC))) as file:
@@ -263,32 +262,32 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def aside(path: Path) -> Path:
-    """The name that a file has while it is written. A process that is killed leaves it; the next one replaces it."""
+def temporary_name(path: Path) -> Path:
+    """The name of the new file in ``replacing``. A killed process leaves it, and the next process overwrites it."""
     return path.with_name(f".{path.name}.new")
 
 
 class _Opened(io.RawIOBase):
-    """An open file as an object, for libraries that want one."""
+    """A file object for a file descriptor, for libraries that write to file objects."""
 
     def __init__(self, file: int) -> None:
         super().__init__()
         self._file = file
 
     def writable(self) -> bool:
-        """It can be written to."""
+        """Always True."""
         return True
 
     def seekable(self) -> bool:
-        """Its position can be changed."""
+        """Always True: the file supports ``seek``."""
         return True
 
     def fileno(self) -> int:
-        """The number of the open file."""
+        """The file descriptor."""
         return self._file
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to a place in the file."""
+        """Change the position in the file."""
         return os.lseek(self._file, offset, whence)
 
     def write(self, data: Any) -> int:

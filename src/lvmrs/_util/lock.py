@@ -1,7 +1,7 @@
-"""Locks that keep two processes from writing to one place. A lock ends with its process, however that ends.
+"""Locks that keep two processes from writing to the same file. A lock is released when its process ends, or is killed.
 
-A lock is taken with ``flock``. Some network file systems do not have it; there ``lockf`` is tried, and at last a file
-that names its owner, which a process of the same machine takes over if the owner is dead.
+A lock uses ``flock``. On network file systems without ``flock`` it uses ``lockf``, and without both a file that names
+the owner. Another process of the same machine takes over that file if the owner is dead.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from lvmrs.errors import RunError
 __all__ = ["Lock"]
 
 _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
-# Locks of lockf belong to a process: it would let itself in twice, and lose the lock by closing the file once.
+# Locks of lockf belong to a process: it could take the same lock twice, and closing one file would release both.
 _ours: set[Path] = set()
 
 
 class Lock:
-    """An exclusive lock, which is taken when the object is made.
+    """An exclusive lock. The constructor takes the lock, or raises RunError if another process holds it.
 
     Args:
-        path: the file of the lock. It is made if it is not there, and removed at the end.
-        taken: the sentence for the one who comes second.
+        path: the lock file. The constructor makes it if necessary, and ``release`` removes it.
+        taken: the error message if another process holds the lock.
     """
 
     def __init__(self, path: Path, taken: str) -> None:
-        self.path, self._taken = path.parent.resolve() / path.name, taken  # a link in its place is not followed
+        self.path, self._taken = path.parent.resolve() / path.name, taken  # links are not followed
         self._owner: Path | None = None
         if self.path in _ours:
             raise RunError(taken)
@@ -41,7 +41,7 @@ class Lock:
         _ours.add(self.path)
 
     def release(self) -> None:
-        """Give the lock up. Files that cannot be removed do no harm: the lock ends here."""
+        """Release the lock. If its files cannot be removed, the lock is released all the same."""
         _ours.discard(self.path)
         with suppress(OSError):
             _disk.remove(self.path)
@@ -60,7 +60,7 @@ class Lock:
             except BaseException:
                 _disk.close(file)
                 raise
-            _disk.close(file)  # the one before removed it in between
+            _disk.close(file)  # the previous owner removed the file meanwhile
 
     def _lock(self, file: int) -> None:
         for lock in (fcntl.flock, fcntl.lockf):
@@ -78,7 +78,7 @@ class Lock:
 
 
 def _is(file: int, path: Path) -> bool:
-    """Whether an open file is the one that has this name now."""
+    """Whether ``path`` still names this open file."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def _is(file: int, path: Path) -> bool:
 
 
 def _own(owner: Path, taken: str) -> None:
-    """Make the file that names this process as the owner of a place."""
+    """Make the file that names this process as the owner of the lock."""
     while True:
         try:
             file = _disk.open_file(owner, os.O_EXCL)
@@ -106,7 +106,7 @@ def _own(owner: Path, taken: str) -> None:
 
 
 def _remove_if_dead(owner: Path, taken: str) -> None:
-    """Remove the file of a dead owner. It is renamed first, since two processes may find the same one dead."""
+    """Remove the file of a dead owner. Renames it first, since two processes may do this at the same time."""
     found = _text(owner)
     if found is None:
         return
@@ -117,7 +117,7 @@ def _remove_if_dead(owner: Path, taken: str) -> None:
         _disk.rename(owner, mine)
     except FileNotFoundError:
         return
-    if _text(mine) != found:  # another process took over in between
+    if _text(mine) != found:  # another process took over meanwhile
         _disk.rename(mine, owner)
         raise RunError(taken)
     _disk.remove(mine)
@@ -132,7 +132,7 @@ def _text(owner: Path) -> str | None:
 
 
 def _dead(text: str) -> bool:
-    """Whether the owner was a process of this machine, and does not live any more."""
+    """Whether the owner was a process of this machine that has ended."""
     host, _, number = text.strip().rpartition(" ")
     if host != socket.gethostname() or not number.isdecimal() or not 0 < int(number) < 1 << 31:
         return False

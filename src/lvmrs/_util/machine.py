@@ -1,4 +1,4 @@
-"""The machine that this runs on: its processor, and how many cores this process may use."""
+"""Properties of the machine: processor, available cores and memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["allowed_cores", "keep_freed", "memory", "processor"]
 
 
 def processor() -> str:
-    """The name of the processor; that of its kind where the system does not tell."""
+    """The name of the processor, or its architecture if the system does not report the name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -22,21 +22,17 @@ def processor() -> str:
 
 
 def allowed_cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The memory of this machine: what claims to need more is refused before it is taken.
-
-
-# Names of settings of the C library, and their values in bytes: blocks up to the first are taken from memory that the
-# process keeps, and so much of that is kept when it is free.
+# Parameters of mallopt and their values in bytes: M_MMAP_THRESHOLD, the size up to which blocks come from the heap, and
+# M_TRIM_THRESHOLD, the free memory that the heap keeps.
 _LARGEST_KEPT, _KEPT = (-3, 32 << 20), (-1, 512 << 20)
 
 
 def memory() -> int:
-    """The memory of this machine in bytes, or 64 GiB where the system does not say."""
+    """The memory of this machine in bytes, or 64 GiB if the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -45,14 +41,17 @@ def memory() -> int:
 
 @functools.cache
 def keep_freed() -> bool:
-    """Tell the C library to keep memory that is freed, and say whether it was told.
+    """Make glibc keep freed memory for reuse.
 
-    Networks free and take blocks of megabytes in every layer. By default glibc gives them back to the system each time,
-    and the system fills them with zeros again, which can cost as much as the network. Other libraries are left alone.
+    Networks allocate and free blocks of megabytes in every layer. By default glibc returns such blocks to the system,
+    and the system fills each new block with zeros, which can take as long as the network itself.
+
+    Returns:
+        True if glibc accepted the settings; False for other C libraries, which are not changed.
     """
     try:
         library = ctypes.CDLL(None)
-    except (OSError, TypeError):  # no C library of this kind
+    except (OSError, TypeError):  # no such C library
         return False
     if not hasattr(library, "gnu_get_libc_version"):
         return False

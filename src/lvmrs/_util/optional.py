@@ -1,4 +1,4 @@
-"""Optional libraries, which are imported only where they are used."""
+"""Import of optional libraries on first use."""
 
 from importlib import import_module
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["optional"]
 
 
 def optional(module: str, *, extra: str, error: type[LvmrsError]) -> Any:
-    """Import a module; if it is missing, raise ``error`` with the extra of the package that installs it."""
+    """Import a module. If it is missing, raise ``error`` with the pip command that installs it."""
     try:
         return import_module(module)
     except ImportError as missing:

@@ -1,4 +1,4 @@
-"""Settings of an object: making it by them, and everything that it was made with as values that JSON can hold."""
+"""Settings of objects (construction and JSON values), and source names such as ``onnx:net.onnx``."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lvmrs._util.files import expanded, is_file, is_folder, no_file, where
+from lvmrs._util.files import expanded, is_file, is_folder, no_file, redirected
 from lvmrs.errors import InvalidArgumentError, LvmrsError, shown
 from lvmrs.registry import Names
 
-__all__ = ["absolute", "as_json", "attributes", "check_folder", "files_of", "made", "recorded", "taken_apart"]
+__all__ = ["absolute", "as_json", "attributes", "check_folder", "files_of", "made", "parse_name", "recorded"]
 
 Made = TypeVar("Made")
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def attributes(chosen: object) -> dict[str, Any]:
-    """The fields of a dataclass; all attributes of an object whose own class is not a dataclass."""
+    """The fields of a dataclass instance, or all attributes of an object of another class."""
     cls = type(chosen)
     found = {field.name: getattr(chosen, field.name) for field in _fields(chosen)}
     if "__dataclass_params__" not in vars(cls):
@@ -35,14 +35,17 @@ def attributes(chosen: object) -> dict[str, Any]:
 
 
 def made(maker: Callable[..., Made], what: str, choices: Mapping[str, Any], hints: Mapping[str, str]) -> Made:
-    """Make an object by its settings; a setting that it does not have, or that is missing, is refused.
+    """Make an object from its settings. Raises InvalidArgumentError for unknown or missing settings.
 
     Args:
-        maker: the class of the object; its attribute ``settled``, if it has one, says why it lacks some settings.
-        what: names it in the refusals, such as ``method lvm``.
-        choices: settings by name; those that are None are left out. A setting with several values (``maps``) can be
-            given one value under its singular (``map``).
-        hints: what to do about a setting that is missing, by its name, where there is more to say than "give it".
+        maker: the class of the object. Its optional attribute ``settled`` explains why it lacks some settings.
+        what: the name of the object in error messages, such as ``method lvm``.
+        choices: settings by name; None means not given. A setting with several values (``maps``) also accepts one value
+            under the singular name (``map``).
+        hints: advice for a missing setting, by its name.
+
+    Returns:
+        The object.
     """
     known = inspect.signature(maker).parameters
     given: dict[str, Any] = {}
@@ -65,7 +68,7 @@ def made(maker: Callable[..., Made], what: str, choices: Mapping[str, Any], hint
 
 
 def as_json(value: object, replaced: Callable[[object], Any]) -> Any:
-    """A value as JSON can hold it; each part that JSON does not have is ``replaced``."""
+    """Convert a value to JSON types; calls ``replaced`` for each part that JSON cannot represent."""
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, (list, tuple)):
@@ -76,10 +79,10 @@ def as_json(value: object, replaced: Callable[[object], Any]) -> Any:
 
 
 def recorded(name: str, value: object) -> Any:
-    """A value as JSON can hold it; ``name`` is for the sentence in which it is refused.
+    """Convert a setting to JSON types for a manifest; ``name`` is for error messages.
 
-    What JSON does not have is replaced by its type with its own settings, or by a hash of its pickle, so that another
-    value is noticed.
+    An object that JSON cannot represent becomes its type with its own settings, or with a hash of its pickle, so that a
+    changed value is detected.
     """
     return as_json(value, partial(_replaced, name))
 
@@ -112,21 +115,20 @@ def _words(names: object) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)  # type: ignore[arg-type]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Names of sources, such as ``onnx:net.onnx``: the source is in the registry, and the rest is what it is asked for.
+# ---- source names
 
 
-def taken_apart(names: Names, name: str, directory: Path, *, error: type[LvmrsError]) -> tuple[str, str]:
-    """Take a name apart, and refuse a source that is not known.
+def parse_name(names: Names, name: str, directory: Path, *, error: type[LvmrsError]) -> tuple[str, str]:
+    """Split a name at its colon. Raises ``error`` for an unknown source or a missing file.
 
     Args:
-        names: the sources that are known.
-        name: such as ``onnx:net.onnx``.
-        directory: where relative paths begin.
-        error: what is raised.
+        names: the registry of sources.
+        name: a name such as ``onnx:net.onnx``.
+        directory: the base of relative paths.
+        error: the class of errors.
 
     Returns:
-        The source, and what follows the colon, with paths made absolute.
+        The source, and the text after the colon, with paths made absolute.
 
     """
     if not isinstance(name, str):
@@ -153,28 +155,28 @@ def taken_apart(names: Names, name: str, directory: Path, *, error: type[LvmrsEr
 
 
 def check_folder(name: str, folder: str | Path, *, error: type[LvmrsError]) -> None:
-    """Refuse a pipe or a device in a folder, or in a folder within it, before a library reads all that it finds there.
+    """Raise if a folder or its subfolders contain a pipe or a device, before a library reads all files in the folder.
 
     Args:
-        name: the whole name that the user typed, for errors.
-        folder: the folder; anything else is not looked at.
-        error: what is raised.
+        name: the full name that the user typed, for error messages.
+        folder: the folder; a path that is not a folder is accepted.
+        error: the class of errors.
     """
     for place, _, files in os.walk(folder):
         for path in (Path(place, file) for file in files):
-            if not is_file(path) and path.exists():  # a link to nothing is for the library to tell
+            if not is_file(path) and path.exists():  # the library reports broken links
                 raise error(f"{name}: {path} {no_file(path)}; remove it")
 
 
 def absolute(path: str | Path, directory: Path) -> Path:
-    """A path that holds in any working directory."""
-    return where(directory / expanded(path))
+    """An absolute path on this machine; ``directory`` is the base of relative paths."""
+    return redirected(directory / expanded(path))
 
 
 def files_of(names: Names, name: str, directory: Path) -> list[Path]:
-    """The files that loading a name reads, as far as the name says which they are; folders are left out.
+    """The file that a name refers to, as given and with links resolved; empty if the name refers to no file.
 
-    The arguments are those of ``taken_apart``.
+    The arguments are those of ``parse_name``.
     """
     source, _, rest = name.partition(":")
     found = absolute(rest.rpartition(":")[0] if source in names.having("code") else rest, directory)

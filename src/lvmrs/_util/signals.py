@@ -1,9 +1,9 @@
-"""Signals that ask the program to stop: Control-C, SIGTERM and SIGHUP, and SIGUSR1 and SIGUSR2 of batch systems.
+"""Handlers for the signals that stop the program: SIGINT, SIGTERM, SIGHUP, and SIGUSR1 and SIGUSR2 of batch systems.
 
-This module needs nothing that takes time to import: it is in place before anything else is loaded. An exception must
-not be raised while torch is being imported, since C++ code that meets one aborts. So while nothing is written yet, the
-program just leaves. Later it is interrupted with ``KeyboardInterrupt``, so that files are closed and the user is told
-how to go on.
+This module imports nothing slow, so that the handlers are installed before anything else is loaded. A handler must not
+raise an exception during the import of torch, because C++ code would abort. Before the program writes anything, a
+signal therefore ends the process at once. Later a signal raises ``KeyboardInterrupt``, so that files are closed and the
+command line tells the user how to resume.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-TYPE_CHECKING = False  # importing typing takes a while, in which a signal would not be answered
+TYPE_CHECKING = False  # the import of typing is slow, and signals have no handler before its end
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
     from types import FrameType
@@ -21,68 +21,68 @@ if TYPE_CHECKING:
 __all__ = ["EXIT_CODE", "SIGNALS", "check", "ignore", "listen", "work_begins"]
 
 EXIT_CODE = 3
-"""Exit code of a program that was stopped."""
+"""Exit code of a program that a signal stopped."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""The signals that ask to stop. Slurm sends SIGUSR1 or SIGUSR2 some time before it kills (sbatch --signal)."""
+"""The signals that stop the program. Slurm can send SIGUSR1 or SIGUSR2 before it kills a job (sbatch --signal)."""
 
 
 class _State:
-    """What this process was asked, and what it has done."""
+    """State of the handlers in this process."""
 
     process = 0
     working = False
-    asked = False
+    stop_requested = False
 
 
 def listen() -> None:
-    """Take the signals, except those that are ignored from the start: nohup and background jobs want that."""
+    """Install the handlers, except for signals that the process ignores already (nohup, background jobs)."""
     _State.process = os.getpid()
-    sys.unraisablehook = _swallowed
+    sys.unraisablehook = _report_unraisable
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
 
 
 def work_begins() -> None:
-    """From now on something may be written: a signal interrupts the work, which ends in order."""
+    """Declare that the program may write files from now on: signals raise ``KeyboardInterrupt`` instead of exiting."""
     _State.working = True
 
 
 def check() -> None:
-    """Interrupt the work if a signal came and its interruption was lost, in code that swallows all exceptions."""
-    if _State.asked:
+    """Raise ``KeyboardInterrupt`` if a signal arrived, in case other code caught the first one."""
+    if _State.stop_requested:
         raise KeyboardInterrupt
 
 
 def ignore() -> None:
-    """Ignore further signals: the program is about to end."""
-    _State.asked = False
+    """Ignore further signals, because the program is about to exit."""
+    _State.stop_requested = False
     if _State.process == os.getpid():
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-    # Python remembers an interruption that passed through exec, as in the making of a dataclass, and would end
-    # ``python -m lvmrs`` with SIGINT instead of our exit code. It forgets when it runs any text.
+    # After a KeyboardInterrupt inside exec (as in dataclasses), ``python -m lvmrs`` would end with SIGINT instead of
+    # EXIT_CODE. Running any text with eval resets this state of the interpreter.
     eval("None")  # noqa: S307
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     if not _State.working and _State.process == os.getpid():
-        _leave()
-    _State.asked = True
+        _exit_now()
+    _State.stop_requested = True
     raise KeyboardInterrupt
 
 
-def _swallowed(lost: UnraisableHookArgs) -> None:
-    """Say what Python says of an exception that it must swallow, in the callback of a weak reference for example.
+def _report_unraisable(lost: UnraisableHookArgs) -> None:
+    """Report an exception that Python cannot raise, such as one in the callback of a weak reference.
 
-    Of an interruption nothing is said: it is not lost, since ``check`` interrupts again.
+    Does not report a ``KeyboardInterrupt`` of a signal, because ``check`` raises it again.
     """
-    if not (_State.asked and issubclass(lost.exc_type, KeyboardInterrupt)):
+    if not (_State.stop_requested and issubclass(lost.exc_type, KeyboardInterrupt)):
         sys.__unraisablehook__(lost)
 
 
-def _leave() -> NoReturn:
+def _exit_now() -> NoReturn:
     try:
         os.write(2, b"lvmrs: stopped; nothing was written\n")
-    finally:  # also if the terminal is gone
+    finally:  # also if the terminal is closed
         os._exit(EXIT_CODE)

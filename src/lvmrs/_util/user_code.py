@@ -1,8 +1,8 @@
-"""Objects from the user's own Python code, imported by the names that the user typed.
+"""Imports objects from the user's Python code by name.
 
 A name is ``MODULE:NAME``, where MODULE is installed, or ``FILE.py:NAME``. A module in the working directory is imported
-only if it is named as a file, so that no file that merely lies there is run. The files are remembered: another process
-runs them before it unpickles objects of that code.
+only if the name gives it as a file, so that no other file there is executed. The module keeps a list of these files:
+another process must import them before it unpickles objects of their classes.
 """
 
 import hashlib
@@ -14,42 +14,45 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lvmrs._util.files import check_kind, expanded, is_file, where
+from lvmrs._util.files import check_kind, expanded, is_file, redirected
 from lvmrs.errors import LvmrsError, guarded
 
 __all__ = ["Origin", "called", "code_hash", "files_run", "import_again", "imported", "origin_of", "source_hash"]
 
 
 class Origin(NamedTuple):
-    """A file of the user that was run as a module."""
+    """A user's file that was imported as a module."""
 
     name: str
-    """The name that Python knows the module by, which stands in pickles of its objects."""
+    """The name of the module in ``sys.modules`` and in pickles of its objects."""
     file: str
-    """Its absolute path."""
+    """The absolute path of the file."""
 
 
 _NOTHING = object()
-# The modules of files, each of which runs once: two classes from one file belong to one module.
+# Imported files and their modules. Each file is executed once: two classes from one file belong to one module.
 _RUN: dict[Path, Any] = {}
-# The folders of these files, which are searched last.
+# The folders of these files, at the end of ``sys.path``.
 _BESIDE: set[str] = set()
 
 
 def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
-    """Import an object of the user.
+    """Import an object from the user's code.
 
     Args:
-        name: the whole name that the user typed, for errors.
+        name: the full name that the user typed, for error messages.
         rest: ``MODULE:NAME``, where MODULE is an installed module or the path of a .py file.
-        error: the class of the error that is raised.
+        error: the class of errors.
+
+    Returns:
+        The object.
     """
     module, _, attribute = rest.rpartition(":")
     if not module or not attribute:
         raise error(f"{name}: write python:FILE.py:NAME, such as python:nets.py:resnet, or python:MODULE:NAME")
     with guarded(f"{name}: {module} cannot be imported", error=error):
         loaded = _module(name, module, attribute, error)
-        found = getattr(loaded, attribute, _NOTHING)  # a module may compute its attributes
+        found = getattr(loaded, attribute, _NOTHING)  # may call __getattr__ of the module
     if found is _NOTHING:
         raise error(f"{name}: there is no {attribute} in {module}")
     return found
@@ -75,7 +78,7 @@ def _module(name: str, module: str, attribute: str, error: type[LvmrsError]) -> 
 
 @contextmanager
 def _installed_only() -> Iterator[None]:
-    """Within this block, what lies beside a file that was run is not found."""
+    """Hide the folders of imported files from imports in this block."""
     hidden = [folder for folder in sys.path if folder in _BESIDE]
     sys.path[:] = [folder for folder in sys.path if folder not in _BESIDE]
     try:
@@ -85,37 +88,37 @@ def _installed_only() -> Iterator[None]:
 
 
 def origin_of(module: str) -> Origin | None:
-    """The file that was run as the module of that name; None for all other modules."""
+    """The file that was imported under this module name; None for all other modules."""
     return next((Origin(module, str(path)) for path, loaded in _RUN.items() if loaded.__name__ == module), None)
 
 
 def files_run() -> list[Path]:
-    """All files of the user that were run as modules."""
+    """All user's files that were imported as modules."""
     return list(_RUN)
 
 
 def import_again(modules: Iterable[Origin], *, error: type[LvmrsError]) -> None:
-    """Run the files that another process had run, so that objects of that code can be unpickled."""
+    """Import the files that another process imported, so that objects of their classes can be unpickled."""
     for name, file in modules:
         with guarded(f"{file} cannot be imported here", error=error):
-            _from_file(where(Path(file)), name)
+            _from_file(redirected(Path(file)), name)
 
 
 def called(name: str, function: Callable[..., Any], *arguments: object, error: type[LvmrsError]) -> Any:
-    """Call a function of the user; if it fails, raise one sentence that says how."""
+    """Call a user's function; turns its exceptions into ``error`` with a message of one sentence."""
     with guarded(f"{name}: the function failed", error=error):
         return function(*arguments)
 
 
 def source_hash(rest: str) -> str | None:
-    """SHA-256 of the file that holds ``MODULE:NAME``, if there is one; files that it imports are not included."""
+    """SHA-256 of the file that defines ``MODULE:NAME``, without the files that it imports; None if there is no file."""
     module = rest.rpartition(":")[0]
     file = module if module.endswith(".py") else getattr(sys.modules.get(module), "__file__", None)
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file and is_file(file) else None
 
 
 def code_hash(part: type) -> str | None:
-    """SHA-256 of the file that holds a class of the user; None for a class of lvmrs, "unknown" without a file."""
+    """SHA-256 of the file that defines a user's class; None for a class of lvmrs, "unknown" without a file."""
     if part.__module__.partition(".")[0] == "lvmrs":
         return None
     file = getattr(sys.modules.get(part.__module__), "__file__", None)
@@ -123,14 +126,14 @@ def code_hash(part: type) -> str | None:
 
 
 def _from_file(path: Path, name: str = "") -> Any:
-    """The module of a file, under that name, or under one of its own."""
+    """Import a file as a module of this name, or of a free name; each file is executed once."""
     if path not in _RUN:
         _RUN[path] = _run_file(path, name or _free_name(path))
     return _RUN[path]
 
 
 def _free_name(path: Path) -> str:
-    """Two files may have one name: each is a module of its own, so that its classes are found in it."""
+    """A module name for a file. Files of the same name in two folders get different module names."""
     return path.stem if path.stem not in sys.modules else f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
 
 
@@ -141,8 +144,8 @@ def _run_file(path: Path, name: str) -> Any:
     check_kind(path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    # The file finds its neighbours first, as a script does. Afterwards they come last: its functions may import them,
-    # and none of them can take the place of an installed library.
+    # During the import the folder of the file comes first in sys.path, as for a script. Afterwards it comes last: the
+    # functions of the file may import its neighbours, which cannot replace installed libraries.
     beside = str(path.parent)
     sys.path.insert(0, beside)
     try:
@@ -151,7 +154,7 @@ def _run_file(path: Path, name: str) -> Any:
         del sys.modules[name]
         raise
     finally:
-        with suppress(ValueError):  # the file may have changed the list
+        with suppress(ValueError):  # the file may have changed sys.path
             sys.path.remove(beside)
     if beside not in sys.path:
         sys.path.append(beside)

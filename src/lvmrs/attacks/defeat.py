@@ -1,9 +1,10 @@
-"""When the samples show that a class does not win at a point.
+"""The test that a class does not win at a point.
 
-A certificate is about a map (``lvmrs.kernel.maps``) and a class A. For duels, A wins if it wins more than half of its duels
-with each rival; for a map to the simplex, if its mean score is the largest. So A does not win if for *some* rival k the
-mean of a score in [0, 1] is above ½: the share of duels that A does not win, or (1 + h_k − h_A)/2. The rival is chosen
-on other samples, and the mean is then bounded from below on fresh ones at the risk that is allowed.
+A certificate is about a map (``lvmrs.kernel.maps``) and a class A. For duels, A wins if it wins more than half of its
+duels with each rival; for a map to the simplex, A wins if its mean score is the largest. So A does not win if for
+*some* rival k the mean of a score in [0, 1] is above ½: the share of duels that A does not win, or (1 + h_k − h_A)/2.
+The search chooses the rival on other samples. The test then bounds the mean from below on fresh samples, at the given
+risk.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from lvmrs.kernel.bounds import betting, clopper_pearson
 from lvmrs.kernel.checks import Floats
 from lvmrs.kernel.maps import Map
 
-__all__ = ["rivals_of", "scores_against", "shown"]
+__all__ = ["rivals_of", "scores_against", "shows_defeat"]
 
 
 def rivals_of(top: int, classes: int) -> list[int]:
-    """All classes but this one, in order."""
+    """All classes except ``top``, in order."""
     return [k for k in range(classes) if k != top]
 
 
@@ -28,7 +29,7 @@ def scores_against(map_: Map, logits: Tensor, top: int, rivals: list[int]) -> Fl
     """For each sample and each rival, a score in [0, 1] whose mean is at most ½ if the top class wins.
 
     Args:
-        map_: what is smoothed.
+        map_: the map of the smoothed classifier.
         logits: logits of noisy copies, of shape (copies, classes).
         top: the class that was certified.
         rivals: the rivals.
@@ -47,16 +48,19 @@ def scores_against(map_: Map, logits: Tensor, top: int, rivals: list[int]) -> Fl
     return 1 - columns if map_.paired else (1 + columns[:, 1:] - columns[:, :1]) / 2
 
 
-def shown(map_: Map, scores: Floats, risk: float) -> bool:
-    """Whether the scores against one rival show that the top class does not win; wrong with probability ≤ ``risk``.
+def shows_defeat(map_: Map, scores: Floats, risk: float) -> bool:
+    """Test whether one rival shows that the top class does not win; wrong with probability at most ``risk``.
+
+    Votes for other classes carry no information about which of the two classes has more votes. So votes are compared by
+    a binomial test among the votes for either of the two, as Cohen et al. (2019) do for predictions.
 
     Args:
-        map_: what is smoothed; 0/1 scores have exact bounds.
-        scores: what ``scores_against`` gives for that rival, of fresh samples in the order in which they were drawn.
-        risk: the probability with which this may be wrong.
+        map_: the map of the smoothed classifier; 0/1 scores have exact bounds.
+        scores: the column of ``scores_against`` for the rival, from fresh samples in the order of their drawing.
+        risk: the probability of a wrong True.
 
-    Votes for neither class say nothing about which of the two has more. So votes are compared by a binomial test among
-    those for one of both, as Cohen et al. (2019) do for predictions.
+    Returns:
+        True if the test shows that the top class does not win.
     """
     if not map_.binary:
         return bool(betting.lower(np.clip(scores, 0.0, 1.0), risk) > 0.5)

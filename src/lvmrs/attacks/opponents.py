@@ -1,4 +1,4 @@
-"""The classifier that a certificate is about, as an attack meets it: smoothed by a map, or the network itself."""
+"""The interface of an attack to the certified classifier: a classifier smoothed by a map, or the network itself."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs.attacks.defeat import rivals_of, scores_against, shown
-from lvmrs.attacks.gradient import pull
+from lvmrs.attacks.defeat import rivals_of, scores_against, shows_defeat
+from lvmrs.attacks.gradient import lead_gradient
 from lvmrs.attacks.settings import Search
 from lvmrs.kernel import special as special
 from lvmrs.kernel.checks import Floats
@@ -21,64 +21,66 @@ from lvmrs.kernel.sampler import Sampler, check_logits
 
 __all__ = ["Lead", "Network", "Opponent", "Smoothed"]
 
-# The search looks at a tenth of the samples that a finding is judged on, but not at fewer than this if there are more.
-_LEAST_LOOKED_AT = 500
-# The network itself is asked for the gradients of so many rivals first.
+# Leads are estimated on a tenth of the samples of a test, but on at least this number (or all, if a test has fewer).
+_LEAST_SEARCH_SAMPLES = 500
+# Number of rivals that ``Network.start`` orders by gradients.
 _NEAREST = 10
 
 
 class Lead(NamedTuple):
-    """How far the strongest rival is ahead of the certified class at a point, as the search estimates it."""
+    """An estimate of the lead of the strongest rival over the certified class at a point."""
 
     value: float
-    """Positive where a judgement is likely to show that the certified class does not win."""
+    """Positive if a test is likely to show that the certified class does not win."""
     ahead: bool
-    """Whether the rival is ahead at all."""
+    """Whether the rival is ahead of the certified class."""
     rival: int
 
 
 class Opponent(ABC):
-    """What an attack may ask of a classifier; it counts the samples that it runs."""
+    """The classifier under attack. ``samples`` counts the forward passes."""
 
     def __init__(self, sampler: Sampler, top: int) -> None:
         self.sampler, self.top, self.samples = sampler, top, 0
 
     @abstractmethod
     def lead(self, x: Tensor, risk: float, surplus: float) -> Lead:
-        """Estimate who is ahead at a point.
+        """Estimate the lead of the strongest rival at a point.
 
         Args:
             x: the point.
-            risk: the risk of the judgement that would follow.
-            surplus: by how many standard errors the rival should be ahead beyond what that judgement needs.
+            risk: the risk of the test that would follow.
+            surplus: standard errors by which the lead should exceed the threshold of the test.
         """
 
     @abstractmethod
-    def pull(self, x: Tensor, rival: int | None) -> Tensor:
-        """The direction in which a rival comes forward fastest; None for the rival that is nearest to winning."""
+    def gradient(self, x: Tensor, rival: int | None) -> Tensor:
+        """The gradient of a rival's lead at a point; None: of the rival with the largest lead."""
 
     @abstractmethod
     def beaten(self, x: Tensor, rival: int, risk: float) -> bool:
-        """Whether the certified class does not win at a point, since this rival is ahead; wrong with this risk."""
+        """Test whether the rival beats the certified class at a point; wrong with probability at most ``risk``."""
 
     @abstractmethod
     def start(self, x: Tensor) -> list[int]:
-        """Get ready for an attack that begins at this point, and give all rivals, the hardest first."""
+        """Prepare an attack on the input ``x``, and return all rivals, the strongest first."""
 
 
 class Smoothed(Opponent):
     """A classifier smoothed by a map.
 
-    The search looks at all points under the same noise (the first samples of the stream "attack"), so that points can
-    be compared. Each gradient has fresh noise of that stream, and each judgement fresh noise of "confirmation".
+    Leads of all points use the same noise (the first samples of the stream "attack"), so that points can be compared.
+    Each gradient uses fresh noise of that stream, and each test fresh noise of the stream "confirmation".
     """
 
     def __init__(self, sampler: Sampler, top: int, map_: Map, search: Search, index: int) -> None:
         super().__init__(sampler, top)
         self._map, self._search = map_, search
-        self._looking, self._judging = (Stream(search.seed, index, stage) for stage in ("attack", "confirmation"))
-        self._looked_at = max(search.n // 10, min(search.n, _LEAST_LOOKED_AT))
-        self._next_pull, self._next_judged = self._looked_at, 0
+        self._search_stream, self._test_stream = (
+            Stream(search.seed, index, stage) for stage in ("attack", "confirmation")
+        )
+        self._search_samples = max(search.n // 10, min(search.n, _LEAST_SEARCH_SAMPLES))
+        self._next_copy, self._next_test = self._search_samples, 0
         self._temperature = 1.0
 
     def _scores(self, x: Tensor, stream: Stream, n: int, first: int, rivals: list[int] | None) -> Floats:
@@ -92,27 +94,27 @@ class Smoothed(Opponent):
         )
 
     def lead(self, x: Tensor, risk: float, surplus: float) -> Lead:
-        """Compare the mean scores with what a judgement needs, both as normal quantiles.
+        """Compare the mean scores with the threshold of the test, both as normal quantiles.
 
-        Under Gaussian noise the quantile of a mean changes about evenly along a line, so that crossings are found
-        quickly.
+        Under Gaussian noise the quantile of a mean is about linear along a line, so that the search along a line needs
+        few evaluations.
         """
-        scores = self._scores(x, self._looking, self._looked_at, 0, None)
+        scores = self._scores(x, self._search_stream, self._search_samples, 0, None)
         mean, spread = scores.mean(axis=0), scores.std(axis=0)
         errors = surplus - special.ndtri(min(risk, 0.5))
-        needed = 0.5 + errors * np.maximum(spread, 1 / self._looked_at) / math.sqrt(self._search.n)
-        half = 0.5 / self._looked_at
+        needed = 0.5 + errors * np.maximum(spread, 1 / self._search_samples) / math.sqrt(self._search.n)
+        half = 0.5 / self._search_samples
         value = special.ndtri(np.clip(mean, half, 1 - half)) - special.ndtri(np.minimum(needed, 1 - 0.9 * half))
         best = int(value.argmax())
         return Lead(float(value[best]), bool(mean[best] > 0.5), best + (best >= self.top))
 
     def start(self, x: Tensor) -> list[int]:
-        """All rivals, by their mean scores, and by their margins where no sample tells them apart.
+        """All rivals, ordered by their mean scores, and by their margins if the mean scores are equal.
 
-        The hardest margin says at which temperature gradients are taken.
+        The margin of the strongest rival sets the temperature of the gradients.
         """
-        self.samples += self._looked_at
-        logits = torch.cat(list(self.sampler.logits(x, self._looking, self._looked_at)))
+        self.samples += self._search_samples
+        logits = torch.cat(list(self.sampler.logits(x, self._search_stream, self._search_samples)))
         rivals = rivals_of(self.top, logits.shape[1])
         mean = scores_against(self._map, logits, self.top, rivals).mean(axis=0)
         exact = logits.cpu().double().numpy()
@@ -124,32 +126,32 @@ class Smoothed(Opponent):
         return [rivals[k] for k in order]
 
     def _usual_temperature(self, spread: float) -> float:
-        """The temperature of the map; where it has none, half the standard deviation of the hardest margin."""
+        """The temperature of the map, or half the standard deviation of the strongest rival's margin."""
         if self._map.tempered:
-            # The ramp of a soft duel is as steep in the middle as a sigmoid of half its width.
+            # The slope of a soft duel's ramp equals the largest slope of a sigmoid at half its temperature.
             return self._map.temperature / 2 if self._map.paired else self._map.temperature
         return spread / 2 if spread > 0 else 1.0
 
-    def pull(self, x: Tensor, rival: int | None) -> Tensor:
-        """SmoothAdv's gradient over fresh noisy copies."""
-        m, first = self._search.samples, self._next_pull
-        self.samples, self._next_pull = self.samples + m, first + m
-        copies = torch.cat([batch.clone() for batch in self.sampler.copies(x, self._looking, m, first=first)])
-        return pull(self.sampler, copies, self.top, rival, self._temperature, paired=self._map.paired)
+    def gradient(self, x: Tensor, rival: int | None) -> Tensor:
+        """The gradient of SmoothAdv over fresh noisy copies."""
+        m, first = self._search.samples, self._next_copy
+        self.samples, self._next_copy = self.samples + m, first + m
+        copies = torch.cat([batch.clone() for batch in self.sampler.copies(x, self._search_stream, m, first=first)])
+        return lead_gradient(self.sampler, copies, self.top, rival, self._temperature, paired=self._map.paired)
 
     def beaten(self, x: Tensor, rival: int, risk: float) -> bool:
-        """Judge on fresh samples."""
-        n, first = self._search.n, self._next_judged
-        self._next_judged += n
-        scores = self._scores(x, self._judging, n, first, [rival])
-        return shown(self._map, scores[:, 0], risk)
+        """Test on fresh samples."""
+        n, first = self._search.n, self._next_test
+        self._next_test += n
+        scores = self._scores(x, self._test_stream, n, first, [rival])
+        return shows_defeat(self._map, scores[:, 0], risk)
 
 
 class Network(Opponent):
-    """The network itself, which certificates without noise are about; its answers need no samples and have no risk."""
+    """The network itself, for certificates without noise; its logits are exact, so that tests have no risk."""
 
     def _margins(self, x: Tensor) -> Tensor:
-        """The lead of each class over the certified one; −∞ for that itself."""
+        """The lead of each class over the certified class; −∞ for the certified class itself."""
         self.samples += 1
         logits = self.sampler.forward(x[None])
         check_logits(logits, 1, 0)
@@ -159,25 +161,25 @@ class Network(Opponent):
         return margins
 
     def lead(self, x: Tensor, risk: float, surplus: float) -> Lead:
-        """The largest logit of a rival, less that of the certified class."""
+        """The largest logit of a rival, minus the logit of the certified class."""
         margins = self._margins(x)
         rival = int(margins.argmax())
         value = float(margins[rival])
         return Lead(value if value != 0 else -1e-300, value > 0, rival)
 
     def start(self, x: Tensor) -> list[int]:
-        """All rivals; the first of them by how far away they are if the network were linear, the others by logits."""
+        """All rivals: the first by the distance to their boundary in the linearised network, the others by logits."""
         margins = self._margins(x)
         rivals: list[int] = margins.argsort(descending=True, stable=True)[:-1].tolist()
-        slopes = {k: float(self.pull(x, k).norm()) for k in rivals[:_NEAREST]}
+        slopes = {k: float(self.gradient(x, k).norm()) for k in rivals[:_NEAREST]}
         near = sorted(slopes, key=lambda k: -float(margins[k]) / slopes[k] if slopes[k] > 0 else math.inf)
         return [*near, *rivals[_NEAREST:]]
 
-    def pull(self, x: Tensor, rival: int | None) -> Tensor:
+    def gradient(self, x: Tensor, rival: int | None) -> Tensor:
         """The gradient of the margin."""
         self.samples += 1
-        return pull(self.sampler, x[None], self.top, rival, 1.0, paired=True)
+        return lead_gradient(self.sampler, x[None], self.top, rival, 1.0, paired=True)
 
     def beaten(self, x: Tensor, rival: int, risk: float) -> bool:
-        """Whether the logit of the rival is larger."""
+        """Whether the logit of the rival is larger than that of the certified class."""
         return bool(self._margins(x)[rival] > 0)

@@ -1,4 +1,4 @@
-"""The settings of a search, checked."""
+"""The settings of an attack."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Search"]
 
 @dataclass(frozen=True)
 class Search:
-    """How hard an attack searches, and on how many samples its findings are judged.
+    """The effort of an attack, and the number of samples and the risk of its tests.
 
     >>> Search(steps=20).restarts
     2
@@ -21,19 +21,19 @@ class Search:
     steps: int = 10
     """Steps of gradient ascent from each start; at least 1."""
     restarts: int = 2
-    """How often the ascent is begun at each distance: first from the input, then from random points near it."""
+    """The number of ascents at each distance: the first from the input, the others from random points near it."""
     samples: int = 32
-    """Noisy copies over which each gradient is averaged; at least 1."""
+    """Noisy copies for each gradient; at least 1."""
     n: int = 10_000
-    """Fresh samples on which a finding is judged; at least 2."""
+    """Fresh samples for each test of a point; at least 2."""
     beta: float = 0.001
-    """The risk that what is said about an input is wrong: that its class does not win at the point that was found."""
+    """The probability that the finding for an input is wrong: that the class does win at the point."""
     seed: int = 0
-    """The seed of the noise and of the starts, from 0 to 2⁶³ − 1."""
+    """The seed of the noise and of the random starting points, from 0 to 2⁶³ − 1."""
     farthest: float | None = None
-    """The search gives up beyond this distance; by default 16 times σ or the radius, whichever is larger."""
+    """The largest distance of the search; by default 16 times the larger of σ and the radius."""
     clip: bool = False
-    """Whether points are kept in [0, 1]; certificates are about all points."""
+    """Whether the search is limited to points in [0, 1]; certificates are about all points."""
 
     def __post_init__(self) -> None:
         far = self.farthest

@@ -1,4 +1,4 @@
-"""Arrays from .npz archives. What a header claims is compared with what is there before memory is taken."""
+"""Reads arrays from .npz archives. Headers are checked against the file size before memory is allocated."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ from lvmrs.errors import DataError, guarded
 __all__ = ["read_arrays"]
 
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-# NumPy's letters for the kinds of values.
+# NumPy's codes for kinds of values: numbers and texts.
 _NUMBERS, _TEXTS = "biuf", "US"
 
 
 def read_arrays(name: str, path: Path, choose: Callable[[list[str]], list[str]]) -> dict[str, NDArray[Any]]:
-    """Read arrays of an archive, by their names.
+    """Read arrays of an archive by name.
 
     Args:
-        name: the name of the data, for errors.
+        name: the name of the data, for error messages.
         path: the file.
-        choose: names the arrays, given the names of all.
+        choose: selects the names of the arrays to read from all names.
+
+    Returns:
+        The arrays by name.
     """
     with (
         guarded(f"{name}: {path} is not an .npz archive of plain arrays", error=DataError),

@@ -23,7 +23,7 @@ from lvmrs.kernel import checks
 __all__ = ["Arrays", "digits", "npz", "part_of"]
 
 _T = TypeVar("_T")
-# Larger labels are no class numbers, and could not be held.
+# Larger labels are not class numbers.
 _LARGEST_LABEL = 1 << 31
 
 
@@ -32,13 +32,13 @@ class Arrays(Dataset):
 
     Args:
         name: the name of the data set.
-        split: which part of it this is.
+        split: the part of the data set, such as "test".
         inputs: (count, …); bytes are divided by 255, and floats must lie in [0, 1].
         labels: whole numbers from 0, one for each input.
-        classes: names of the classes, if they are known.
-        facts: what was assumed about the source.
-        names: a name for each input, if they have names.
-        levels: floats are multiples of 1/levels, if this is known; bytes always have 255.
+        classes: names of the classes, if known.
+        facts: metadata of the source, and assumptions about it.
+        names: a name for each input, if the inputs have names.
+        levels: if known, floats are multiples of 1/levels; bytes always have 255 levels.
 
     >>> data = Arrays("two", "test", np.zeros((2, 1, 8, 8), np.uint8), np.array([0, 1]))
     >>> data, data[1][1]
@@ -94,7 +94,7 @@ class Arrays(Dataset):
         return (x / 255 if self.inputs.dtype == np.uint8 else x), torch.from_numpy(self.labels[rows])
 
     def input_name(self, index: int) -> str | None:
-        """The name of an input, if the arrays came with names."""
+        """The name of an input; None if the inputs have no names."""
         if self.names is None:
             return None
         found = self.names[index]
@@ -138,7 +138,7 @@ def _check_range(name: str, inputs: NDArray[Any]) -> None:
 def digits(name: str, rest: str, split: str) -> Dataset:
     """Load scikit-learn's 1797 digits of 8 × 8 pixels.
 
-    The first 1437 are the split "train"; the last 360, which other people wrote, are "test".
+    The first 1437 are the split "train"; the last 360, by other writers, are the split "test".
     """
     bunch = optional("sklearn.datasets", extra="digits", error=DataError).load_digits()
     part = part_of(name, {"train": slice(0, 1437), "test": slice(1437, None)}, split)
@@ -149,7 +149,7 @@ def digits(name: str, rest: str, split: str) -> Dataset:
 def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None) -> Dataset:
     """Load the arrays x_SPLIT and y_SPLIT of a NumPy archive, or x and y if it has no splits.
 
-    If it also has names_SPLIT or names, a text for each input, rows of runs have these names.
+    An optional array names_SPLIT, or names, holds a text for each input, which rows of runs repeat.
     """
 
     def choose(held: list[str]) -> list[str]:
@@ -173,7 +173,7 @@ def npz(name: str, rest: str, split: str, classes: tuple[str, ...] | None = None
 
 
 def part_of(name: str, splits: dict[str, _T], split: str) -> _T:
-    """The part of the data that a split names; other splits are refused."""
+    """The entry of ``splits`` for a split. Raises DataError for an unknown split."""
     if split not in splits:
         raise DataError(f"{name}: there is no split {split!r}; choose {' or '.join(splits)}")
     return splits[split]

@@ -1,4 +1,4 @@
-"""The interface of all data sets: numbered images in [0, 1], their labels, and a fingerprint."""
+"""The base class of data sets: indexed inputs in [0, 1], labels, and a fingerprint."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ __all__ = ["Dataset"]
 
 
 class Dataset(ABC):
-    """Inputs and labels, numbered from 0.
+    """Inputs and labels, indexed from 0.
 
-    An input is a float32 tensor with values in [0, 1] and no batch dimension; a label is a class number from 0. Authors
-    write ``__len__``, ``__getitem__`` and ``fingerprint``. Whatever these raise becomes one sentence of a
-    ``DataError``, and answers of the wrong kind are refused.
+    An input is a float32 tensor with values in [0, 1] and no batch dimension; a label is a class number from 0.
+    Subclasses define ``__len__``, ``__getitem__`` and ``fingerprint``. Errors in these methods and results of the wrong
+    type raise ``DataError`` with a message of one sentence.
     """
 
     name: str
-    """The name that it was loaded by."""
+    """The name that the data set was loaded by."""
     split: str
-    """Which part of the data it is, such as "test"."""
+    """The part of the data, such as "test"."""
     classes: tuple[str, ...] | None = None
-    """The names of the classes, if the source says them."""
+    """The names of the classes, if the source gives them."""
     facts: DataFacts = DataFacts()
-    """What the source says about the data, or what was assumed."""
+    """Metadata of the source, and assumptions about it."""
     levels: int | None = None
-    """All values are multiples of 1/levels, such as 255 for bytes; None if they are not known to be on a grid."""
+    """All values are multiples of 1/levels, such as 255 for bytes. None: not known."""
     divided: bool = True
-    """Whether the source has splits; else it gives the same data whichever split is named."""
+    """Whether the source has splits. If not, it returns the same data for every split."""
     data_source: DataSource | None = None
-    """The arguments that it was loaded with; None if it was not loaded by name."""
+    """The arguments of ``load``; None if the data set was not loaded by name."""
 
     def __init_subclass__(cls, **settings: Any) -> None:
-        """Guard what the author of a class wrote."""
+        """Wrap the methods of a subclass: checks results, and turns exceptions into ``DataError``."""
         super().__init_subclass__(**settings)
         for method, guard in AUTHORED.items():
             if callable(written := vars(cls).get(method)):
@@ -51,7 +51,7 @@ class Dataset(ABC):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The facts in words."""
+        """One sentence for each fact."""
         return self.facts.sentences()
 
     @abstractmethod
@@ -79,21 +79,21 @@ class Dataset(ABC):
         """A hash that changes when the data change."""
 
     def input_name(self, index: int) -> str | None:
-        """The name of an input, such as that of its file; None if it has none."""
+        """The name of an input, such as its file name; None if the input has no name."""
         return None
 
     def largest_label(self) -> int | None:
-        """The largest label; None if it is not known without reading every input."""
+        """The largest label; None if it is unknown without reading every input."""
         return None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle how it was loaded if its class is the user's own, which another process may not be able to import."""
+        """Pickle an instance of a user's class as its source, because another process may not find the class."""
         if self.data_source is None or type(self).__module__.partition(".")[0] == "lvmrs":
             return super().__reduce_ex__(protocol)
         return self.data_source.load_again, (self.name, self.fingerprint())
 
     def __repr__(self) -> str:
-        """One line."""
+        """Name, split and number of inputs."""
         return f"<{self.name}, {self.split}: {len(self)} inputs>"
 
 

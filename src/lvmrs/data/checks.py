@@ -1,4 +1,4 @@
-"""Checks of what a data set answers: its inputs and labels must be what the rest of lvmrs takes them for."""
+"""Checks of the inputs, labels and other values that data sets return."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def checked_input(data: Dataset, index: int) -> tuple[Tensor, int]:
     Returns:
         The input, a floating-point tensor with values in [0, 1], and its class number.
     """
-    from lvmrs.data.base import Dataset  # which imports this module
+    from lvmrs.data.base import Dataset  # a cyclic import
 
     checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
     pair = data[checks.seed("index", index)]
@@ -53,17 +53,17 @@ def _check_pixels(what: str, x: object) -> None:
         raise DataError(f"{what} is empty (shape {tuple(x.shape)}); it must have at least one value")
     with guarded(f"{what} cannot be read", error=DataError):
         low, high = (float(bound) for bound in torch.aminmax(x))
-    if not (low >= 0 and high <= 1):  # also where there is NaN
+    if not (low >= 0 and high <= 1):  # also true for NaN
         raise DataError(f"{what} has values outside [0, 1], the units of sigma; scale it")
 
 
 def check_labels(data: Dataset, classes: int, first: int | None = None) -> None:
-    """Refuse labels that cannot be the class numbers of a model.
+    """Raise DataError if the labels cannot be the class numbers of a model.
 
     Args:
         data: the data set.
-        classes: how many classes the model has.
-        first: the label of one input, for data that do not know their largest label.
+        classes: the number of classes of the model.
+        first: the label of one input, for data without a known largest label.
     """
     if data.facts.labels == "folder order" and data.classes is not None and len(data.classes) != classes:
         raise DataError(
@@ -112,7 +112,7 @@ def _named(data: Dataset, answer: Any) -> str | None:
     return answer or None
 
 
-# What authors of data sets write, what is said where it fails, and what checks the answer.
+# Decorators for the methods of data sets, by the name of the method.
 AUTHORED: dict[str, Callable[[Any], Any]] = {}
 
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 from the official python batches, whose pickles are read as numbers: nothing in them can run code."""
+"""CIFAR-10 from the official python batches. Their pickles are read without running code from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 def cifar10(name: str, rest: str, split: str) -> Dataset:
     """Load CIFAR-10 from the official python batches (Krizhevsky 2009), or from an .npz with x_test, y_test and so on.
 
-    ``rest`` is the folder of the batches, the folder around it, or the .npz file.
+    ``rest`` is the folder of the batches, its parent folder, or the .npz file.
     """
     path = expanded(rest)
     if is_file(path):
@@ -41,7 +41,7 @@ def _batch(name: str, file: Path) -> tuple[NDArray[Any], NDArray[Any]]:
         raise DataError(f"{name}: {file} is missing; give the folder with data_batch_1 … and test_batch, or an .npz")
     with guarded(f"{name}: {file} is not an official CIFAR-10 batch", error=DataError):
         with file.open("rb") as opened:
-            batch = _NumbersOnly(opened, encoding="bytes").load()
+            batch = _ArrayUnpickler(opened, encoding="bytes").load()
         pixels, labels = batch[b"data"], np.asarray(batch[b"labels"])
         if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != 3 * 32 * 32:
             raise DataError(f"{name}: {file} is not an official CIFAR-10 batch: its data are {pixels.dtype} numbers of "
@@ -49,8 +49,8 @@ def _batch(name: str, file: Path) -> tuple[NDArray[Any], NDArray[Any]]:
         return pixels.reshape(-1, 3, 32, 32), labels
 
 
-class _NumbersOnly(pickle.Unpickler):
-    """Unpickles arrays. What a pickle may name is replaced by functions that only make an empty array, or bytes."""
+class _ArrayUnpickler(pickle.Unpickler):
+    """Unpickles arrays of numbers only. Functions in the pickle are replaced by ones that make arrays or bytes."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("numpy.") and module.endswith(".multiarray") and name == "_reconstruct":
@@ -62,10 +62,10 @@ class _NumbersOnly(pickle.Unpickler):
 
 
 def _empty_array(kind: None, shape: tuple[int, ...], code: bytes) -> NDArray[Any]:
-    """An array without values, which the pickle then gives its shape and bytes."""
+    """An empty array; the pickle then sets its shape and bytes."""
     return np.empty(0, np.uint8)
 
 
 def _latin(text: str, encoding: str) -> bytes:
-    """Bytes that Python 2 wrote as text."""
+    """The bytes of a text that Python 2 pickled."""
     return text.encode("latin-1")

@@ -1,4 +1,4 @@
-"""Class index files, which say which class number belongs to which folder of images."""
+"""Class index files, which map the names of image folders to class numbers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lvmrs.errors import DataError, guarded
 
 __all__ = ["ClassIndex", "read_class_index"]
 
-# Larger files are no lists of classes.
+# Larger files are not lists of classes.
 _MOST_BYTES = 1 << 26
 
 
 class ClassIndex:
-    """The class numbers of names. A class may have several names, such as "n01440764" and "tench"."""
+    """A map from names to class numbers. A class may have several names, such as "n01440764" and "tench"."""
 
     def __init__(self, file: Path, names: Mapping[int, Sequence[str]]) -> None:
         self.file = file
@@ -29,12 +29,12 @@ class ClassIndex:
 
     @property
     def classes(self) -> tuple[str, ...] | None:
-        """The names of all classes, if the file has one for each number."""
+        """The names of all classes; None if a number has no name."""
         numbers = range(len(self.shown))
         return tuple(self.shown[k] for k in numbers) if set(self.shown) == set(numbers) else None
 
     def number(self, folder: str) -> int:
-        """The class number of a folder; refused if the file has none, or several."""
+        """The class number of a folder. Raises DataError if the file has no number, or several, for the folder."""
         found = self._numbers.get(folder, set())
         if not found:
             raise DataError(f"the folder {folder!r} is not in the class index {self.file}; add it, or move the folder")
@@ -49,9 +49,9 @@ class ClassIndex:
 def read_class_index(path: str | Path) -> ClassIndex:
     """Read a class index.
 
-    It is JSON: {"0": ["n01440764", "tench"]}, {"0": "tench"} or {"tench": 0}, each also as the ``id2label`` or
-    ``label2id`` of a model's configuration, or a list of names. Or it is text with one class in each line, where the
-    first word is a name as well as the whole line.
+    The file is JSON: {"0": ["n01440764", "tench"]}, {"0": "tench"} or {"tench": 0}, each also as the ``id2label`` or
+    ``label2id`` of a model's configuration, or a list of names. Or the file is text with one class in each line; both
+    the first word and the whole line are names of the class.
     """
     file = Path(path)
     if not is_file(file):
@@ -72,8 +72,8 @@ def _of_lines(lines: Iterable[str]) -> dict[int, list[str]]:
 
 
 def _of_json(stored: Any) -> dict[int, list[str]]:
-    """Class numbers and names; nothing if the file has another shape."""
-    if isinstance(stored, dict):  # a model's configuration holds it among other things
+    """Class numbers and their names; empty if the JSON has another structure."""
+    if isinstance(stored, dict):  # the configuration of a model
         stored = next((stored[key] for key in ("id2label", "label2id") if key in stored), stored)
     if isinstance(stored, list):
         return _of_pairs(enumerate(stored))
@@ -88,7 +88,7 @@ def _of_json(stored: Any) -> dict[int, list[str]]:
 
 
 def _of_pairs(pairs: Iterable[tuple[object, Any]]) -> dict[int, list[str]]:
-    """From each number and its name or names."""
+    """Class numbers and their names, from pairs of a number and one or several names."""
     listed = {key: [names] if isinstance(names, str) else names for key, names in pairs}
     if not _are_numbers(listed) or not all(map(_are_names, listed.values())):
         return {}

@@ -24,7 +24,7 @@ __all__ = ["ImageFolder", "pixels"]
 
 _GREY, _COLOURED = ("1", "L"), ("RGB", "RGBA", "P", "PA", "LA", "CMYK", "YCbCr", "HSV", "LAB")
 
-# Images of more pixels are taken for an attack on the memory, as Pillow does.
+# Larger images are treated as decompression bombs; the limit is Pillow's.
 _MOST_PIXELS = 89_478_485
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"}
 
@@ -32,15 +32,15 @@ _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".tif", "
 class ImageFolder(Dataset):
     """Images in the folders PATH/CLASS/ or PATH/SPLIT/CLASS/.
 
-    The labels are those of the class index file, if there is one. Otherwise, if all names of folders are numbers, they
-    are the labels; else folders are numbered in alphabetical order. ``facts.labels`` says which.
+    The class index file gives the labels, if there is one. Otherwise, if all folder names are numbers, these are the
+    labels; else the labels number the folders in alphabetical order. ``facts.labels`` states which rule applied.
 
     Args:
         name: the name of the data set.
         rest: PATH.
-        split: which part of the data.
-        size: images are scaled and cropped to squares of that many pixels; None to leave them as they are.
-        class_index: a file that says the class number of each folder; see ``read_class_index``.
+        split: the part of the data, such as "test".
+        size: height and width to which images are scaled and cropped. None: no change.
+        class_index: a file with the class number of each folder; see ``read_class_index``.
     """
 
     levels = 255
@@ -99,7 +99,7 @@ class ImageFolder(Dataset):
         try:
             with guarded("Pillow fails", error=DataError), _opened(file) as image:
                 return str(image.mode)
-        except DataError:  # __getitem__ reports it
+        except DataError:  # __getitem__ reports the error
             return ""
 
     def largest_label(self) -> int:
@@ -107,7 +107,7 @@ class ImageFolder(Dataset):
         return max(label for _, label in self.files)
 
     def fingerprint(self) -> str:
-        """A hash of the names, labels and sizes of the files, and of the size that images are scaled to."""
+        """A hash of the names, labels and sizes of the files, and of the image size."""
         digest = hashlib.sha256(str(self.size).encode())
         for file, label in self.files:
             digest.update(
@@ -122,7 +122,7 @@ def _has_images(folder: Path) -> bool:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[Any]:
-    """An image of a file that is not too large; Pillow only warns of some that are."""
+    """Open an image file without Pillow's warning about its size; ``pixels`` checks the size."""
     if not is_file(file):
         raise DataError(f"it {no_file(file)}") from (None if file.exists() else FileNotFoundError(str(file)))
     images = optional("PIL.Image", extra="images", error=DataError)
@@ -143,8 +143,11 @@ def pixels(image: Any, size: int | None, *, grey: bool) -> Tensor:
 
     Args:
         image: an image of Pillow.
-        size: the shorter side is scaled to this many pixels, and a square is cut out of the middle; None for no change.
-        grey: whether the data set has one channel; otherwise it has three.
+        size: the shorter side is scaled to this number of pixels, and the central square is kept. None: no change.
+        grey: True for one channel, False for three.
+
+    Returns:
+        The tensor.
     """
     _check_area(*image.size)
     if image.mode not in (*_GREY, *_COLOURED):

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face ``datasets`` library: by name from the hub, or from a folder that it saved."""
+"""Data sets of the Hugging Face ``datasets`` library: by name from the hub, or from a saved folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["HuggingFaceDataset"]
 
 
 class HuggingFaceDataset(Dataset):
-    """A data set of the library; its first image column and its first class-label column are used."""
+    """A data set of the library. Uses the first image column and the first class-label column."""
 
     levels = 255
 
@@ -50,7 +50,7 @@ class HuggingFaceDataset(Dataset):
             raise DataError(f"{self.name}: image {index}: {error}") from error
 
     def input_name(self, index: int) -> str | None:
-        """The name of the file of an image, without its folders, if the library knows it."""
+        """The file name of an image, without folders; None if the library does not give it."""
         found = getattr(self.rows[index][self.image], "filename", None)
         return Path(found).name if isinstance(found, str) and found else None
 
@@ -59,16 +59,16 @@ class HuggingFaceDataset(Dataset):
         return int(max(self.rows[self.label]))
 
     def fingerprint(self) -> str:
-        """The library's fingerprint, and the size that images are scaled to."""
+        """The fingerprint of the library, and the image size."""
         return f"{self.rows._fingerprint}-{self.size}"
 
 
 def _rows(datasets: Any, name: str, rest: str, split: str) -> tuple[Any, bool]:
-    """The rows of the split, and whether the data are divided into splits."""
+    """The rows of the split, and whether the data have splits."""
     path = expanded(rest)
     check_folder(name, path, error=DataError)
     saved = any(is_file(path / file) for file in ("dataset_dict.json", "dataset_info.json"))
-    # Before version 4, the library asked whether to run a script that a data set comes with.
+    # Versions before 4 could run a script of the data set.
     plain = {} if int(datasets.__version__.partition(".")[0]) >= 4 else {"trust_remote_code": False}
     with guarded(f"{name}: the data set cannot be loaded", error=DataError):
         rows = datasets.load_from_disk(str(path)) if saved else datasets.load_dataset(rest, split=split, **plain)

@@ -1,4 +1,4 @@
-"""Loading of data sets by name."""
+"""Loads data sets by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lvmrs._util.settings import absolute, files_of, taken_apart
+from lvmrs._util.settings import absolute, files_of, parse_name
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError, InvalidArgumentError, guarded, shown
 from lvmrs.registry import DATA
@@ -20,14 +20,14 @@ def load(name: str, *, split: str = "test", size: int | None = None, class_index
     """Load a data set by its name.
 
     Args:
-        name: a source of ``lvmrs.registry.DATA`` and what to load from it, such as ``npz:FILE``.
-        split: which part of the data, such as "test" or "train".
-        size: images from files are scaled and cropped to squares of that many pixels, at most 4096.
-        class_index: a file that says the class number of each folder of images: JSON such as {"0": ["n01440764",
-            "tench"]}, {"0": "tench"} or {"tench": 0}, a JSON list, or text with one class in each line.
+        name: a source of ``lvmrs.registry.DATA`` with its argument, such as ``npz:FILE``.
+        split: the part of the data, such as "test" or "train".
+        size: height and width to which images from files are scaled and cropped, at most 4096.
+        class_index: a file with the class number of each folder of images: JSON such as {"0": ["n01440764", "tench"]},
+            {"0": "tench"} or {"tench": 0}, a JSON list, or text with one class in each line.
 
     Returns:
-        The data set; its ``facts`` say what was assumed about it.
+        The data set; its ``facts`` state the assumptions about it.
 
     >>> len(load("digits", split="train"))
     1437
@@ -37,19 +37,19 @@ def load(name: str, *, split: str = "test", size: int | None = None, class_index
 
 @dataclass(frozen=True)
 class DataSource:
-    """The arguments of ``load`` as plain values. They name the same data in any process and working directory."""
+    """The arguments of ``load``, which identify the data in any process and working directory."""
 
     name: str
     split: str = "test"
     size: int | None = None
     class_index: str | None = None
     directory: Path = field(default_factory=Path.cwd)
-    """Where relative paths begin: the working directory of the first call."""
+    """The base of relative paths: the working directory of the first call."""
 
     def load(self) -> Dataset:
         """Load the data set."""
         self._check_arguments()
-        source, rest = taken_apart(DATA, self.name, self.directory, error=DataError)
+        source, rest = parse_name(DATA, self.name, self.directory, error=DataError)
         with guarded(f"{self.name}: it cannot be read", error=DataError):
             data: Dataset = DATA.find(source)(self.name, rest, self.split, **self._options(source))
         if not len(data):
@@ -59,7 +59,7 @@ class DataSource:
 
     @property
     def files(self) -> list[Path]:
-        """The file of the user's code that makes the data, if there is one; other data are pickled, or are folders."""
+        """The file of the user's code that makes the data, if any. Other data are pickled, or are folders."""
         own = self.name.partition(":")[0] in DATA.having("code")
         return files_of(DATA, self.name, self.directory) if own else []
 
@@ -68,12 +68,12 @@ class DataSource:
             raise InvalidArgumentError(
                 f"image size must be a whole number from 1 to {_LARGEST_SIZE}, got {shown(self.size, 40)}"
             )
-        # The split of a run is read from its manifest, and may be the name of a folder.
+        # The split may come from a manifest, and becomes a part of a path.
         if not isinstance(self.split, str) or self.split in ("", ".", "..") or set(self.split) & set("/\\\0"):
             raise DataError(f"{self.name}: split must be a word such as test, got {shown(self.split, 40)}")
 
     def _options(self, source: str) -> dict[str, Any]:
-        """What is given beside the name, for the sources that take it."""
+        """The options for a source. Raises DataError for an option that the source does not have."""
         index = None if self.class_index is None else absolute(self.class_index, self.directory)
         given = {"size": (self.size, "sized", "an image size"), "class_index": (index, "indexed", "a class index")}
         for value, fact, words in given.values():
@@ -84,7 +84,7 @@ class DataSource:
         return {option: value for option, (value, fact, _) in given.items() if source in DATA.having(fact)}
 
     def load_again(self, name: str, fingerprint: str) -> Dataset:
-        """Load the data set that was pickled under that name; data that have changed are refused."""
+        """Load a pickled data set again. Raises DataError if the data have changed."""
         data = self.load()
         data.name = name
         if data.fingerprint() != fingerprint:

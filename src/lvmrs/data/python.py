@@ -1,4 +1,4 @@
-"""Data sets from the user's own Python code."""
+"""Data sets from the user's Python code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["python"]
 
 
 def python(name: str, rest: str, split: str) -> Dataset:
-    """Import the ``Dataset`` called ``MODULE:NAME``, or call the function of that name with the split.
+    """Import the ``Dataset`` ``MODULE:NAME``, or call the function ``MODULE:NAME`` with the split.
 
     The function returns a ``Dataset``, or a pair of arrays (inputs, labels).
     """
@@ -32,7 +32,7 @@ def python(name: str, rest: str, split: str) -> Dataset:
         made.classes = None if made.classes is None else tuple(map(str, made.classes))
         return made
     if isinstance(made, tuple) and len(made) == 2:
-        with guarded(f"{name}: inputs and labels are no arrays", error=DataError):
+        with guarded(f"{name}: inputs and labels are not arrays", error=DataError):
             inputs, labels = (np.asarray(part) for part in made)
         return Arrays(name, split, inputs, labels)
     raise DataError(

@@ -1,4 +1,4 @@
-"""Puts a model together from its network, weights, normalisation and denoiser."""
+"""Assembles a model from its network, weights, normalisation and denoiser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from lvmrs._util.facts import ModelFacts
-from lvmrs._util.settings import absolute, taken_apart
+from lvmrs._util.settings import absolute, parse_name
 from lvmrs._util.user_code import source_hash
 from lvmrs.errors import ModelError, guarded
 from lvmrs.kernel.sampler import Model
@@ -24,30 +24,30 @@ __all__ = ["Assembled", "assemble", "hash_of"]
 
 @dataclass(frozen=True)
 class Assembled:
-    """A model, and the parts by which it is recognised."""
+    """A model, and the parts that its fingerprints are computed from."""
 
     model: Model
-    """The denoiser, the normalisation and the network together; it takes pixels in [0, 1]."""
+    """Denoiser, normalisation and network in one callable on pixels in [0, 1]."""
     facts: ModelFacts
     network: Model | Path
-    """The network alone, or the file that is run as a program."""
+    """The network alone, or the file of an exported program."""
     code: str | None
-    """A hash of the user's file of Python code that makes it, if there is one."""
+    """A hash of the user's Python file that makes the network, if there is one."""
     denoiser: Model | None = None
 
     @property
     def fingerprint(self) -> str | None:
-        """A hash of the network's weights, or of its file; None if it is not a torch module and has no file."""
+        """A hash of the network's weights or file; None for a callable that is not a torch module and has no file."""
         return digest_of_file(self.network) if isinstance(self.network, Path) else hash_of(self.network)
 
     @property
     def denoiser_fingerprint(self) -> str | None:
-        """A hash of the denoiser's weights; None if there is no denoiser or it is not a torch module."""
+        """A hash of the denoiser's weights; None without a denoiser, or if the denoiser is not a torch module."""
         return None if self.denoiser is None else hash_of(self.denoiser)
 
 
 def hash_of(model: Model) -> str | None:
-    """A hash of the weights of a torch module; None for another callable, whose weights are not known."""
+    """A hash of the weights of a torch module; None for other callables."""
     if not isinstance(model, nn.Module):
         return None
     with guarded("the weights of the model cannot be read", error=ModelError):
@@ -62,11 +62,11 @@ def assemble(
     sigma: float,
     directory: Path,
 ) -> Assembled:
-    """Put a model together; ``lvmrs.models.load`` explains the arguments.
+    """Assemble a model; ``lvmrs.models.load`` explains the arguments.
 
-    Relative paths begin in ``directory``.
+    ``directory`` is the base of relative paths.
     """
-    source, rest = taken_apart(MODELS, name, directory, error=ModelError)
+    source, rest = parse_name(MODELS, name, directory, error=ModelError)
     file = None if weights is None else absolute(weights, directory)
     with guarded(f"{name}: it cannot be loaded", error=ModelError):
         network, facts = MODELS.find(source)(name, rest)
@@ -85,14 +85,14 @@ def _with_weights(name: str, source: str, network: Model, facts: ModelFacts, fil
     takers = MODELS.having("weights")
     if not isinstance(network, nn.Module) or source not in takers:
         kinds = " and ".join(f"{taker}:" for taker in takers)
-        raise ModelError(f"{name}: weights can be put into {kinds} modules only; leave weights out")
+        raise ModelError(f"{name}: only {kinds} modules take weights; leave weights out")
     return replace(facts, normalisation_lost=load_weights(network, file), random_weights=False)
 
 
 def _with_normalisation(
     name: str, network: Model, facts: ModelFacts, given: Normalisation | None, file: Path | None
 ) -> tuple[Model, ModelFacts]:
-    """Put the given normalisation before the network, or the one that is stored with its weights."""
+    """Put the given normalisation, or the one in the file of weights, before the network."""
     kept = None if given is not None or file is None else normalisation_of(file)
     if kept is not None:
         mean, std = kept

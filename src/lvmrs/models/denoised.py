@@ -1,7 +1,7 @@
-"""Denoise, then classify: a denoiser for noise of a known strength before any classifier.
+"""A denoiser for noise of a known standard deviation, followed by a classifier.
 
-Salman et al. (2020) put a denoiser before a classifier that was trained without noise; Carlini et al. (2023) take a
-diffusion model as the denoiser, in one step.
+Salman et al. (2020) put a denoiser before a classifier that was trained without noise; Carlini et al. (2023) use one
+step of a diffusion model as the denoiser.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["Denoised"]
 
 
 class Denoised(nn.Module):
-    """A classifier behind a denoiser.
+    """A classifier of denoised images.
 
     Args:
-        denoiser: from a batch of noisy images to images of the same shape, both about in [0, 1].
-        classifier: from a batch of images in [0, 1] to logits.
-        size: height and width that the classifier needs; denoised images of another size are resized.
+        denoiser: a callable from a batch of noisy images to images of the same shape, with pixels about in [0, 1].
+        classifier: a callable from a batch of images in [0, 1] to logits.
+        size: height and width for the classifier; denoised images of another size are resized.
 
     >>> import torch
     >>> model = Denoised(lambda x: x.clamp(0.25, 0.75), lambda x: x.flatten(1))

@@ -1,4 +1,4 @@
-"""Denoisers by name: a diffusion model, a network that ``lvmrs train`` made, or Python code."""
+"""Loads denoisers by name: diffusion models, networks of ``lvmrs train``, and Python code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 from lvmrs._util.facts import DenoiserFacts
 from lvmrs._util.files import expanded, is_file, is_folder
 from lvmrs._util.optional import optional
-from lvmrs._util.settings import check_folder, taken_apart
+from lvmrs._util.settings import check_folder, parse_name
 from lvmrs._util.user_code import called, imported
 from lvmrs.errors import ModelError, guarded
 from lvmrs.kernel.sampler import Model
@@ -28,29 +28,29 @@ def load_denoiser(name: str, sigma: float, directory: Path | None = None) -> tup
     """Load a denoiser by its name.
 
     Args:
-        name: a source of ``lvmrs.registry.DENOISERS`` and what to load from it, such as ``trained:FILE``.
+        name: a source of ``lvmrs.registry.DENOISERS`` with its argument, such as ``trained:FILE``.
         sigma: the standard deviation of the noise, for images in [0, 1].
-        directory: where relative paths begin; by default the working directory.
+        directory: the base of relative paths; by default the working directory.
 
     Returns:
-        The denoiser, from noisy images to images, and what is known about it.
+        The denoiser, a callable from noisy images to images, and its metadata.
 
     """
     directory = directory or Path.cwd()
-    source, rest = taken_apart(DENOISERS, name, directory, error=ModelError)
+    source, rest = parse_name(DENOISERS, name, directory, error=ModelError)
     with guarded(f"{name}: it cannot be loaded", error=ModelError):
         denoiser, facts = DENOISERS.find(source)(name, rest, sigma)
     return denoiser, facts
 
 
 def trained_denoiser(name: str, rest: str, sigma: float) -> tuple[nn.Module, DenoiserFacts]:
-    """Load the network of a file that ``lvmrs train`` wrote; the facts say for which noise it was trained."""
+    """Load the network of a file that ``lvmrs train`` wrote; the facts contain the noise of its training."""
     model, facts = trained(name, rest)
     return model, DenoiserFacts(name, trained=facts)
 
 
 def python_denoiser(name: str, rest: str, sigma: float) -> tuple[Model, DenoiserFacts]:
-    """Load a module of the user, or call a function that returns a denoiser, with ``sigma`` if it takes that."""
+    """Import a user's module, or call a user's function that returns a denoiser (with ``sigma`` if it takes it)."""
     named = imported(name, rest, error=ModelError)
     if isinstance(named, nn.Module):
         return named, DenoiserFacts(name)
@@ -67,12 +67,12 @@ def _made(function: Any, sigma: float) -> Any:
 
 
 def diffusers(name: str, rest: str, sigma: float) -> tuple[nn.Module, DenoiserFacts]:
-    """Load a pipeline, or a UNet with its scheduler, from a folder that diffusers saved or from its hub."""
+    """Load a pipeline, or a UNet with its scheduler, from a folder of diffusers or from the hub."""
     library = optional("diffusers", extra="diffusion", error=ModelError)
-    library.utils.logging.set_verbosity_error()  # errors are reported below, in one sentence
+    library.utils.logging.set_verbosity_error()  # ModelError below reports errors
     place = expanded(rest)
-    if not is_folder(place) and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", rest):  # a name of the hub
-        raise ModelError(f"{name}: {place} is not a folder; give one that diffusers saved, or OWNER/NAME of its hub")
+    if not is_folder(place) and not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", rest):  # OWNER/NAME of the hub
+        raise ModelError(f"{name}: {place} is not a folder; give a folder of diffusers, or OWNER/NAME of the hub")
     check_folder(name, place, error=ModelError)
     folder = str(place) if is_folder(place) else rest
     whole = not is_folder(place) or is_file(place / "model_index.json")

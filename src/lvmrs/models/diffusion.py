@@ -1,4 +1,4 @@
-"""A diffusion model as a denoiser: one step back to the clean image, as in Carlini et al. (2023)."""
+"""A diffusion model as a one-step denoiser (Carlini et al. 2023)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ _PREDICTIONS = ("epsilon", "sample", "v_prediction")
 
 
 def noise_step(kept: Sequence[float], sigma: float) -> int:
-    """The first step of a diffusion whose noise is at least as strong as σ: √((1 − ᾱ)/ᾱ) ≥ 2σ.
+    """The first step of a diffusion schedule with at least the given noise: √((1 − ᾱ)/ᾱ) ≥ 2σ.
 
     Args:
-        kept: ᾱ of each step, which falls from step to step.
-        sigma: standard deviation of the noise on images in [0, 1], which is 2σ on the images in [−1, 1] of a diffusion.
+        kept: ᾱ of each step, in decreasing order.
+        sigma: standard deviation of the noise on images in [0, 1]; diffusion models use images in [−1, 1], where it is
+            2σ.
+
+    Returns:
+        The index of the step.
 
     >>> noise_step([0.99, 0.8, 0.5, 0.1], sigma=0.2)
     1
@@ -34,16 +38,16 @@ def noise_step(kept: Sequence[float], sigma: float) -> int:
 
 
 class DiffusionDenoiser(nn.Module):
-    """A denoiser that goes back to the clean image in one step of a diffusion model.
+    """A denoiser that predicts the clean image in one step of a diffusion model.
 
-    The UNet is called with the first step of the schedule whose noise is at least as strong; all scaling is by the
+    The UNet is called with the first step of the schedule that has at least this noise; images are scaled for the
     actual noise.
 
     Args:
-        unet: a UNet of diffusers, or a callable that has ``config.in_channels`` and returns ``sample`` as one does.
+        unet: a UNet of diffusers, or a callable with ``config.in_channels`` whose results have a ``sample``.
         kept: ᾱ of each step of the schedule.
         sigma: standard deviation of the noise, on images in [0, 1].
-        prediction: what the UNet predicts: epsilon, sample or v_prediction.
+        prediction: the prediction type of the UNet: epsilon, sample or v_prediction.
     """
 
     def __init__(self, unet: Any, kept: Sequence[float], sigma: float, prediction: str = "epsilon") -> None:
@@ -60,9 +64,9 @@ class DiffusionDenoiser(nn.Module):
         channels = self.unet.config.in_channels
         if x.dim() != 4 or x.shape[1] != channels:
             held = x.shape[1] if x.dim() == 4 else 1
-            raise ModelError(f"the inputs have {held} channels and the UNet takes {channels}; take another denoiser")
+            raise ModelError(f"the inputs have {held} channels and the UNet takes {channels}; choose another denoiser")
         spread = 2 * self.sigma
-        share = 1 / (1 + spread**2)  # ᾱ of noise of exactly this strength
+        share = 1 / (1 + spread**2)  # ᾱ for exactly this noise
         seen = math.sqrt(share) * (2 * x - 1)
         step = torch.full((len(x),), self.step, device=x.device)
         answer = self.unet(seen, step).sample[:, :channels]  # a UNet that predicts its variance has more channels

@@ -1,4 +1,4 @@
-"""A network that removes Gaussian noise of one known strength from images."""
+"""A network that removes Gaussian noise of one standard deviation from images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["DnCNN", "dncnn"]
 
 
 class DnCNN(nn.Module):
-    """A stack of normalised convolutions that estimates the noise, which is then subtracted (Zhang et al. 2017)."""
+    """Convolutions with batch normalisation that estimate the noise, which is subtracted (Zhang et al. 2017)."""
 
     def __init__(self, channels: int, width: int, depth: int) -> None:
         super().__init__()
@@ -29,5 +29,5 @@ class DnCNN(nn.Module):
 
 
 def dncnn(channels: int = 3, width: int = 32, depth: int = 6) -> DnCNN:
-    """Make a DnCNN of ``depth`` convolutions; those of its authors have a width of 64 and a depth of 17."""
+    """Make a DnCNN of ``depth`` convolutions; the paper uses a width of 64 and a depth of 17."""
     return DnCNN(channels, width, depth)

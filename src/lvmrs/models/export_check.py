@@ -1,8 +1,8 @@
-"""Checks that a file of torch.export is a graph of tensor operations, before torch reads it.
+"""Checks that a file of torch.export contains only a graph of tensor operations, before torch reads the file.
 
 Torch unpickles parts of such a file without restriction, looks up the functions of the graph by name in all of its
-modules, evaluates expressions of sizes, and loads native libraries. So a file could run any code. Here everything that
-the file holds is compared with what plain programs hold, and only that is given to torch, in a new archive.
+modules, evaluates expressions of sizes, and loads native libraries. So a file could run arbitrary code. This module
+accepts only the parts of plain programs, and writes them to a new archive for torch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OPERATION = re.compile(
     r"torch\.ops\.aten\.(?!(from_file|save)\b)(?!__)\w+(\.(?!__)\w+)?|torch\.ops\.higher_order\.wrap_with_\w+|math\.\w+"
     r"|torch\.sym_\w+|_operator\.(add|sub|mul|truediv|floordiv|mod|pow|neg|getitem|eq|ne|lt|le|gt|ge|and_|or_|not_)"
 )
-# Words that operations take, such as the rounding of a division. The name of a file is none of them.
+# String arguments of operations, such as the rounding mode of a division. File names are not among them.
 _WORD = re.compile(
     "|none|mean|sum|tanh|floor|trunc|same|valid|zeros|constant|reflect|replicate|circular|nearest|bilinear|bicubic|ij|xy"
 )
@@ -45,11 +45,14 @@ _CONTAINERS = ("builtins.tuple", "builtins.list", "builtins.dict", None)
 
 
 def checked_program(name: str, path: Path) -> io.BytesIO:
-    """Read a file of torch.export, refuse one that holds more than a graph and its tensors, and write it again.
+    """Copy a file of torch.export. Raises ModelError if it contains more than a graph and its tensors.
 
     Args:
-        name: the name of the model, for errors.
+        name: the name of the model, for error messages.
         path: the file.
+
+    Returns:
+        The copy, for ``torch.export.load``.
     """
 
     def refuse(what: str) -> ModelError:
@@ -58,7 +61,7 @@ def checked_program(name: str, path: Path) -> io.BytesIO:
     written = io.BytesIO()
     with zipfile.ZipFile(path) as archive, zipfile.ZipFile(written, "w") as again:
         if len(set(archive.namelist())) < len(archive.namelist()):
-            raise refuse("it holds two parts of one name")
+            raise refuse("two of its parts have the same name")
         sizes = {info.filename: info.file_size for info in archive.infolist()}
         if sum(sizes.values()) > memory():
             raise ModelError(f"{name}: it would take more than the memory of this machine")
@@ -80,7 +83,7 @@ def checked_program(name: str, path: Path) -> io.BytesIO:
 
 
 def _check_payloads(stored: Any, empty: set[str], refuse: Callable[[str], ModelError]) -> None:
-    """Refuse tensors that are pickled, or that have no values, for which torch would put zeros."""
+    """Raise for tensors that are pickled, or that have no values: torch would fill those with zeros."""
     for key, payload in stored["config"].items():
         if payload["use_pickle"] or not re.fullmatch(r"(weight|tensor)_\d+", payload["path_name"]):
             raise refuse(f"{key!r:.60} is not a plain tensor")
@@ -89,7 +92,7 @@ def _check_payloads(stored: Any, empty: set[str], refuse: Callable[[str], ModelE
 
 
 def _checked_graph(stored: Any, refuse: Callable[[str], ModelError]) -> Any:
-    """The graph without what was noted about its origin, which is no part of the function."""
+    """The graph without the metadata of its nodes, which does not affect the function."""
     if stored["graph_module"].get("treespec_namedtuple_fields"):
         raise refuse("it takes or returns named tuples")
     for guard in stored.get("guards_code") or ():
@@ -106,7 +109,7 @@ def _checked_graph(stored: Any, refuse: Callable[[str], ModelError]) -> Any:
 
 
 def _nodes(stored: Any) -> Iterator[dict[str, Any]]:
-    """The nodes of all graphs, within each other."""
+    """The nodes of all graphs, including nested graphs."""
     parts = stored.values() if isinstance(stored, dict) else stored if isinstance(stored, list) else ()
     for part in parts:
         yield from _nodes(part)
@@ -115,7 +118,7 @@ def _nodes(stored: Any) -> Iterator[dict[str, Any]]:
 
 
 def _strings(stored: Any, key: str = "", target: str = "") -> Iterator[tuple[str, str, str]]:
-    """Each string, under which key it stands, and the operation that it is for; keys are strings, too."""
+    """All strings as (key, string, operation that takes it), including the keys themselves."""
     if isinstance(stored, str):
         yield key, stored, target
     elif isinstance(stored, list):
@@ -129,7 +132,7 @@ def _strings(stored: Any, key: str = "", target: str = "") -> Iterator[tuple[str
 
 
 def _harmless(key: str, text: str, target: str) -> bool:
-    if key == "guards_code":  # checked already
+    if key == "guards_code":  # _checked_graph checks guards
         return True
     if key in ("in_spec", "out_spec"):
         return not text or all(map(_is_container, _containers(json.loads(text)[1])))

@@ -1,4 +1,4 @@
-"""Models that are programs, in files that torch.export wrote."""
+"""Loads models from files of torch.export."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _is_archive(path: Path) -> bool:
 
 
 def exported(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """Load a program that torch.export.save wrote; one that holds more than tensor operations is refused."""
+    """Load a program of torch.export.save. Raises ModelError if it contains more than tensor operations."""
     path = Path(rest)
     with guarded(f"{name}: it is not a program saved by torch.export.save", error=ModelError):
-        if not _is_archive(path):  # torch would log its own traceback
+        if not _is_archive(path):  # torch would log a traceback
             raise ModelError(f"{name}: it is not a program saved by torch.export.save")
         program = torch.export.load(checked_program(name, path))
         taken = program.graph_signature.user_inputs

@@ -1,4 +1,4 @@
-"""Running programs that take batches of one size only."""
+"""Runs programs with a fixed batch size on batches of any size."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ __all__ = ["InParts"]
 
 
 class InParts(nn.Module):
-    """Runs a program that takes batches of one size on batches of any size, in parts.
+    """Runs a program with a fixed batch size on batches of any size, by splitting them.
 
-    Copies of the last row fill up the last part, so that a row alone has no other company (``lvmrs.kernel.model_check``).
+    Copies of the last row pad the last part, so that a single row runs with copies of itself only
+    (``lvmrs.kernel.model_check``).
 
     Args:
-        program: takes batches of one size.
-        size: that size.
-        rest: the same function for batches of any size, if there is one: it takes the last part as it is.
+        program: a callable on batches of ``size`` rows.
+        size: the batch size of the program.
+        rest: the same function for batches of any size, if there is one; runs the last part without padding.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class InParts(nn.Module):
         self.program, self.runs_in_parts_of, self.rest = program, size, rest
 
     def forward(self, x: Tensor) -> Tensor:
-        """The answers to all inputs of a batch, in order."""
+        """The outputs for all rows of a batch, in order."""
         size, answers = self.runs_in_parts_of, list[Tensor]()
         for part in torch.split(x, size):
             if len(part) == size:

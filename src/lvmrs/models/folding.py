@@ -1,6 +1,6 @@
-"""Folding of sandwich networks: the layers between two activations become a single linear map.
+"""Folds sandwich networks: the layers between two activations become a single linear map.
 
-The convolutions among these maps are arranged so that running them takes few products.
+The convolutions among these maps are arranged so that they need few multiplications.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from lvmrs.models.sandwich_layers import NormPool, SandwichConv, SandwichDense, 
 
 __all__ = ["Folded", "FourierConvolution", "chained", "precision", "squares_as_channels"]
 
-# Number of inputs that run at a time: more do not fit the caches as well, and fewer make small products (measured on
-# the small network).
+# Number of inputs per part of a batch, measured on the small network: larger parts do not fit into the caches, and
+# smaller parts make small matrix products.
 _PART = 128
 
 
 def precision(parameter: Tensor) -> torch.dtype:
-    """The precision that a network runs in: that of its parameters, and at least float32."""
+    """The precision of a network: that of its parameters, and at least float32."""
     return torch.promote_types(parameter.dtype, torch.float32)
 
 
 class Folded:
-    """A sandwich network as linear maps from one activation to the next; inside, the batch is the last dimension.
+    """A sandwich network as linear maps between activations. Internally, the batch is the last dimension.
 
-    If ``checked``, layers that exceed their constant by rounding are shortened, or refused with a ``ModelError``.
+    If ``checked``, layers that exceed their constant by rounding are scaled down, or raise ``ModelError``.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Folded:
         self.workspace = Workspace()
 
     def detached(self) -> Folded:
-        """Detach the maps from the parameters and copy the biases; returns itself."""
+        """Detach the maps from the parameters, copy the biases, and return self."""
         self.linear = [(into.detach(), bias.detach().clone()) for into, bias in self.linear]
         return self
 
@@ -120,8 +120,8 @@ class FourierConvolution(RealProducts):
     """Runs a ``Circulant`` and adds a bias.
 
     With a stride, channels are mixed on the smaller grid of the results. With a ``split``, squares of that side become
-    channels of the results, which makes transforms smaller and mixing larger. If ``gathered``, squares of the inputs,
-    ``squares`` pixels on a side, are channels already.
+    channels of the results, which makes transforms smaller and mixing larger. If ``gathered``, the channels of the
+    inputs are already squares of ``squares`` pixels on a side.
     """
 
     def __init__(self, operator: Circulant, bias: Tensor, gathered: bool = False, split: int = 1) -> None:
@@ -132,9 +132,9 @@ class FourierConvolution(RealProducts):
 
 
 def chained(operators: Sequence[tuple[Circulant, Tensor]], like: Tensor) -> list[FourierConvolution]:
-    """Arrange operators with their biases in a chain, whose input is made by ``squares_as_channels``.
+    """Arrange operators with their biases in a chain. Its input is a result of ``squares_as_channels``.
 
-    The results of one operator are split into the squares that the next one takes, where this saves products.
+    The results of one operator are split into the squares of the next operator if this saves multiplications.
     """
     splits = [1] * len(operators)
     for i in reversed(range(len(operators) - 1)):
@@ -151,7 +151,7 @@ def chained(operators: Sequence[tuple[Circulant, Tensor]], like: Tensor) -> list
 
 
 def squares_as_channels(x: Tensor, side: int) -> Tensor:
-    """Turn a batch of images into (height, width, channels, batch), with squares of pixels as channels."""
+    """Convert a batch of images to (height, width, channels, batch), with squares of pixels as channels."""
     batch, channels, height, width = x.shape
     squares = x.reshape(batch, channels, height // side, side, width // side, side)
     return squares.permute(2, 4, 3, 5, 1, 0).contiguous().flatten(2, 4)

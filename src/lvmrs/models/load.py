@@ -1,6 +1,7 @@
-"""Loading of models by name: a model that takes pixels in [0, 1], facts about it, and a hash of its weights.
+"""Loads models by name: a callable on pixels in [0, 1], with its metadata and a hash of its weights.
 
-A model that was loaded by name can be pickled: the pickle holds the arguments of ``load``, the weights and their hash.
+A model that was loaded by name can be pickled: the pickle contains the arguments of ``load``, the weights and their
+hash.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ def load(
     """Load a model by its name.
 
     Args:
-        name: a source of ``lvmrs.registry.MODELS`` and what to load from it, such as ``onnx:FILE``.
-        weights: a file of weights, for a network that comes without.
-        mean: with ``std``, a normalisation to put before a model that does not have its own; one number a channel.
-        std: one number a channel.
-        denoiser: a source of ``lvmrs.registry.DENOISERS`` and what to load from it; the denoiser comes first.
+        name: a source of ``lvmrs.registry.MODELS`` with its argument, such as ``onnx:FILE``.
+        weights: a file of weights, for a network without weights.
+        mean: with ``std``, the normalisation for a model without its own; one number for each channel.
+        std: one number for each channel.
+        denoiser: a source of ``lvmrs.registry.DENOISERS`` with its argument; the denoiser runs before the model.
         sigma: the standard deviation of the noise, for the denoiser.
 
     Returns:
-        The model, which takes pixels in [0, 1], with its facts and hashes.
+        The model, a callable on pixels in [0, 1], with its metadata and hashes.
 
     >>> load("ready:small_cnn").facts.random_weights
     True
@@ -64,7 +65,7 @@ def load(
 
 @dataclass(frozen=True)
 class ModelSource:
-    """The arguments of ``load`` as plain values. They name the same model in any process and working directory."""
+    """The arguments of ``load``, which identify the model in any process and working directory."""
 
     name: str
     weights: str | None = None
@@ -73,7 +74,7 @@ class ModelSource:
     denoiser: str | None = None
     sigma: float = 0.0
     directory: Path = field(default_factory=Path.cwd)
-    """Where relative paths begin: the working directory of the first call."""
+    """The base of relative paths: the working directory of the first call."""
 
     def load(self) -> Loaded:
         """Load the model."""
@@ -84,13 +85,13 @@ class ModelSource:
 
     @property
     def files(self) -> list[Path]:
-        """The files that loading it reads, as far as names say which they are."""
+        """The files that ``load`` reads, as far as the names contain them."""
         weights = [] if self.weights is None else [absolute(self.weights, self.directory)]
         denoiser = [] if self.denoiser is None else files_of(DENOISERS, self.denoiser, self.directory)
         return [*files_of(MODELS, self.name, self.directory), *weights, *denoiser]
 
     def assembled(self) -> Assembled:
-        """Load the model as its parts."""
+        """Load the model and its parts."""
         if (self.mean is None) != (self.std is None):
             raise ModelError("mean and std go together; give both")
         normalisation = None if self.mean is None or self.std is None else (self.mean, self.std)
@@ -101,29 +102,29 @@ class ModelSource:
 class Loaded:
     """A model with its name, facts and hashes.
 
-    With a ``source`` it can be pickled whatever its code is: the other process loads it again and puts the weights of
-    this one into it. Without a source, the model itself is pickled.
+    With a ``source``, the pickle contains the source and the weights: the other process loads the model by name and
+    sets these weights. Without a source, the pickle contains the model itself.
     """
 
     model: Model
-    """It takes pixels in [0, 1]."""
+    """A callable on pixels in [0, 1]."""
     name: str
     fingerprint: str | None
-    """A hash of its weights; None if they are not known."""
+    """A hash of the weights; None if they are unknown."""
     code: str | None
-    """A hash of the user's file of Python code that makes it, if there is one."""
+    """A hash of the user's Python file that makes the model, if there is one."""
     facts: ModelFacts
-    """What its source states, or what was assumed."""
+    """Metadata from the source, and assumptions."""
     denoiser_fingerprint: str | None = None
-    """A hash of the weights of its denoiser, if it has one; the name of the denoiser is among the facts."""
+    """A hash of the weights of the denoiser, if there is one; ``facts`` contains its name."""
     source: ModelSource | None = None
-    """The arguments that it was loaded with; None for a model that was not loaded by name."""
+    """The arguments of ``load``; None if the model was not loaded by name."""
     digest: str | None = field(repr=False, compare=False, default=None)
-    """A hash of all weights of ``model`` when it was loaded; it is computed if it is not given."""
+    """A hash of all weights of ``model`` at the time of loading; computed if not given."""
 
     @classmethod
     def of(cls, model: Model, name: str) -> Loaded:
-        """Take a model that is in memory already.
+        """Wrap a model that is in memory.
 
         Args:
             model: a callable from pixels in [0, 1] to logits.
@@ -141,13 +142,13 @@ class Loaded:
             object.__setattr__(self, "digest", hash_of(self.model))
 
     def check_unchanged(self) -> None:
-        """Refuse a model whose weights are no longer those that it was loaded with: its hash would be of others."""
+        """Raise ModelError if the weights have changed since loading, because the hash would no longer match."""
         if hash_of(self.model) != self.digest:
             raise ModelError(f"{self.name}: its weights were changed after it was loaded; name it again with Loaded.of")
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The facts in words."""
+        """One sentence for each fact."""
         return self.facts.sentences()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -155,16 +156,16 @@ class Loaded:
         if self.source is None:
             return super().__reduce_ex__(protocol)
         state = _state(self.model) if isinstance(self.model, nn.Module) else {}
-        return _made_again, (self.source, self.fingerprint, self.code, self.facts, self.denoiser_fingerprint, state)
+        return _reloaded, (self.source, self.fingerprint, self.code, self.facts, self.denoiser_fingerprint, state)
 
 
 def _state(model: nn.Module) -> dict[str, Any]:
-    """The weights, each copied to the CPU."""
+    """Copies of the weights on the CPU."""
     held = model.state_dict().items()
     return {key: value.detach().cpu().clone() if isinstance(value, Tensor) else value for key, value in held}
 
 
-def _made_again(
+def _reloaded(
     source: ModelSource,
     fingerprint: str | None,
     code: str | None,
@@ -172,7 +173,7 @@ def _made_again(
     denoiser: str | None,
     state: dict[str, Any],
 ) -> Loaded:
-    """Load the model that was pickled; a change is refused, since one run must not mix rows of two models."""
+    """Load a pickled model. Raises if the model has changed, because a run must not mix rows of two models."""
     made = source.assembled()
     if isinstance(made.model, nn.Module):
         try:
@@ -183,7 +184,7 @@ def _made_again(
         "the code that makes it": made.code == code,
         "its weights or file": made.fingerprint == fingerprint,
         "its denoiser": made.denoiser_fingerprint == denoiser,
-        "what is known about it": made.facts == facts,
+        "its metadata": made.facts == facts,
     }
     if not all(same.values()):
         raise _changed(source, " and ".join(what for what, is_same in same.items() if not is_same))

@@ -1,4 +1,4 @@
-"""Models that are programs, in ONNX files; onnxruntime runs them."""
+"""Loads models from ONNX files, and runs them with onnxruntime."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ __all__ = ["onnx"]
 
 
 class _Session(nn.Module):
-    """An ONNX session as a callable on tensors."""
+    """Runs an ONNX session on tensors."""
 
     def __init__(self, session: Any, source: str, target: str, kind: type[np.generic]) -> None:
         super().__init__()
         self.session, self.source, self.target, self.kind = session, source, target, kind
 
     def forward(self, x: Tensor) -> Tensor:
-        """The output for a batch, on the batch's device."""
+        """The output for a batch, on the device of the batch."""
         rows = x.detach().cpu().numpy().astype(self.kind, copy=False)
         (answer,) = self.session.run([self.target], {self.source: np.ascontiguousarray(rows)})
         return torch.from_numpy(np.asarray(answer)).to(x.device)
 
 
 def onnx(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """Load an ONNX file, for the first provider that works on this machine; its first output is the logits."""
+    """Load an ONNX file for the first available provider of onnxruntime. The first output is the logits."""
     runtime = optional("onnxruntime", extra="onnx", error=ModelError)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     with guarded(f"{name}: onnxruntime cannot run it", error=ModelError):
         content = Path(rest).read_bytes()
-        if outside := outside_files(content):  # its hash would not be of the weights
+        if outside := outside_files(content):  # the fingerprint covers one file only
             raise ModelError(
                 f"{name}: it keeps weights in other files ({outside[0]!r:.60}); write it as one file: "
                 "onnx.save(onnx.load(FILE), ONE_FILE)"

@@ -1,4 +1,4 @@
-"""Finds tensors of an ONNX file that are kept in other files. The protocol buffer is read without the package onnx."""
+"""Finds tensors of an ONNX file that are stored in other files, without the package onnx."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 __all__ = ["outside_files"]
 
-# Where tensors are: from each kind of message, the fields that lead to others (onnx.proto).
+# The fields of each message type that contain tensors, or messages with tensors (onnx.proto).
 _FIELDS: dict[str, dict[int, str]] = {
     "model": {7: "graph", 25: "function", 20: "training"},
     "training": {1: "graph", 2: "graph"},
@@ -20,7 +20,7 @@ _FIELDS: dict[str, dict[int, str]] = {
 
 
 def outside_files(content: bytes) -> list[str]:
-    """What the tensors of a model say about other files: their names, and where in them the numbers are."""
+    """The entries ``external_data`` of the tensors of a model: names of files, offsets and lengths."""
     return [entry.decode(errors="replace") for entry in _entries(memoryview(content), "model")]
 
 
@@ -34,7 +34,7 @@ def _entries(message: memoryview, kind: str) -> Iterator[bytes]:
 
 
 def _parts(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """The fields of a message that are messages, strings or bytes, each with its number."""
+    """The fields of a message that are messages, strings or bytes, each with its field number."""
     place = 0
     while place < len(message):
         tag, place = _number(message, place)
@@ -54,7 +54,7 @@ def _parts(message: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def _number(message: memoryview, place: int) -> tuple[int, int]:
-    """A number of seven bits in each byte, and the place after it."""
+    """A varint (seven bits per byte), and the position after it."""
     value = 0
     for count in range(10):
         if place >= len(message):

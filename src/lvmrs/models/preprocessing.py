@@ -1,4 +1,4 @@
-"""Preprocessing as a part of the model, so that sigma is in units of pixels in [0, 1]."""
+"""Normalisation and resize as a part of the model, so that sigma is in units of pixels in [0, 1]."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["Preprocessed"]
 
 
 class Preprocessed(nn.Module):
-    """A model behind a normalisation, (x − mean)/std, and behind a bilinear resize if its size is given.
+    """A model with the normalisation (x − mean)/std, and a bilinear resize if ``size`` is given.
 
     Args:
         model: a callable from normalised images to logits.
         mean: one number for each channel, for pixels in [0, 1].
         std: one positive number for each channel.
-        size: height and width that the model needs; images of another size are resized.
+        size: height and width for the model; images of another size are resized.
 
     >>> model = Preprocessed(nn.Flatten(), mean=[0.5], std=[0.25])
     >>> model(torch.tensor([[[[0.5, 1.0]]]]))
@@ -55,30 +55,30 @@ class Preprocessed(nn.Module):
 
     @property
     def normalisation(self) -> dict[str, list[float]]:
-        """The mean and std, with one number for each channel."""
+        """The mean and std of each channel."""
         return {"mean": self.mean.flatten().tolist(), "std": self.std.flatten().tolist()}
 
     @property
     def lipschitz(self) -> float | None:
-        """Lipschitz constant with respect to pixels: that of the model over the smallest std.
+        """Lipschitz constant with respect to pixels: the constant of the model divided by the smallest std.
 
-        None if the model's is not known, or if images are resized.
+        None if the constant of the model is unknown, or if images are resized.
         """
         inner = known_lipschitz(self.model)
         return None if inner is None or self.size is not None else inner * self.steepness
 
     @property
     def steepness(self) -> float:
-        """The Lipschitz constant of the normalisation itself: 1 over the smallest std; infinite if one is 0."""
+        """The Lipschitz constant of the normalisation: 1 divided by the smallest std; infinite for a std of 0."""
         smallest = float(self.std.abs().min())
         return 1 / smallest if smallest else math.inf
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits for a batch of images (batch, channels, height, width) with pixels in [0, 1]."""
-        if x.shape[1:-2] != self.mean.shape[:1]:  # torch would silently copy one channel to all
+        if x.shape[1:-2] != self.mean.shape[:1]:  # torch would broadcast one channel silently
             raise ModelError(
                 f"the inputs have {x.shape[1] if x.dim() > 3 else 1} channels and the model's normalisation has "
-                f"{len(self.mean)}; give inputs of that many channels"
+                f"{len(self.mean)}; give inputs with the same number of channels"
             )
         if self.size is not None and x.shape[-2:] != self.size:
             x = functional.interpolate(x, size=self.size, mode="bilinear", antialias=True)

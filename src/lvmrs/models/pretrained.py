@@ -1,4 +1,4 @@
-"""Networks with published weights: transformers, timm and torchvision. Each comes with its normalisation."""
+"""Networks with published weights and their normalisation: transformers, timm and torchvision."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class _Logits(nn.Module):
 
 
 def transformers(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """Load an image classifier, behind the rescaling, normalisation and resize of its image processor."""
+    """Load an image classifier with the rescaling, normalisation and resize of its image processor."""
     library = optional("transformers", extra="hf", error=ModelError)
     library.utils.logging.disable_progress_bar()
     check_folder(name, rest, error=ModelError)
     with guarded(f"{name}: it cannot be loaded", error=ModelError):
-        # Code that comes with a model is not run, and weights are read as tensors.
+        # The code of a model repository is not run, and weights are read as tensors.
         model, loading = library.AutoModelForImageClassification.from_pretrained(
             rest, output_loading_info=True, trust_remote_code=False, weights_only=True
         )
@@ -55,7 +55,7 @@ def _behind_processor(
     if settings.get("rescale_offset"):
         raise ModelError(f"{name}: its image processor shifts pixels (rescale_offset); wrap the model with python:")
     channels = getattr(config, "num_channels", 3)
-    # The processor works on bytes: it rescales, then normalises. Here pixels are in [0, 1].
+    # The processor rescales and normalises bytes. Here pixels are in [0, 1].
     scale = 255 * settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 255.0
     mean, std = [0.0] * channels, [1.0] * channels
     if settings.get("do_normalize", True):
@@ -97,7 +97,7 @@ def _size(settings: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def timm(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """Load a pretrained network of timm, behind the normalisation of its data configuration."""
+    """Load a pretrained network of timm with the normalisation of its data configuration."""
     library = optional("timm", extra="timm", error=ModelError)
     with guarded(f"{name}: it cannot be loaded", error=ModelError):
         model = library.create_model(rest, pretrained=True)
@@ -106,7 +106,7 @@ def timm(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
 
 
 def torchvision(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """Load a network of torchvision with its default weights, behind their normalisation."""
+    """Load a network of torchvision with its default weights and their normalisation."""
     library = optional("torchvision", extra="torchvision", error=ModelError)
     with guarded(f"{name}: it cannot be loaded", error=ModelError):
         weights = library.models.get_model_weights(rest).DEFAULT

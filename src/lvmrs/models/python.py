@@ -1,4 +1,4 @@
-"""Models from the user's own Python code."""
+"""Models from the user's Python code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["python"]
 
 
 def python(name: str, rest: str) -> tuple[Model, ModelFacts]:
-    """Import the torch module ``MODULE:NAME``, or call the function of that name, which returns a model."""
+    """Import the torch module ``MODULE:NAME``, or call the function ``MODULE:NAME``, which returns a model."""
     named = imported(name, rest, error=ModelError)
     made = called(name, named, error=ModelError) if callable(named) and not isinstance(named, nn.Module) else named
     if not callable(made):

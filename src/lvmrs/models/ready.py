@@ -1,6 +1,6 @@
-"""Networks that come with lvmrs, by name and settings: ``resnet20`` or ``sandwich_small,gamma=5,width=2``.
+"""Networks of lvmrs by name and settings: ``resnet20`` or ``sandwich_small,gamma=5,width=2``.
 
-The names are those of ``lvmrs.registry.NETWORKS``.
+``lvmrs.registry.NETWORKS`` lists the names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lvmrs.registry import NETWORKS
 __all__ = ["build", "fitted", "parsed", "ready", "settings_of", "written"]
 
 
-# Larger settings are no sizes of a network.
+# The largest accepted settings.
 _MOST = {"channels": 10_000, "side": 4096, "classes": 1_000_000, "width": 10_000, "depth": 2_000, "stride": 16}
 
 
@@ -40,7 +40,7 @@ def build(text: str) -> nn.Module:
     name, settings = parsed(text)
     make = partial(NETWORKS.find(name), **{**NETWORKS.settings(name), **settings})
     try:
-        with torch.device("meta"), _WithoutNumbers():  # a file may name a network of any size
+        with torch.device("meta"), _SkipNormal():  # a file could name a huge network
             size = sum(p.numel() * p.element_size() for p in make().parameters())
         if size > memory():
             raise ModelError(f"{text}: it has {size:,} bytes of weights, more than the memory of this machine")
@@ -51,15 +51,15 @@ def build(text: str) -> nn.Module:
     return network
 
 
-class _WithoutNumbers(TorchFunctionMode):
-    """Leaves out normal numbers, for which the meta device would import a second's worth of torch."""
+class _SkipNormal(TorchFunctionMode):
+    """Skips ``normal_``, for which the meta device imports parts of torch for about a second."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return args[0] if func is torch.Tensor.normal_ else func(*args, **(kwargs or {}))
 
 
 def parsed(text: str) -> tuple[str, dict[str, int | float]]:
-    """Parse ``NAME,setting=value,…``; unknown names and values of the wrong kind are refused.
+    """Parse ``NAME,setting=value,…``. Raises ModelError for unknown names and invalid values.
 
     >>> parsed("resnet8,classes=100")
     ('resnet8', {'classes': 100})
@@ -87,7 +87,7 @@ def parsed(text: str) -> tuple[str, dict[str, int | float]]:
 
 
 def fitted(text: str, facts: Mapping[str, int]) -> str:
-    """Add the settings that the data decide (channels, side, classes), where the text does not give them.
+    """Add the settings from the data (channels, side, classes) that the text does not give.
 
     >>> fitted("small_cnn,width=8", {"channels": 1, "classes": 10})
     'small_cnn,channels=1,classes=10,width=8'
@@ -98,12 +98,12 @@ def fitted(text: str, facts: Mapping[str, int]) -> str:
 
 
 def written(name: str, settings: Mapping[str, Any]) -> str:
-    """Write a name and settings as the text that ``parsed`` reads."""
+    """Format a name and settings as text, the inverse of ``parsed``."""
     return ",".join([name, *(f"{key}={value}" for key, value in settings.items())])
 
 
 def settings_of(name: str) -> dict[str, int | float]:
-    """The settings of a network, and their defaults.
+    """The settings of a network with their defaults.
 
     >>> settings_of("sandwich_medium")
     {'channels': 3, 'side': 32, 'classes': 10, 'gamma': 1.0, 'width': 2}

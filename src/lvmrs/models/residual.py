@@ -1,4 +1,4 @@
-"""The residual networks of He et al. (2016) for small images, with the shortcuts for which weights are published."""
+"""The residual networks of He et al. (2016) for small images, with the two kinds of shortcuts of published weights."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class ResNet(nn.Module):
         channels: channels of the images.
         classes: number of classes.
         width: channels of the first group; the second and third have two and four times as many.
-        shortcut: what a group does where it halves the image. "padded" takes every second pixel and fills the new
+        shortcut: the shortcut of blocks that halve the image. "padded" takes every second pixel and fills the new
             channels with zeros (He et al.; resnet20 and the like); "convolved" is a 1 × 1 convolution with
             normalisation (cifar_resnet20 and cifar_resnet110 of Cohen et al. 2019, and of code that builds on theirs).
-        stride: of the first convolution; 2 halves the image at once, which makes the network four times as fast.
+        stride: stride of the first convolution; 2 halves the image and makes the network four times as fast.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ResNet(nn.Module):
 
 
 class _Padded(nn.Module):
-    """Takes every second pixel, and adds channels of zeros on both sides of the old channels."""
+    """Takes every second pixel, and adds channels of zeros before and after the old channels."""
 
     def __init__(self, added: int) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class _Padded(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two normalised convolutions beside a shortcut."""
+    """Two convolutions with batch normalisation, and a shortcut."""
 
     def __init__(self, before: int, after: int, stride: int, shortcut: Shortcut) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Sandwich networks (Wang and Manchester 2023), whose Lipschitz constant is chosen when they are made.
+"""Sandwich networks (Wang and Manchester 2023), which have a chosen Lipschitz constant for any weights.
 
-A network runs folded: the layers between two activations become a single linear map. In training mode the maps are made
-in each step, so that gradients pass through; in eval mode they are made once, in float64, and what rounding does to the
-constant of each layer is checked.
+A network runs folded: the layers between two activations become a single linear map. In training mode the maps are
+computed in each step, so that gradients pass through them. In eval mode they are computed once, in float64, and the
+effect of rounding on the constant of each layer is checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lvmrs.models.sandwich_layers import NormPool, SandwichConv, SandwichDense, 
 
 __all__ = ["NormPool", "SandwichConv", "SandwichDense", "SandwichLast", "SandwichNetwork", "cayley", "sandwich"]
 
-# Wider networks do not fit into any machine, as weights grow with the square of the width.
+# The largest accepted width: the number of weights grows with the square of the width.
 _WIDEST = 1000
 
 
@@ -29,8 +29,8 @@ class SandwichNetwork(nn.Module):
     """A network of convolutions and pooling, dense layers and a last layer, with the Lipschitz constant ``gamma``.
 
     Args:
-        shape: shape of an input; (channels, height, width) if there are convolutions.
-        convolutions: for each, (channels, kernel, stride), or one number for pooling over squares of that side.
+        shape: shape of an input: (channels, height, width) with convolutions.
+        convolutions: (channels, kernel, stride) of each convolution, or one number, the side of the pooling squares.
         dense: widths of the dense layers.
         classes: number of classes.
         gamma: the Lipschitz constant of the logits, in the Euclidean norm, for any weights.
@@ -59,7 +59,7 @@ class SandwichNetwork(nn.Module):
                 raise InvalidArgumentError(f"a stride must be at least 1, got {stride}")
             if any(side % stride for side in sides):
                 raise InvalidArgumentError(
-                    f"an image of {sides[0]} × {sides[1]} cannot be divided by {stride}; take another side"
+                    f"an image of {sides[0]} × {sides[1]} cannot be divided by {stride}; choose another side"
                 )
             if isinstance(spec, int):
                 layers.append(NormPool(spec))
@@ -80,7 +80,7 @@ class SandwichNetwork(nn.Module):
         return self.gamma
 
     def train(self, mode: bool = True) -> SandwichNetwork:
-        """Switch to training mode or eval mode; a change of mode discards the folded network."""
+        """Set training or eval mode; a change of mode discards the folded network."""
         if mode != self.training:
             self._kept = None
         return super().train(mode)
@@ -89,23 +89,23 @@ class SandwichNetwork(nn.Module):
         """The logits of a batch of inputs (batch, *shape)."""
         if x.shape[1:] != self.shape:
             raise ModelError(f"the inputs have shape {tuple(x.shape[1:])} and the network was made for {self.shape}")
-        with torch.autocast(x.device.type, enabled=False):  # rounding to 16 bits would loosen the constant
+        with torch.autocast(x.device.type, enabled=False):  # rounding to 16 bits would break the constant
             x = x.to(self.last.bias.device, precision(self.last.bias))
             return self._fold(x.dtype, checked=False)(x) if self.training else self.folded()(x)
 
     def layer_by_layer(self, x: Tensor) -> Tensor:
-        """The logits, computed by the formula without folding, for comparison."""
+        """The logits without folding, layer by layer, for comparison."""
         half = math.sqrt(self.gamma)
         hidden = self.convolutions(half * x)
         logits: Tensor = self.last(half * self.dense(torch.flatten(hidden, 1)))
         return logits
 
     def folded(self) -> Folded:
-        """The folded network; it is made again only after the parameters or the mode have changed.
+        """The folded network, computed again only after a change of the parameters or the mode.
 
-        Torch does not count changes of a parameter's ``.data``: switch to training mode and back after them.
+        Torch does not count changes through ``.data`` of a parameter: set training mode and eval mode after them.
         """
-        if any(parameter.is_inference() for parameter in self.parameters()):  # torch does not count their changes
+        if any(parameter.is_inference() for parameter in self.parameters()):  # torch does not count changes of them
             return self._fold(torch.float64, checked=True).detached()
         state = [self.gamma, *((p.data_ptr(), p._version, p.dtype, p.device) for p in self.parameters())]
         if self._kept is None or self._kept[0] != state:

@@ -20,13 +20,13 @@ from lvmrs.models.lipschitz.fourier import Grid, applied, spectrum_of
 
 __all__ = ["NormPool", "SandwichConv", "SandwichDense", "SandwichLast", "cayley", "contracted"]
 
-# Rows that are orthonormal up to this are taken as they are: a network of ten layers then keeps its constant up to a
-# relative 10⁻⁹. Rows that are further off than the second number have lost what their weights say.
+# Rows that are orthonormal up to the first number are not changed: a network of ten layers then keeps its constant up
+# to a relative 10⁻⁹. Rows that deviate by more than the second number are an error.
 _NEGLIGIBLE, _MOST = 1e-10, 1e-6
 
 
 def cayley(free: Tensor) -> Tensor:
-    """Turn any matrices into matrices of the same shape with orthonormal rows.
+    """The Cayley transform: matrices with orthonormal rows from arbitrary matrices of the same shape.
 
     Args:
         free: real or complex matrices (…, rows, columns), with no more rows than columns.
@@ -44,20 +44,20 @@ def cayley(free: Tensor) -> Tensor:
 
 
 def contracted(rows: Tensor) -> Tensor:
-    """Shorten rows [A B] that rounding has made longer than orthonormal ones; refuse those that are far off.
+    """Scale rows [A B] down if rounding made them longer than orthonormal rows; raises if the deviation is large.
 
-    A layer needs A Aᴴ + B Bᴴ ≤ 1 for its constant. With E = A Aᴴ + B Bᴴ − 1, as it is computed, dividing the rows by
-    √(1 + ‖E‖) is enough, and the Frobenius norm is an upper bound on ‖E‖.
+    A layer needs A Aᴴ + B Bᴴ ≤ 1 for its constant. With the computed E = A Aᴴ + B Bᴴ − 1, it suffices to divide the
+    rows by √(1 + ‖E‖), and the Frobenius norm is an upper bound on ‖E‖.
 
     Args:
-        rows: real or complex matrices (…, rows, columns) that ``cayley`` gave.
+        rows: real or complex matrices (…, rows, columns), results of ``cayley``.
 
     >>> bool(contracted(torch.eye(2, 3, dtype=torch.float64) * (1 + 1e-8)).norm(dim=1).max() <= 1)
     True
     """
     one = torch.eye(rows.shape[-2], dtype=rows.dtype, device=rows.device)
     excess = torch.linalg.matrix_norm(rows @ rows.mH - one).max()
-    if not bool(excess <= _MOST):  # also if it is NaN
+    if not bool(excess <= _MOST):  # also for NaN
         raise ModelError(
             f"the weights of a sandwich layer of {rows.shape[-2]} outputs are too large or too nearly dependent, so "
             "that rounding breaks its Lipschitz constant; train with smaller weights"
@@ -66,12 +66,12 @@ def contracted(rows: Tensor) -> Tensor:
 
 
 def _rows(free: Tensor, checked: bool) -> Tensor:
-    """The rows [A B] of a layer; ``checked`` is for networks that run, as training would pay for it in each step."""
+    """The rows [A B] of a layer. ``checked`` is for eval mode; in training it would cost time in each step."""
     return contracted(cayley(free)) if checked else cayley(free)
 
 
 class _Sandwich(nn.Module):
-    """The free parameters of a layer: weights, whose norm is ``scale``, Ψ = exp(psi), and the bias."""
+    """The parameters of a layer: weights with the norm ``scale``, Ψ = exp(psi), and the bias."""
 
     def __init__(self, before: int, after: int, *kernel: int) -> None:
         super().__init__()
@@ -88,14 +88,14 @@ class _Sandwich(nn.Module):
         return weight * (self.scale.to(weight) / size)
 
     def _split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Give √2 Ψ⁻¹ B and √2 Aᴴ Ψ."""
+        """Return √2 Ψ⁻¹ B and √2 Aᴴ Ψ."""
         psi = self.psi.to(rows.real.dtype)
         into = math.sqrt(2) * torch.exp(-psi)[:, None] * rows[..., self.after :]
         return into, math.sqrt(2) * rows[..., : self.after].mH * torch.exp(psi)
 
 
 class SandwichDense(_Sandwich):
-    """A layer for vectors."""
+    """A sandwich layer for vectors."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to a batch of vectors."""
@@ -108,7 +108,7 @@ class SandwichDense(_Sandwich):
 
 
 class SandwichLast(_Sandwich):
-    """The last layer, B h + b. It has no activation, and the constant 1 as well."""
+    """The last layer, B h + b, without activation. Its constant is 1 as well."""
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__(before, after)
@@ -125,7 +125,7 @@ class SandwichLast(_Sandwich):
 
 
 class SandwichConv(_Sandwich):
-    """A layer for images, which wrap around. With a ``stride`` s, squares of s × s pixels become channels first."""
+    """A sandwich layer of circular convolutions. With a ``stride`` s, squares of s × s pixels become channels first."""
 
     def __init__(self, before: int, after: int, kernel: int = 3, stride: int = 1) -> None:
         extent = max(1, kernel // stride)

@@ -1,4 +1,4 @@
-"""Plain convolutional networks that a CPU trains and certifies quickly."""
+"""Small convolutional networks for fast training and certification on a CPU."""
 
 from __future__ import annotations
 

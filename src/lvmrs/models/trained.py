@@ -1,4 +1,4 @@
-"""Files of weights that also say which network they belong to and how it was trained."""
+"""Files of weights that also contain the name of their network and a record of its training."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -> None:
-    """Write the weights of a model, with its normalisation and how it was trained.
+    """Write the weights of a model with its normalisation and a record of its training.
 
     Args:
         path: the .safetensors file to write.
-        model: a torch module, which may be behind a normalisation (``Preprocessed``).
-        network: the name that makes the network, such as ``ready:small_cnn,classes=10``.
-        training: a record of the training, as values that JSON can hold.
+        model: a torch module, optionally with a normalisation (``Preprocessed``).
+        network: the name of the network, such as ``ready:small_cnn,classes=10``.
+        training: a record of the training, as JSON values.
     """
     normalisation = None
     if isinstance(model, Preprocessed):
@@ -52,11 +52,11 @@ def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -
 
 
 def training_record(path: Path) -> dict[str, Any]:
-    """Read what a file says about its network and training.
+    """Read the record of a file of weights about its network and training, and check the entries that lvmrs uses.
 
     Returns:
-        ``network``, the name that makes the network; ``normalisation``, with ``mean`` and ``std``, or None; and
-        ``training``, the record that ``save`` was given. What lvmrs itself uses of them is checked.
+        ``network``, the name of the network; ``normalisation``, with ``mean`` and ``std``, or None; and ``training``,
+        the record of the training.
     """
     found = _written(path)
     if found is None:
@@ -107,14 +107,14 @@ def _written(path: Path) -> str | None:
 
 
 def normalisation_of(path: Path) -> Normalisation | None:
-    """The mean and std that a network was trained with, if ``save`` wrote the file and there was a normalisation."""
+    """The mean and std in a file that ``save`` wrote; None without a normalisation, or for other files."""
     if path.suffix != ".safetensors" or not is_file(path) or _written(path) is None:
         return None
     return _normalisation(path, training_record(path)["normalisation"])
 
 
 def trained(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
-    """Load a network from a file that ``save`` wrote, or from a checkpoint {arch, state_dict} with an arch of lvmrs."""
+    """Load a network from a file of ``save``, or from a checkpoint {arch, state_dict} whose arch is in lvmrs."""
     path = Path(rest)
     if path.suffix != ".safetensors":
         network = _arch(name, path)
@@ -124,7 +124,7 @@ def trained(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     about = training_record(path)
     network_name: str = about["network"]
     kind, _, network = network_name.partition(":")
-    if kind != "ready":  # a file of weights must not decide which code runs
+    if kind != "ready":  # a file of weights must not select code to run
         raise ModelError(f"{name}: its network is {network_name:.200}; load that with {path} as its weights")
     model = ready.build(network)
     load_weights(model, path)

@@ -1,4 +1,4 @@
-"""Weights from files. They are read as data: nothing that could run code is unpickled."""
+"""Reads weights from files without unpickling anything that could run code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 _COUNT = "num_batches_tracked"
-# The keys under which checkpoints keep their weights, next to "arch", "epoch" and the like.
+# The keys of the weights in checkpoints, which also have keys such as "arch" and "epoch".
 _INSIDE = ("state_dict", "model_state_dict", "model", "net")
 
 
@@ -32,30 +32,30 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def read_checkpoint(path: Path) -> Any:
-    """Read everything that a .safetensors file, or a file that torch saved, holds."""
+    """Read the whole content of a .safetensors file, or of a file that torch saved."""
     if not is_file(path):
         raise ModelError(f"weights: {path} {no_file(path)}; give a .safetensors file or a state dict")
     if path.suffix == ".safetensors":
         with guarded(f"weights: {path} cannot be read", error=ModelError):
             return safetensors.torch.load_file(path)
     refused = (
-        f"weights: {path} is refused: it holds more than tensors, which could run code, or is no checkpoint; save "
-        "model.state_dict() with safetensors.torch.save_file or torch.save"
+        f"weights: {path} is refused: it contains more than tensors, which could run code, or is not a checkpoint; "
+        "save model.state_dict() with safetensors.torch.save_file or torch.save"
     )
     with guarded(refused, error=ModelError):
         return read_torch(path)
 
 
 def read_torch(path: Path) -> Any:
-    """Read a file that torch saved. What it holds must fit the checksums in it, which torch does not look at."""
+    """Read a file that torch saved, and check its checksums, which torch ignores."""
     with path.open("rb") as opened:
         return read_torch_stream(opened)
 
 
 def read_torch_stream(stream: BinaryIO) -> Any:
-    """Read what torch saved from an open file.
+    """Read an open file that torch saved.
 
-    Torch does not compress what it saves. Parts that are, or that lie on each other, could fill any memory.
+    Torch does not compress files. Raises ValueError for compressed or overlapping parts, which could fill the memory.
     """
     if zipfile.is_zipfile(stream):
         with zipfile.ZipFile(stream) as archive:
@@ -74,7 +74,7 @@ def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
         if isinstance(stored, dict) and isinstance(stored.get(key), (dict, list)):
             stored = stored[key]
             break
-    if isinstance(stored, list) and len(stored) >= 1:  # of several snapshots, take the first
+    if isinstance(stored, list) and len(stored) >= 1:  # the first of several snapshots
         stored = stored[0]
     if not isinstance(stored, dict) or not stored or not all(_is_weight(*pair) for pair in stored.items()):
         raise ModelError(f"weights: {path} is not a state dict (names and tensors), nor a checkpoint with one inside")
@@ -87,17 +87,17 @@ def _is_weight(name: object, value: object) -> bool:
 
 
 def load_weights(module: nn.Module, path: Path) -> bool:
-    """Put all weights of a file into a module. They may have any of the usual names for the same weights.
+    """Load all weights of a file into a module. Accepts the usual variants of their names.
 
     Returns:
-        True if the names show that the network was trained behind a normalisation, which is not in the file.
+        True if the names show that the network was trained with a normalisation that is not in the file.
     """
     read = read_weights(path)
     wanted = module.state_dict()
-    spellings = [{rename(key): value for key, value in read.items()} for rename in _SPELLINGS]
-    fits = [len(set(spelling) & set(wanted)) for spelling in spellings]
-    given = spellings[fits.index(max(fits))]
-    # Checkpoints from before torch 0.4.1 do not have counts of batches, which eval mode does not use.
+    variants = [{rename(key): value for key, value in read.items()} for rename in _VARIANTS]
+    fits = [len(set(variant) & set(wanted)) for variant in variants]
+    given = variants[fits.index(max(fits))]
+    # Checkpoints of torch before 0.4.1 lack num_batches_tracked, which eval mode does not use.
     problems = [f"{key} is missing" for key in wanted if key not in given and not key.endswith(_COUNT)]
     problems += [f"{key} is not in the model" for key in given if key not in wanted]
     problems += [
@@ -119,23 +119,23 @@ def load_weights(module: nn.Module, path: Path) -> bool:
 
 
 def _plain(key: str) -> str:
-    """The name without the parts that DataParallel and torch.compile add."""
+    """The name without the parts of DataParallel and torch.compile."""
     return ".".join(part for part in key.split(".") if part not in ("module", "_orig_mod"))
 
 
 def _behind_normalisation(key: str) -> str:
-    """The name without the place in a Sequential after a normalisation without weights (Cohen et al. 2019)."""
+    """The name without the index in a Sequential that begins with a normalisation (Cohen et al. 2019)."""
     return _plain(key).removeprefix("1.")
 
 
 def _other_names(key: str) -> str:
-    """The name with our words for the shortcut and the last layer, which other residual networks call otherwise."""
+    """The name in lvmrs of the shortcut and the last layer, which other residual networks name differently."""
     names = {"linear": "fc", "shortcut": "downsample"}
     return ".".join(names.get(part, part) for part in _behind_normalisation(key).split("."))
 
 
-# The spellings are tried in this order; the first of those that fit best is taken.
-_SPELLINGS: tuple[Callable[[str], str], ...] = (str, _plain, _behind_normalisation, _other_names)
+# Variants of names in order of preference: ``load_weights`` takes the first that matches the most names.
+_VARIANTS: tuple[Callable[[str], str], ...] = (str, _plain, _behind_normalisation, _other_names)
 
 
 def digest_of_file(path: Path) -> str:

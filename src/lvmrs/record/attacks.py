@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lvmrs._util import files as _disk
-from lvmrs._util.files import aside, replacing
+from lvmrs._util.files import replacing, temporary_name
 from lvmrs._util.lock import Lock
 from lvmrs.errors import RunError
 from lvmrs.kernel import checks
@@ -248,7 +248,7 @@ class AttackWriter:
         place = self.directory
         with disk_errors(place):
             for name in (RECORD, ROWS):  # of a process that was killed
-                _disk.remove(aside(place / name))
+                _disk.remove(temporary_name(place / name))
         if has_attack(place):
             begun = Attack(run, place)
             if done := set(begun.read()["idx"].tolist()):

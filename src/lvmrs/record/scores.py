@@ -258,7 +258,7 @@ class ScoresWriter:
         file = _disk.open_file(path)
         try:
             if _disk.size(file) != form.size:
-                _disk.cut(file, form.size)
+                _disk.truncate(file, form.size)
                 _disk.sync(file)
         finally:
             _disk.close(file)
@@ -292,14 +292,14 @@ class ScoresWriter:
             file = _disk.open_file(path)
             self._files[stage] = file, form if same and form is not None else _begun(path, file, array, shape)
             if _disk.size(file) != self._files[stage][1].size:
-                _disk.cut(file, self._files[stage][1].size)  # sparse, until the run fills it
+                _disk.truncate(file, self._files[stage][1].size)  # sparse, until the run fills it
             _disk.sync_directory(self._directory)
         return self._files[stage]
 
 
 def _begun(path: Path, file: int, array: NDArray[Any], shape: tuple[int, int, int]) -> ScoresFile:
     first = _header(array.dtype, shape)
-    _disk.cut(file, 0)
+    _disk.truncate(file, 0)
     _disk.write(file, first, at=0)
     return ScoresFile(path, array.dtype, shape, len(first))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from lvmrs._util import files as _disk
-from lvmrs._util.files import aside, replacing
+from lvmrs._util.files import replacing, temporary_name
 from lvmrs._util.lock import Lock
 from lvmrs.errors import RunError
 from lvmrs.record.directory import MANIFEST, ROWS, SCORES, Run
@@ -41,7 +41,7 @@ class RunWriter:
         self._columns = run.columns
         with disk_errors(run.directory):
             for name in (MANIFEST, ROWS):  # of a process that was killed
-                _disk.remove(aside(run.directory / name))
+                _disk.remove(temporary_name(run.directory / name))
             self._file = opened_lines(run.file)
         try:
             self.done: set[int] = set(run.read(*COLUMNS)["idx"].tolist())  # all columns are checked
@@ -231,7 +231,7 @@ def opened_lines(path: Path) -> int:
         text = path.read_bytes()
         whole = text.rfind(b"\n") + 1
         if whole < len(text):
-            _disk.cut(file, whole)
+            _disk.truncate(file, whole)
     except BaseException:
         _disk.close(file)
         raise
@@ -246,7 +246,7 @@ def append_lines(file: int, lines: Sequence[str]) -> None:
         _disk.sync(file)
     except OSError:
         with suppress(OSError):  # what is left of a line is dropped when the run is resumed
-            _disk.cut(file, before)
+            _disk.truncate(file, before)
         raise
 
 

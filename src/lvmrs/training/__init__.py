@@ -1,6 +1,6 @@
-"""Training base classifiers and denoisers, into files of weights that say how they were made.
+"""Trains base classifiers and denoisers, and writes files of weights with a record of the training.
 
-``run`` does all of a ``TrainingJob``; ``train`` is the loop alone, for networks and data that are already there.
+``run`` performs a whole ``TrainingJob``; ``train`` is only the training loop, for networks and data in memory.
 
 >>> import tempfile
 >>> from pathlib import Path

@@ -1,4 +1,4 @@
-"""Batches of a data set, in an order that seed and epoch decide, and random shifts and mirror images of inputs."""
+"""Batches of a data set, shuffled by seed and epoch, and data augmentation by random shifts and flips."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Batch = tuple[Tensor, Tensor]
 
 
 def generator(device: torch.device, *numbers: int) -> Generator:
-    """Random numbers that depend on these numbers alone, so that a resumed training needs no other state."""
+    """A generator that depends only on ``numbers``, so that checkpoints need no random state."""
     seed = 0
     for number in numbers:
         seed = (seed * 1_000_003 + number + 1) % (2**63 - 1)
@@ -29,7 +29,7 @@ def generator(device: torch.device, *numbers: int) -> Generator:
 
 
 class _Rows(TorchDataset["_Batch | LvmrsError"]):
-    """A data set that is asked for many inputs at once. It gives errors back, which workers would rewrite."""
+    """A torch data set of whole batches. It returns errors, because DataLoader workers rewrite raised errors."""
 
     def __init__(self, data: Dataset) -> None:
         self.data = data
@@ -42,7 +42,7 @@ class _Rows(TorchDataset["_Batch | LvmrsError"]):
 
 
 def shuffled(data: Dataset, size: int, seed: int, epoch: int, workers: int) -> Iterator[_Batch]:
-    """Batches with every input once, in random order; an incomplete last batch is left out unless it is alone."""
+    """Batches of all inputs in random order; drops an incomplete last batch unless it is the only one."""
     order = torch.randperm(len(data), generator=generator(torch.device("cpu"), seed, epoch))
     parts = [part.tolist() for part in torch.split(order, size)]
     if len(parts) > 1 and len(parts[-1]) < size:  # a batch of one has no batch statistics
@@ -51,7 +51,7 @@ def shuffled(data: Dataset, size: int, seed: int, epoch: int, workers: int) -> I
 
 
 def in_order(data: Dataset, size: int, workers: int = 0) -> Iterator[_Batch]:
-    """Batches with every input once, in the order of the data."""
+    """Batches of all inputs in the order of the data."""
     return _loaded(data, [part.tolist() for part in torch.split(torch.arange(len(data)), size)], workers)
 
 
@@ -66,7 +66,7 @@ def _loaded(data: Dataset, parts: list[list[int]], workers: int) -> Iterator[_Ba
 
 
 def augmented(x: Tensor, kind: str, random: Generator) -> Tensor:
-    """Images shifted by up to an eighth of their side, the new pixels black, and mirrored at random."""
+    """Shift images at random by up to an eighth of their side, with black padding; "shift-mirror" also flips them."""
     if kind == "none":
         return x
     reach = max(1, x.shape[-1] // 8)
@@ -78,5 +78,5 @@ def augmented(x: Tensor, kind: str, random: Generator) -> Tensor:
         flip = torch.rand(len(x), generator=random, device=x.device) < 0.5
         columns = torch.where(flip[:, None], columns.flip(1), columns)
     image = torch.arange(len(x), device=x.device)[:, None, None]
-    # Indices on both sides of the channels: they come first in the result.
+    # With index arrays on both sides of the channel slice, the indexed dimensions come first in the result.
     return padded[image, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)

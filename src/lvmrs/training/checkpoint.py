@@ -1,4 +1,4 @@
-"""The state of a training on disk. It is written under another name and renamed, so that a kill leaves a whole one."""
+"""Checkpoints of a training. They are replaced atomically, so that a killed process leaves a complete checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["State", "read", "write"]
 
 @dataclass
 class State:
-    """Everything that changes during a training."""
+    """The state that changes during a training."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -29,7 +29,7 @@ class State:
 
 
 def write(path: Path, state: State, settings: Mapping[str, Any]) -> None:
-    """Replace the checkpoint by the state and the settings that it was made with."""
+    """Replace the checkpoint file by the state and the settings of the training."""
     stored = {
         "settings": dict(settings),
         "history": [dataclasses.asdict(epoch) for epoch in state.history],
@@ -40,14 +40,14 @@ def write(path: Path, state: State, settings: Mapping[str, Any]) -> None:
     try:
         with replacing(path) as opened:
             torch.save(stored, opened)
-    except (OSError, RuntimeError) as error:  # torch wraps a full disk
+    except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
         raise RunError(f"{path}: the checkpoint cannot be written: {first_line(error)}") from error
 
 
 def read(path: Path, state: State, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Put a checkpoint into the state, and return its epochs so far; refuse one that was made with other settings."""
+    """Load a checkpoint into ``state`` and return its epochs. Raises RunError if the settings differ."""
     if not path.is_file():
-        raise RunError(f"{path}: there is no checkpoint to go on from; begin a new training instead")
+        raise RunError(f"{path}: there is no checkpoint to resume from; begin a new training instead")
     with guarded(f"{path}: it is not a whole checkpoint of lvmrs train; delete it to begin again", error=RunError):
         stored = read_torch(path)
         before, history = dict(stored["settings"]), [dict(epoch) for epoch in stored["history"]]

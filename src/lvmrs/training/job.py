@@ -1,4 +1,4 @@
-"""One training from beginning to end: a job that says everything about it, and the function that does it."""
+"""A training job from loading the data to writing the weights."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from lvmrs.training.settings import Settings
 
 __all__ = ["Prepared", "StoppedTrainingError", "Trained", "TrainingJob", "run"]
 
-_ELSEWHERE = "choose another file"
+_OTHER_FILE = "choose another file"
 
 
 class StoppedTrainingError(RunError):
-    """There is a checkpoint of a training that was stopped, and it is not to be resumed."""
+    """A checkpoint of a stopped training exists, and ``resume`` is False."""
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Everything that there is to say about one training.
+    """All settings of one training.
 
     >>> from lvmrs.training import Gaussian
     >>> job = TrainingJob("ready:small_cnn", "digits", Gaussian(0.5), Path("nets/digits.safetensors"))
@@ -45,31 +45,31 @@ class TrainingJob:
     """
 
     model: str
-    """``ready:NAME``, ``python:MODULE:FUNCTION``, or ``trained:FILE`` to go on from there."""
+    """``ready:NAME``, ``python:MODULE:FUNCTION``, or ``trained:FILE`` to continue from a file."""
     data: str
-    """Name of the data, as ``lvmrs.data.load`` takes it."""
+    """The name of the data, as for ``lvmrs.data.load``."""
     objective: Objective
     out: Path
-    """File of weights that is made, NAME.safetensors."""
+    """The file of weights to write, NAME.safetensors."""
     settings: Settings = field(default_factory=Settings)
     weights: Path | None = None
-    """Weights to begin with."""
+    """Initial weights."""
     mean: Sequence[float] | None = None
     """With ``std``, a normalisation before the network."""
     std: Sequence[float] | None = None
     split: str = "train"
     """The split to train on."""
     test_split: str | None = "test"
-    """The split to measure on at the end; None to measure nothing."""
+    """The split to evaluate on at the end. None: no evaluation."""
     image_size: int | None = None
-    """Images from files are scaled and cropped to squares of so many pixels."""
+    """Height and width to which images from files are scaled and cropped."""
     class_index: Path | None = None
-    """A file that says the class number of each folder of images; see ``lvmrs.data.load``."""
+    """A file with the class number of each folder of images; see ``lvmrs.data.load``."""
     device: str = "auto"
     workers: int = 0
-    """Processes that read the data."""
+    """Number of processes that read the data."""
     command: str = ""
-    """What the user typed, for the record."""
+    """The command line, for the record."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", _disk.place(self.out))
@@ -78,41 +78,41 @@ class TrainingJob:
         if not isinstance(self.objective, Objective):
             raise InvalidArgumentError(f"objective must be an Objective such as Gaussian(0.5), got {self.objective!r}")
         torch_checks.device(self.device)
-        self.objective.check_sigma()  # a class of the user's may have checked nothing
+        self.objective.check_sigma()  # a user's class may not call __post_init__
 
     @property
     def checkpoint(self) -> Path:
-        """The file that is replaced after each epoch and removed at the end."""
+        """The checkpoint file: replaced after each epoch, removed at the end."""
         return self.out.with_name(self.out.name + ".checkpoint")
 
     @property
     def lock(self) -> Path:
-        """The file that keeps a second training of the same ``out`` away; it is removed at the end."""
+        """The lock file that prevents a second training with the same ``out``; removed at the end."""
         return self.out.with_name(f".{self.out.name}.lock")
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A training that is about to begin."""
+    """A training before its first step."""
 
     network: Network
     data: Dataset
     steps: int
-    """The number of steps in all epochs together."""
+    """The number of steps of all epochs."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A training that is done; its weights are in a file."""
+    """A finished training; its weights are in a file."""
 
     out: Path
     model: nn.Module
     """The trained network, in eval mode."""
     network: str
-    """The whole name of the network."""
+    """The full name of the network."""
     history: tuple[Epoch, ...]
     measured: dict[str, Any]
-    """What ``lvmrs.training.measured`` found on the test split; empty if there was none."""
+    """The result of ``lvmrs.training.measured`` on the test split; empty without a test split."""
 
     @property
     def seconds(self) -> float:
@@ -130,22 +130,23 @@ def run(
 ) -> Trained:
     """Train a network and write its weights, with a record of the training, to the file of the job.
 
-    A checkpoint is kept beside the file until the training is done. Mistakes are refused before the first step.
+    A checkpoint file exists beside the file of weights until the training is done. Invalid settings raise an error
+    before the first step.
 
     Args:
-        job: what to train, on what, for what, and where the weights go.
-        resume: go on from the checkpoint of a training that was stopped; the result is that of one that was not.
-        on_begin: is called once, before the first step.
-        on_epoch: is called after each epoch.
-        on_step: is called after each step with the number of steps done in all.
+        job: the settings of the training.
+        resume: continue from the checkpoint of a stopped training; the result is the same as without the interruption.
+        on_begin: called once, before the first step.
+        on_epoch: called after each epoch.
+        on_step: called after each step with the total number of steps done.
 
     Returns:
-        The trained network, the loss of each epoch, and what was measured on the test split. The docstring of
+        The trained network, the loss of each epoch, and the measurements on the test split. The docstring of
         ``lvmrs.training`` has an example.
     """
     with ExitStack() as held:
-        if job.out.parent.is_dir():  # else nobody trains there
-            held.enter_context(_alone(job))
+        if job.out.parent.is_dir():  # otherwise no other training can use it
+            held.enter_context(_locked(job))
         _check_place(job, resume=resume)
         return _run(job, held, resume=resume, on_begin=on_begin, on_epoch=on_epoch, on_step=on_step)
 
@@ -168,9 +169,9 @@ def _run(
         check_fit(network.module, part, job.objective)
     on_begin(Prepared(network, data, job.settings.epochs * job.settings.steps(len(data))))
     if not job.out.parent.is_dir():
-        with _disk.errors(job.out.parent, _ELSEWHERE):
+        with _disk.errors(job.out.parent, _OTHER_FILE):
             _disk.make_directory(job.out.parent)
-        held.enter_context(_alone(job))
+        held.enter_context(_locked(job))
     history = train(
         network.module,
         data,
@@ -193,10 +194,10 @@ def _run(
 
 
 @contextmanager
-def _alone(job: TrainingJob) -> Iterator[None]:
-    """Keep a second training of the same weights away."""
-    with _disk.errors(job.out, _ELSEWHERE):
-        lock = Lock(job.lock, f"another process is training {job.out}; wait for it, or {_ELSEWHERE}")
+def _locked(job: TrainingJob) -> Iterator[None]:
+    """Hold the lock of the job; raises RunError if another process trains to the same file."""
+    with _disk.errors(job.out, _OTHER_FILE):
+        lock = Lock(job.lock, f"another process is training {job.out}; wait for it, or {_OTHER_FILE}")
     try:
         yield
     finally:
@@ -204,9 +205,9 @@ def _alone(job: TrainingJob) -> Iterator[None]:
 
 
 def _check_place(job: TrainingJob, *, resume: bool) -> None:
-    finished = resume and job.checkpoint.exists()  # it was stopped after its weights were written
+    finished = resume and job.checkpoint.exists()  # the training stopped after it wrote the weights
     if job.out.exists() and not finished:
-        raise RunError(f"{job.out} exists already; {_ELSEWHERE}")
+        raise RunError(f"{job.out} exists already; {_OTHER_FILE}")
     if job.checkpoint.exists() and not resume:
         raise StoppedTrainingError(
             f"{job.checkpoint} is a training that was stopped; resume it, or delete the file to begin again"
@@ -218,7 +219,7 @@ def _data(job: TrainingJob, split: str) -> Dataset:
 
 
 def _test_data(job: TrainingJob, fingerprint: str) -> Dataset | None:
-    """The data to measure on; refused if they are those with this fingerprint, which are trained on."""
+    """The data of the test split. Raises DataError if their fingerprint is that of the training data."""
     if job.test_split is None:
         return None
     try:
@@ -227,19 +228,19 @@ def _test_data(job: TrainingJob, fingerprint: str) -> Dataset | None:
         raise DataError(f"{error}; choose another test split, or none to measure nothing") from error
     if test.fingerprint() == fingerprint:
         raise DataError(
-            f"{job.data}: split {job.test_split!r} is what is trained on; choose another test split, or none"
+            f"{job.data}: split {job.test_split!r} is the training data; choose another test split, or none"
         )
     return test
 
 
 def _own_code(objective: Objective) -> dict[str, str]:
-    """A hash of the file of an objective of the user's own, so that a training is not resumed with other code."""
+    """A hash of the file of a user's objective, so that a training is not resumed with changed code."""
     code = code_hash(type(objective))
     return {} if code is None else {"objective code": code}
 
 
 def _record(job: TrainingJob, data: Dataset, fingerprint: str, done: Trained) -> dict[str, Any]:
-    """What the file of weights says about its training."""
+    """The record of the training for the file of weights."""
     return {
         **written_origin(job.command),
         "objective": objective_settings.description(job.objective),

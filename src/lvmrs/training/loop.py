@@ -1,4 +1,4 @@
-"""The training loop. All random numbers depend on seed, epoch and step alone: a checkpoint needs no random state."""
+"""The training loop. Random numbers depend only on seed, epoch and step, so that checkpoints need no random state."""
 
 from __future__ import annotations
 
@@ -56,23 +56,24 @@ def train(
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
     on_step: Callable[[int], None] = lambda done: None,
 ) -> list[Epoch]:
-    """Train a model in place; afterwards it is in eval mode.
+    """Train a model in place, and leave it in eval mode.
 
     Args:
         model: the network to train.
-        data: what to train on.
+        data: the training data.
         objective: the loss.
-        settings: how to train.
-        saved: a checkpoint file, replaced after every epoch; None for no checkpoints.
-        resume: go on from ``saved``. The training ends bit for bit as if it had not been stopped, on the same machine.
-        origin: what the model and the data are, under names of your choice; other checkpoints are refused.
-        device: where to train; ``auto`` takes a GPU if there is one.
-        workers: processes that read the data; 0 reads it in this process.
-        on_epoch: is called after each epoch.
-        on_step: is called after each step with the number of steps done in all.
+        settings: epochs, learning rate and other settings.
+        saved: a checkpoint file, replaced after every epoch. None: no checkpoints.
+        resume: continue from ``saved``. On the same machine, the result equals that of an uninterrupted training.
+        origin: identifies the model and the data, under names of your choice; a checkpoint of another origin is an
+            error.
+        device: the device to train on; ``auto`` takes a GPU if there is one.
+        workers: number of processes that read the data; 0 reads them in this process.
+        on_epoch: called after each epoch.
+        on_step: called after each step with the total number of steps done.
 
     Returns:
-        All epochs, with those before a resumption.
+        All epochs, including those before a resumption.
 
     >>> import numpy as np
     >>> from lvmrs.data import Arrays
@@ -94,7 +95,7 @@ def train(
     made_with = {**(origin or {}), "objective": description(objective), **dataclasses.asdict(settings)}
     if resume:
         if saved is None:
-            raise InvalidArgumentError("resume needs saved, the checkpoint to go on from")
+            raise InvalidArgumentError("resume needs saved, the checkpoint to resume from")
         with guarded(f"{saved}: it is not a checkpoint of lvmrs train; delete it to begin again", error=RunError):
             state.history[:] = [Epoch(**row) for row in checkpoint.read(saved, state, made_with)]
     with _seeded_for_layers(place):
@@ -167,7 +168,7 @@ def _scaler(settings: Settings, place: torch.device) -> torch.amp.GradScaler:
 
 @contextmanager
 def _seeded_for_layers(place: torch.device) -> Iterator[None]:
-    """Within it, layers such as dropout may be seeded; afterwards the caller's random state is as it was."""
+    """Restore the caller's random state after the block, in which torch is seeded for layers such as dropout."""
     devices = [place] if place.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         yield

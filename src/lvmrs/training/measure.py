@@ -1,4 +1,4 @@
-"""How good a trained network is on data that it was not trained on."""
+"""Evaluation of a trained network: accuracy of classifiers, mean squared error of denoisers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["accuracy", "mean_squared_error", "measured"]
 def accuracy(
     model: nn.Module, data: Dataset, sigma: float = 0.0, *, seed: int = 0, device: str | torch.device = "auto"
 ) -> float:
-    """The share of inputs whose label the model finds on one noisy copy of each.
+    """The share of inputs that the model classifies correctly on one noisy copy each.
 
     Args:
         model: a classifier.
         data: inputs with labels.
         sigma: standard deviation of the noise; 0 for clean inputs.
         seed: seed of the noise.
-        device: where to compute; by default where the model is.
+        device: the device to compute on; by default that of the model.
 
     Returns:
         A number from 0 to 1.
@@ -45,17 +45,17 @@ def accuracy(
 def mean_squared_error(
     model: nn.Module, data: Dataset, sigma: float, *, seed: int = 0, device: str | torch.device = "auto"
 ) -> float:
-    """The mean squared difference, in one pixel, of a denoised noisy copy of each input and the input itself.
+    """The mean squared error per pixel of the denoised noisy copies of all inputs.
 
     Args:
         model: a denoiser.
         data: inputs; their labels are not used.
         sigma: standard deviation of the noise.
         seed: seed of the noise.
-        device: where to compute; by default where the model is.
+        device: the device to compute on; by default that of the model.
 
     Returns:
-        The error; that of a model that changes nothing is about ``sigma`` squared.
+        The error. The error of the identity is about ``sigma`` squared.
 
     >>> import numpy as np
     >>> from lvmrs.data import Arrays
@@ -67,12 +67,12 @@ def mean_squared_error(
 
 
 def measured(model: nn.Module, data: Dataset, objective: Objective, *, seed: int = 0) -> dict[str, Any]:
-    """What a file of weights records of the model on a split.
+    """Evaluate a model on a split, for the record in its file of weights.
 
     Args:
         model: a classifier or a denoiser, as the objective trains it.
-        data: the split to measure on.
-        objective: says which of the two the model is, and for which noise.
+        data: the split to evaluate on.
+        objective: determines whether the model is a classifier, and the noise.
         seed: seed of the noise.
 
     Returns:

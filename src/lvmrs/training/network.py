@@ -1,4 +1,4 @@
-"""The network that a name and the data give, before it is trained."""
+"""Makes the network for a training from its name and the data."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = ["Network", "check_fit", "network_for"]
 
 @dataclass(frozen=True)
 class Network:
-    """A network that can be trained, and where it comes from."""
+    """A network that can be trained, and its origin."""
 
     module: nn.Module
     name: str
-    """The name it is made by, with what the data decide filled in: ``ready:small_cnn,channels=1,side=8,classes=10``."""
+    """The full name, with the settings from the data: ``ready:small_cnn,channels=1,side=8,classes=10``."""
     origin: Mapping[str, str]
-    """What decides its first weights: a checkpoint of a network with another origin is refused."""
+    """Identifies the initial weights: a checkpoint of a network with another origin is an error."""
 
     @property
     def parameters(self) -> int:
-        """The number of weights and biases, also of those that are not trained."""
+        """The number of parameters, including those that are not trained."""
         return sum(p.numel() for p in self.module.parameters())
 
 
@@ -48,18 +48,18 @@ def network_for(
     std: Sequence[float] | None = None,
     seed: int = 0,
 ) -> Network:
-    """The network of that name, made for the data.
+    """Make the network of a name for a data set.
 
     Args:
-        data: channels, side and classes of a ready network are taken from it where the name leaves them open.
+        data: determines channels, side and classes of a ready network if the name does not give them.
         name: ``ready:NAME``, ``python:MODULE:FUNCTION``, or ``trained:FILE`` for the network and weights of a file.
-        weights: a file of weights to begin with.
+        weights: a file of initial weights.
         mean: with ``std``, a normalisation before the network.
         std: with ``mean``, a normalisation before the network.
-        seed: decides first weights that are random; the caller's random state is left alone.
+        seed: the seed of random initial weights; the caller's random state does not change.
 
     Returns:
-        The network, on the CPU, with its whole name.
+        The network, on the CPU, with its full name.
 
     >>> import numpy as np
     >>> from lvmrs.data import Arrays
@@ -94,7 +94,7 @@ def network_for(
 
 
 def _name_in(name: str, path: Path) -> str:
-    """The name of the network that a file of weights was trained as; a file must not decide which code runs."""
+    """The network that a file of weights names; only ready networks, since a file must not select code to run."""
     network: str = training_record(path)["network"]
     if not network.startswith("ready:"):
         raise InvalidArgumentError(
@@ -105,7 +105,7 @@ def _name_in(name: str, path: Path) -> str:
 
 
 def _facts(data: Dataset) -> dict[str, int]:
-    """What the data decide about a network."""
+    """The settings of a network that follow from the data."""
     x, _ = checked_input(data, 0)
     facts = {"channels": x.shape[0], "side": x.shape[-1]}
     if data.classes:
@@ -115,12 +115,12 @@ def _facts(data: Dataset) -> dict[str, int]:
 
 
 def check_fit(network: nn.Module, data: Dataset, objective: Objective) -> None:
-    """Refuse a network whose answer to the first input is not what the objective needs: logits, or an image.
+    """Raise if the output of a network for the first input is not that of a classifier, or denoiser, for the objective.
 
     Args:
-        network: the network, on the CPU; it is left in eval mode.
-        data: its first input is what the network is tried on, and its labels must be among the classes.
-        objective: says whether the network is to be a classifier or a denoiser.
+        network: the network, on the CPU; afterwards it is in eval mode.
+        data: the network runs on its first input, and its labels must be among the classes.
+        objective: determines whether the network must be a classifier or a denoiser.
 
     >>> import numpy as np
     >>> from lvmrs.data import Arrays
@@ -133,16 +133,18 @@ def check_fit(network: nn.Module, data: Dataset, objective: Objective) -> None:
     answer = _answer(network, data, x)
     if not objective.classifies:
         if answer.shape != x.shape:
-            raise ModelError(f"the model answers {tuple(answer.shape[1:])} to {tuple(x.shape[1:])}: not a denoiser")
+            raise ModelError(
+                f"the model turns shape {tuple(x.shape[1:])} into {tuple(answer.shape[1:])}; a denoiser keeps the shape"
+            )
         return
     if answer.shape == x.shape:
         kind = type(objective).__name__
         raise ModelError(
-            f"the model answers with images: it is a denoiser, and {kind} trains classifiers; choose objective denoise"
+            f"the model returns images: it is a denoiser, and {kind} trains classifiers; choose objective denoise"
         )
     if answer.dim() != 2:
         shape = tuple(answer.shape[1:])
-        raise ModelError(f"the model answers {shape} to one input; expected one logit for each class")
+        raise ModelError(f"the model returns shape {shape} for one input; expected one logit for each class")
     check_labels(data, answer.shape[1])
 
 
@@ -152,5 +154,5 @@ def _answer(network: nn.Module, data: Dataset, x: torch.Tensor) -> torch.Tensor:
     with guarded(failing, error=ModelError), torch.no_grad():
         answer = network(x)
     if not isinstance(answer, torch.Tensor):
-        raise ModelError(f"the model answers with {type(answer).__name__}; expected a tensor")
+        raise ModelError(f"the model returns {type(answer).__name__}; expected a tensor")
     return answer

@@ -1,4 +1,4 @@
-"""Objectives by name with their settings, and the settings of an objective in words and for records."""
+"""Makes objectives by name, and converts the settings of an objective to text and JSON."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["description", "objective", "record"]
 
 
 def objective(name: str | type[Objective], sigma: float, **settings: Any) -> Objective:
-    """The objective of that name, or of a class of yours, for noise of standard deviation ``sigma``.
+    """Make the objective of a name or class, for noise of standard deviation ``sigma``.
 
     Args:
         name: a name of ``lvmrs.registry.OBJECTIVES``, or your own class.
         sigma: standard deviation of the noise.
-        settings: other settings of the objective; those that are None are left out, so that its own defaults hold.
+        settings: other settings of the objective; None selects the default.
 
     Returns:
         The objective.
@@ -38,21 +38,21 @@ def objective(name: str | type[Objective], sigma: float, **settings: Any) -> Obj
 
 
 def description(chosen: Objective) -> str:
-    """The objective and its settings, the same in every process: ``Gaussian(sigma=0.5)``."""
+    """The objective and its settings as text, equal in every process: ``Gaussian(sigma=0.5)``."""
     return f"{type(chosen).__name__}({', '.join(f'{key}={_text(value)}' for key, value in _settings(chosen).items())})"
 
 
 def record(chosen: Objective) -> dict[str, Any]:
-    """The settings of an objective as plain JSON values; what JSON does not have is written as Python shows it."""
+    """The settings of an objective as JSON values; a value that JSON cannot represent becomes its ``repr``."""
     return {key: as_json(value, _text) for key, value in _settings(chosen).items()}
 
 
 def _settings(chosen: Objective) -> dict[str, Any]:
-    """Sigma and all other settings, without attributes that begin with an underscore."""
+    """Sigma and all other settings, except attributes that begin with an underscore."""
     found = attributes(chosen)
     found = {**found, "sigma": chosen.sigma} if dataclasses.is_dataclass(chosen) else {"sigma": chosen.sigma, **found}
     return {name: value for name, value in found.items() if not name.startswith("_")}
 
 
 def _text(value: object) -> str:
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))  # an address is another one in every process
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))  # addresses differ between processes

@@ -1,7 +1,7 @@
-"""What networks are trained for: each objective is a loss of one batch.
+"""Training objectives: each defines the loss of one batch.
 
-An objective is given the model, inputs in [0, 1], labels and a random generator, and draws fresh noise each time. Its
-settings are its fields. One of your own is a class derived from ``Objective`` that has ``sigma`` and writes ``loss``.
+The loss takes the model, inputs in [0, 1], labels and a random generator, and draws fresh noise at each call. The
+settings of an objective are its fields. A new objective is a subclass of ``Objective`` with ``sigma`` and ``loss``.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _Network = Callable[[Tensor], Tensor]
 
 
 class Objective(ABC):
-    """The loss of one batch, and whether the model that it trains is a classifier or a denoiser."""
+    """Base class: the loss of one batch, and whether it trains a classifier or a denoiser."""
 
     sigma: float
-    """Standard deviation of the noise that the model is for; it is measured with that."""
+    """Standard deviation of the noise for which the model is trained and evaluated."""
     classifies = True
-    """True if the model answers with logits, False if it answers with images."""
+    """True if the model returns logits, False if it returns images."""
 
     def __post_init__(self) -> None:
         self.check_sigma()
 
     def check_sigma(self) -> None:
-        """Refuse a standard deviation that is missing, negative or not finite."""
+        """Raise if the standard deviation is missing, negative or not finite."""
         checks.single("sigma", checks.at_least_zero("sigma", getattr(self, "sigma", None)))  # type: ignore[arg-type]
 
     def check(self, model: object) -> None:  # noqa: B027
-        """Refuse a model that it is not for; most objectives are for any model."""
+        """Raise if the objective cannot train this model; by default every model is accepted."""
 
     @abstractmethod
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
@@ -51,10 +51,10 @@ class Objective(ABC):
             model: the network, in training mode.
             x: a batch of inputs in [0, 1].
             y: their labels.
-            generator: all random numbers come from it, so that a training can be resumed exactly.
+            generator: the source of all random numbers, so that a training can be resumed exactly.
 
         Returns:
-            A tensor of one number, to be differentiated.
+            A differentiable tensor of one number.
         """
 
 
@@ -71,10 +71,10 @@ class Gaussian(Objective):
 
 @dataclass(frozen=True)
 class SmoothAdv(Objective):
-    """Cross-entropy on noisy copies of inputs that were moved to fool the smoothed classifier (Salman et al. 2019).
+    """Cross-entropy on noisy copies of adversarial inputs for the smoothed classifier (Salman et al. 2019).
 
     An attack takes ``steps`` steps of projected gradient ascent within distance ``epsilon``, on −log of the softmax
-    averaged over ``samples`` noisy copies; the same copies serve for every step and for training.
+    averaged over ``samples`` noisy copies. Every step and the training loss use the same noise.
     """
 
     sigma: float
@@ -89,16 +89,16 @@ class SmoothAdv(Objective):
         checks.count("samples", self.samples, least=1)
 
     def loss(self, model: _Network, x: Tensor, y: Tensor, generator: Generator) -> Tensor:
-        """Cross-entropy of ``samples`` noisy copies of each moved input."""
+        """Cross-entropy of ``samples`` noisy copies of each adversarial input."""
         copies = x.repeat_interleave(self.samples, dim=0)
         noise = self.sigma * _normal(copies, generator)
-        moved = self._moved(model, x, y, noise)
+        moved = self._adversarial(model, x, y, noise)
         return functional.cross_entropy(
             model(moved.repeat_interleave(self.samples, dim=0) + noise), y.repeat_interleave(self.samples)
         )
 
-    def _moved(self, model: _Network, x: Tensor, y: Tensor, noise: Tensor) -> Tensor:
-        """The inputs after the attack, which leaves batch statistics alone."""
+    def _adversarial(self, model: _Network, x: Tensor, y: Tensor, noise: Tensor) -> Tensor:
+        """The adversarial inputs; the attack does not change the running statistics of batch normalisation."""
         step = 2 * self.epsilon / self.steps
         delta = torch.zeros_like(x)
         with _frozen_statistics(model):
@@ -114,11 +114,11 @@ class SmoothAdv(Objective):
 
 @dataclass(frozen=True)
 class Margin(Objective):
-    """Cross-entropy that asks for a margin, on noisy inputs: for networks whose Lipschitz constant is fixed.
+    """Cross-entropy with a margin on noisy inputs, for networks with a fixed Lipschitz constant.
 
-    The logit of the right class is lowered by √2 ``margin`` · L before cross-entropy at ``temperature`` · L, where L is
-    the constant of the model: logits of a γ-Lipschitz network scale with γ, and so does the margin
-    that makes a radius. The form for L = 1 is that of Prach and Lampert (2022), used by Wang and Manchester (2023).
+    The loss subtracts √2 ``margin`` · L from the logit of the true class, and applies cross-entropy at the temperature
+    ``temperature`` · L. L is the constant of the model: the logits of a γ-Lipschitz network scale with γ, and so does
+    the margin for a radius. For L = 1 this is the loss of Prach and Lampert (2022), used by Wang and Manchester (2023).
     """
 
     sigma: float
@@ -131,7 +131,7 @@ class Margin(Objective):
         checks.positive_number("temperature", self.temperature)
 
     def check(self, model: object) -> None:
-        """Refuse a model whose Lipschitz constant is not known."""
+        """Raise if the Lipschitz constant of the model is not known."""
         self._constant(model)
 
     def _constant(self, model: object) -> float:
@@ -165,9 +165,9 @@ class Denoising(Objective):
 
 @dataclass(frozen=True)
 class Diffusion(Objective):
-    """Mean squared error of the noise that a diffusers UNet finds, at a random step of a schedule (Ho et al. 2020).
+    """Mean squared error of the noise that a diffusers UNet predicts, at a random step of a schedule (Ho et al. 2020).
 
-    ``kept`` is ᾱ of each step: numbers, or a scheduler of diffusers, which has them as ``alphas_cumprod``.
+    ``kept`` is ᾱ of each step: numbers, or a scheduler of diffusers with the attribute ``alphas_cumprod``.
     """
 
     kept: Any
@@ -183,7 +183,7 @@ class Diffusion(Objective):
         super().__post_init__()
 
     def loss(self, model: Callable[..., object], x: Tensor, y: Tensor, generator: Generator) -> Tensor:
-        """Squared error at one step for each input, which is scaled to [−1, 1]; labels are not used."""
+        """Squared error at one random step for each input, scaled to [−1, 1]; labels are not used."""
         kept = torch.tensor(self.kept, device=x.device)
         step = torch.randint(len(kept), (len(x),), generator=generator, device=x.device)
         share = kept[step].view(-1, *[1] * (x.dim() - 1))
@@ -219,7 +219,7 @@ def _within(x: Tensor, radius: float) -> Tensor:
 
 
 class _frozen_statistics:  # noqa: N801
-    """Within it, normalisation layers use their batch as in training, and do not add it to their statistics."""
+    """In this block, batch normalisation uses batch statistics and does not update its running statistics."""
 
     def __init__(self, model: object) -> None:
         modules = model.modules() if isinstance(model, nn.Module) else iter(())

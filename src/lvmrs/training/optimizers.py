@@ -1,4 +1,4 @@
-"""Optimizers by name, and which parameters they decay."""
+"""Optimizers by name, with weight decay for weights only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIMIZERS: dict[str, Callable[[_Groups, float], Optimizer]] = {"adam": _adam, "
 
 
 def optimizer(name: str, model: nn.Module, *, lr: float, weight_decay: float) -> Optimizer:
-    """The optimizer of that name for a model. Weights are decayed, biases and scales of normalisation are not."""
+    """Make an optimizer for a model. Weight decay does not apply to biases and scales of normalisation."""
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise ModelError("the model has no parameters to train")

@@ -1,4 +1,4 @@
-"""Settings of a training: how long, how fast, in which steps."""
+"""Settings of a training: epochs, batches, optimizer and learning rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lvmrs.training.optimizers import OPTIMIZERS
 
 __all__ = ["Settings"]
 
-_WARM_UP = 0.3  # share of a one-cycle schedule in which the rate rises
+_WARM_UP = 0.3  # share of the steps in which the learning rate of one-cycle rises
 
 
 def _cosine(done: float) -> float:
@@ -25,41 +25,41 @@ def _one_cycle(done: float) -> float:
     return _cosine((done - _WARM_UP) / (1 - _WARM_UP))
 
 
-# Share of the largest learning rate, when this share of the steps is done.
+# From the share of steps done to the share of the largest learning rate.
 _SCHEDULES: dict[str, Callable[[float], float]] = {"one-cycle": _one_cycle, "cosine": _cosine}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train, whatever the network, the data and the objective are.
+    """Settings of a training that do not depend on the network, the data or the objective.
 
     Both schedules end at a learning rate of 0. ``one-cycle`` rises from a twenty-fifth of ``lr`` to ``lr`` in the first
-    three tenths of the steps, ``cosine`` begins with ``lr``.
+    three tenths of the steps; ``cosine`` begins at ``lr``.
 
     >>> Settings(lr=0.1, schedule="cosine").rate(0.5)
     0.05
     """
 
     epochs: int = 20
-    """How often to go through the data."""
+    """Number of passes over the data."""
     batch: int = 128
-    """Inputs in one step."""
+    """Inputs per step."""
     lr: float = 0.005
     """The largest learning rate."""
     optimizer: str = "adam"
     weight_decay: float = 0.0
-    """Decay of weights; biases and scales of normalisation are not decayed."""
+    """Weight decay, except for biases and scales of normalisation."""
     schedule: str = "one-cycle"
     augment: str = "none"
-    """How inputs are changed at random: see ``lvmrs.training.batches.augmented``."""
+    """The data augmentation: see ``lvmrs.training.batches.augmented``."""
     autocast: str | None = None
-    """The 16-bit type of mixed precision; None for full precision."""
+    """The 16-bit type of mixed precision. None: full precision."""
     seed: int = 0
-    """Seed of first weights, order and noise."""
+    """Seed of the initial weights, the order of the inputs and the noise."""
 
     def __post_init__(self) -> None:
         for name, least in {"epochs": 1, "batch": 1, "seed": 0}.items():
-            # Plain numbers, which JSON has.
+            # Python integers, which JSON can represent.
             object.__setattr__(self, name, checks.count(name, getattr(self, name), least=least))
         object.__setattr__(self, "lr", checks.positive_number("lr", self.lr))
         decay = checks.single("weight_decay", checks.at_least_zero("weight_decay", self.weight_decay))
@@ -70,9 +70,9 @@ class Settings:
         torch_checks.precision(self.autocast)
 
     def rate(self, done: float) -> float:
-        """The learning rate when ``done``, a share of all steps from 0 to 1, is done."""
+        """The learning rate after the share ``done`` of all steps, from 0 to 1."""
         return self.lr * _SCHEDULES[self.schedule](done)
 
     def steps(self, inputs: int) -> int:
-        """The number of steps in one epoch over so many inputs; an incomplete last batch counts only if it is alone."""
+        """The number of steps in one epoch; an incomplete last batch counts only if it is the only batch."""
         return max(1, inputs // self.batch)

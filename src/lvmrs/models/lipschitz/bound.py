@@ -1,8 +1,8 @@
 """Upper bounds on the Lipschitz constants of plain networks, in the Euclidean norm.
 
-The network is traced. For each step, the constant of the result is bounded from the constants of what the step takes:
-constants are multiplied along a chain, and added where branches are added. The rules for the steps are in ``layers``
-and ``functions``. A step without a rule is refused by name.
+The network is traced. For each node of the graph, the constant of the result is bounded from the constants of its
+inputs: constants are multiplied along a chain, and added where branches are added. ``layers`` and ``functions`` contain
+the rules. For a node without a rule, ModelError names the node.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lvmrs.models.preprocessing import Preprocessed
 
 __all__ = ["lipschitz_bound"]
 
-# Steps whose result may be in the memory of what they take, and which change nothing there.
+# Layers and functions that may return a view of their input, and do not change it.
 _VIEWING_LAYERS = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.PixelShuffle, nn.PixelUnshuffle)
 _RESHAPES = ("flatten", "reshape", "squeeze", "unsqueeze", "permute", "transpose")
 _VIEWS = (
@@ -40,11 +40,11 @@ _VIEWS = (
 def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
     """An upper bound on the Lipschitz constant of a model, from its inputs to its logits, in the Euclidean norm.
 
-    It is the ``lipschitz`` of a model that has this attribute, and otherwise a bound over the layers. The bound holds
+    Returns the attribute ``lipschitz`` of a model that has one, and otherwise a bound from the layers. The bound holds
     for the model in eval mode and in exact arithmetic. It is often far above the smallest constant.
 
     Args:
-        model: a torch module; layers and functions without a known bound are refused.
+        model: a torch module; raises ModelError for layers and functions without a known bound.
         shape: the shape of an input, without a batch dimension. The bound holds for this shape.
 
     Returns:
@@ -70,26 +70,26 @@ def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
 
 
 def _bound(model: nn.Module, shape: Sequence[int]) -> float:
-    """The bound of a module that states none, from its layers."""
+    """The bound of a module without the attribute ``lipschitz``, from its layers."""
     stated, seen = stated_inside(model)
     layers.check_network(model, stated, seen)
     trace = Trace(model, shape, stated, seen)
     bound = _Bounds(trace, stated).of_output()
     _check_slopes(trace.inputs, trace.check(), bound)
-    layers.check_network(model, stated, seen)  # the network may have changed its own modules while it ran
+    layers.check_network(model, stated, seen)  # the network may have changed its modules during the runs
     return bound
 
 
 def _check_slopes(inputs: Sequence[Tensor], answers: Sequence[Tensor], bound: float) -> None:
-    """Refuse a network whose own answers show that the bound is wrong: a last check, which nothing should reach."""
+    """Raise if the outputs of the network contradict the bound: a last check, which should never fail."""
     for batch, answer in zip(inputs, answers, strict=True):
         if answer.dim() == 0 or len(answer) != len(batch) or not answer.is_floating_point():
-            continue  # it does not depend on the input
+            continue  # the output does not depend on the input
         rows, logits = (each.double().reshape(len(batch), -1) for each in (batch, answer))
         moved, answered = (rows[1:] - rows[:1]).norm(dim=1), (logits[1:] - logits[:1]).norm(dim=1)
         rounding = 1e4 * torch.finfo(answer.dtype).eps * logits.norm(dim=1).max()
         if bool((answered > bound * moved * (1 + 1e-6) + rounding).any()):
-            raise ModelError("the network's answers change more than its layers allow, so no Lipschitz bound is known")
+            raise ModelError("the network's outputs change more than its layers allow, so no Lipschitz bound is known")
 
 
 class _Bounds:
@@ -106,13 +106,13 @@ class _Bounds:
         for node in self.nodes:
             if node.op == "output":
                 if not isinstance(value_of(node), Tensor):
-                    raise ModelError(f"the network answers with {type(value_of(node)).__name__}, not a tensor")
+                    raise ModelError(f"the network returns {type(value_of(node)).__name__}, not a tensor")
                 return self.of(node.args[0])
             self.constants[node] = self._of(node)
-        raise ModelError("the network answers with nothing")
+        raise ModelError("the network returns nothing")
 
     def of(self, argument: Any) -> float:
-        """A bound on the constant of a value, or of several values side by side."""
+        """A bound on the constant of a value, or of the concatenation of several values."""
         if isinstance(argument, (tuple, list)):
             return math.sqrt(sum(self.of(one) ** 2 for one in argument))
         return self.constants[argument] if isinstance(argument, fx.Node) else 0.0
@@ -123,14 +123,14 @@ class _Bounds:
         if node.op == "get_attr":
             return 0.0
         if not isinstance(value_of(node), Tensor):
-            return 0.0  # sizes and the like; the rules for batches refuse other numbers
+            return 0.0  # sizes and shapes; ``Trace.check`` raises for other numbers
         self._check_in_place(node)
         return self._of_module(node) if node.op == "call_module" else of_call(self.of, node)
 
     def _check_in_place(self, node: fx.Node) -> None:
-        """Refuse a step that may change a value in place if that value is stored, or read under an older name.
+        """Raise if a node may change a value in place that the network stores, or that a later node reads.
 
-        A step may change what it takes if its result is in the same memory, unless it is known to be a view only.
+        A node may change its input if the result shares memory with the input, unless the node is known to be a view.
         """
         taken = {memory_of(value_of(one)) for one in node.all_input_nodes} - {None}
         here = memory_of(value_of(node))
@@ -162,7 +162,7 @@ class _Bounds:
         return product(self.of(before), layers.of_layer(module, value_of(before), name))
 
     def _of_normalisation(self, before: fx.Node, scale: Tensor) -> float:
-        """Bound the scale together with the layer before it, which is tighter, if no other step takes that layer."""
+        """Bound the scale together with the layer before it, which is tighter, if no other node uses that layer."""
         alone = before.op == "call_module" and len(before.users) == 1
         inner = self.modules[str(before.target)] if alone else None
         kind = None if inner is None or id(inner) in self.stated else layers.kind_of(inner)

@@ -1,11 +1,11 @@
-"""Circular convolutions as matrices at each frequency: their algebra, and how they are run.
+"""Circular convolutions as matrices at each frequency: their composition, and their fast evaluation.
 
 A *spectrum* is a complex tensor of shape (height//2 + 1, width, channels out, channels in): the matrix that a real
 convolution applies at each frequency. The other half of the frequencies is conjugate to it.
 
-``RealProducts`` runs a convolution that is given by its spectrum, with products of real matrices. Images have the shape
-(height, width, channels, batch) there. For sides of up to about 64 pixels this is faster than the fast Fourier
-transform, which needs another layout of the batch in memory.
+``RealProducts`` applies the convolution of a spectrum by products of real matrices, to images of the shape (height,
+width, channels, batch). For sides of up to about 64 pixels this is faster than the fast Fourier transform, which needs
+another memory layout of the batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 __all__ = ["Circulant", "Grid", "RealProducts", "Workspace", "applied", "spectrum_of", "whole_spectrum"]
 
 Grid = tuple[int, int]
-_DIMS = (-1, -2)  # the last one named is the halved one
+_DIMS = (-1, -2)  # the last dimension is the halved one
 
 
 def spectrum_of(kernel: Tensor, grid: Grid) -> Tensor:
@@ -60,7 +60,7 @@ class Circulant:
 
     @classmethod
     def unshuffled(cls, spectrum: Tensor, grid: Grid, stride: int) -> Circulant:
-        """Turn a convolution of the output of pixel_unshuffle into one of the image itself, which is on ``grid``."""
+        """Convert a convolution of the output of pixel_unshuffle to one of the image itself, on ``grid``."""
         if stride == 1:
             return cls(spectrum, grid)
         fine = _repeated(spectrum, grid, stride)
@@ -80,16 +80,16 @@ class Circulant:
         return cls(alike * torch.eye(channels).to(like), grid, stride)
 
     def then(self, following: Circulant) -> Circulant:
-        """The convolution that applies this one and then the following one."""
+        """The composition of this convolution and the following one."""
         fine = _repeated(following.spectrum, self.grid, self.stride)
         return Circulant(fine @ self.spectrum, self.grid, self.stride * following.stride)
 
     def between_squares(self, split: int) -> Tensor:
         """The spectrum of the same map between images whose squares of pixels are channels (row, column, channel).
 
-        The squares of the inputs have a side of ``stride`` × ``split`` pixels, and those of the results of ``split``. A
-        frequency of the image of squares stands for all frequencies of the fine grid that agree with it on one pixel of
-        each square.
+        The squares of the inputs have a side of ``stride`` × ``split`` pixels, and the squares of the results a side of
+        ``split``. A frequency of the image of squares represents all its aliases: the frequencies of the fine grid that
+        are equal to it on one pixel of each square.
         """
         side = self.stride * split
         if side == 1:
@@ -106,7 +106,7 @@ class Circulant:
         return both.flatten(5).flatten(2, 4) / side**2
 
     def then_dense(self, matrix: Tensor) -> Tensor:
-        """The matrix that applies this convolution and then ``matrix``.
+        """The matrix of this convolution followed by ``matrix``.
 
         The columns of ``matrix`` are channels × height × width, and those of the result height × width × channels. The
         rows of the result are the rows of ``matrix`` under the transposed convolution.
@@ -119,7 +119,7 @@ class Circulant:
 
 
 def _repeated(spectrum: Tensor, grid: Grid, stride: int) -> Tensor:
-    """Read the spectrum of a coarse grid at the frequencies of a grid that is ``stride`` times finer."""
+    """Repeat the spectrum of a coarse grid for the frequencies of a grid that is ``stride`` times finer."""
     if stride == 1:
         return spectrum
     height, width = grid[0] // stride, grid[1] // stride
@@ -147,7 +147,7 @@ def _waves(frequencies: Tensor, places: Tensor, size: int, like: Tensor) -> Tens
 
 
 class Workspace(threading.local):
-    """Two pieces of memory that are used in turn, since new memory costs as much as the arithmetic; two per thread."""
+    """Two alternating buffers per thread, because allocating memory costs as much time as the arithmetic."""
 
     def __init__(self) -> None:
         self._last, self._other = torch.empty(0), torch.empty(0)
@@ -156,7 +156,7 @@ class Workspace(threading.local):
         return Workspace, ()
 
     def take(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """Give memory of this shape. The last tensor that was taken stays valid; the one before it is overwritten."""
+        """Return a buffer of this shape. The previous result stays valid; the one before it is overwritten."""
         size = math.prod(shape)
         held = self._other
         if len(held) < size or held.dtype != like.dtype:
@@ -167,12 +167,12 @@ class Workspace(threading.local):
 
 
 class RealProducts:
-    """Applies a convolution and adds a bias, with products of matrices and no copies between them.
+    """Applies a convolution and adds a bias, by matrix products without copies between them.
 
     The transform along the height is one product with a matrix of cosines and sines; the transform along the width is
-    one product for each frequency of the height. Then channels are mixed at each frequency, and the transforms are
-    undone in the same way. The spectrum belongs to the ``grid`` of the results. If it takes squares of pixels as
-    channels, then ``places`` is the side of the squares that are still pixels in the inputs.
+    one product for each frequency of the height. Then channels are mixed at each frequency, and the inverse transforms
+    are applied in the same way. The spectrum belongs to the ``grid`` of the results. If its input channels are squares
+    of pixels, then ``places`` is the side of the squares that are still pixels in the inputs.
     """
 
     def __init__(self, spectrum: Tensor, grid: Grid, bias: Tensor, places: int = 1) -> None:
@@ -183,7 +183,7 @@ class RealProducts:
         each = torch.eye(places).to(down)
         self.down = torch.einsum("kh,pq->pkhq", down, each).flatten(2).flatten(0, 1)
         self.across = torch.einsum("kfw,pq->kfpwq", across, each).flatten(3).flatten(1, 2).repeat(places, 1, 1)
-        # Each frequency also stands for its conjugate, except for those that are their own conjugates, in row 0.
+        # Each frequency also represents its conjugate, except for the self-conjugate frequencies in row 0.
         twice = torch.full_like(down[:, :1], 2.0)
         twice[:2] = 1
         self.back_down = (down * twice / height).T
@@ -199,7 +199,7 @@ class RealProducts:
         self.sizes = height, width, before // places**2, after
 
     def to(self, like: Tensor) -> Self:
-        """Move the matrices to the device and type of a tensor, and make them contiguous; returns itself."""
+        """Convert the matrices to the device and type of a tensor, make them contiguous, and return self."""
         for name in ("down", "across", "back_across", "back_down", "mixing", "constant"):
             setattr(self, name, getattr(self, name).to(like).contiguous())
         return self
@@ -207,7 +207,7 @@ class RealProducts:
     def __call__(self, x: Tensor, workspace: Workspace | None) -> Tensor:
         """Apply the convolution and add the bias.
 
-        The result is in the workspace if there is one; x may be the tensor that was last taken from it.
+        With a workspace, the result is one of its buffers; x may be the buffer that was taken last.
         """
         height, width, before, after = self.sizes
         batch = x.shape[-1]
@@ -229,7 +229,7 @@ class RealProducts:
         return h.view(height, width, after, batch)
 
 
-# How the frequencies of an image are stored, as real numbers. An image of even height has as many of them as pixels.
+# Storage of the frequencies of an image as real numbers. An image of even height has as many of them as pixels.
 # Row k > 0 is frequency k of the height, as (real, imaginary) at each frequency of the width. Row 0 holds the two
 # frequencies of the height that are their own conjugates, 0 and height/2 (if that is whole): frequency 0 up to the
 # middle of the width, and height/2 beyond it. Where the frequency of the width is its own conjugate too, both are real:
@@ -237,7 +237,7 @@ class RealProducts:
 
 
 def _self_conjugate(extent: int) -> list[int]:
-    """The frequencies at which real numbers have a real transform."""
+    """The self-conjugate frequencies, at which the transform of real numbers is real."""
     return [0] if extent % 2 else [0, extent // 2]
 
 
@@ -264,7 +264,7 @@ def _transforms(grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _packed(spectrum: Tensor, height: int) -> Tensor:
-    """Turn a spectrum into real matrices for each (row, frequency of the width), of (part and channel) out and in."""
+    """Convert a spectrum to real matrices for each (row, frequency of the width), of (part and channel) out and in."""
     width = spectrum.shape[1]
     bottom = spectrum[-1] if height % 2 == 0 else torch.zeros_like(spectrum[0])
     middle, alone = width // 2 + 1, _self_conjugate(width)
@@ -277,7 +277,7 @@ def _packed(spectrum: Tensor, height: int) -> Tensor:
 
 
 def _parts(values: Tensor) -> Tensor:
-    """Turn complex numbers into real 2 × 2 matrices, (part out, part in) in the last two dimensions."""
+    """Convert complex numbers to real 2 × 2 matrices, (part out, part in) in the last two dimensions."""
     real = torch.stack([values.real, -values.imag], dim=-1)
     imaginary = torch.stack([values.imag, values.real], dim=-1)
     return torch.stack([real, imaginary], dim=-2)

@@ -1,7 +1,7 @@
-"""The Lipschitz constants of the results of functions and methods of tensors, in a traced network.
+"""Lipschitz constants of the results of tensor functions and methods in a traced network.
 
-A rule takes a function that looks up the constant of a value, and the call. If a rule raises an error, for example for
-an argument that it does not expect, then no bound is known.
+A rule takes a function that looks up the constant of a value, and the node of the call. If a rule raises an error, for
+example for an unexpected argument, then no bound is known.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from lvmrs.models.lipschitz.norms import product
 
 __all__ = ["FUNCTIONS", "METHODS", "of_call", "unknown_call", "value_of"]
 
-# A function that looks up the constant of a value in the network, or of several values side by side.
+# A function that looks up the constant of a value in the network, or of the concatenation of several values.
 _ConstantOf = Callable[[Any], float]
 _Rule = Callable[[_ConstantOf, fx.Node], float]
 
 
 def of_call(of: _ConstantOf, node: fx.Node) -> float:
-    """A bound on the constant of the result of a function or method, from those of its arguments."""
+    """A bound on the constant of the result of a function or method, from the constants of its arguments."""
     rules: Any = METHODS if node.op == "call_method" else FUNCTIONS
     if node.target not in rules:
         raise unknown_call(node)
@@ -49,12 +49,12 @@ def unknown_call(node: fx.Node) -> ModelError:
 
 
 def value_of(node: Any) -> Any:
-    """The value of a step, for the first batch of example inputs."""
+    """The value of a node for the first example batch."""
     return node.meta["value"]
 
 
 def _settings(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments after the first, with shapes and the like as numbers; what is no plain setting is refused."""
+    """The arguments after the first, with values of nodes inserted. Raises TypeError if one is not a plain setting."""
     settings, named = list(fx.map_arg(node.args[1:], value_of)), dict(fx.map_arg(node.kwargs, value_of))
     if not all(map(is_plain, (*settings, *named.values()))):
         raise TypeError("a setting that is a tensor, a type of numbers or the like")
@@ -62,7 +62,7 @@ def _settings(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _scaled(constant: float) -> _Rule:
-    """The rule of a function that multiplies distances by at most this constant, whatever its settings are."""
+    """The rule of a function that multiplies distances by at most this constant for all settings."""
 
     def rule(of: _ConstantOf, node: fx.Node) -> float:
         _settings(node)
@@ -72,7 +72,7 @@ def _scaled(constant: float) -> _Rule:
 
 
 def _sum(of: _ConstantOf, node: fx.Node) -> float:
-    """A sum of two values: each counts as often as it is broadcast over the result."""
+    """A sum of two values: broadcasting a value k times multiplies its constant by √k."""
     if node.kwargs or len(node.args) != 2:
         raise ValueError("other arguments than two values")
     total, size = 0.0, math.prod(value_of(node).shape)
@@ -86,7 +86,7 @@ def _sum(of: _ConstantOf, node: fx.Node) -> float:
 
 
 def _times(of: _ConstantOf, node: fx.Node) -> float:
-    """A value is multiplied or divided by a number."""
+    """The product or quotient of a value and a number."""
     first, second = node.args
     divides = node.target in (operator.truediv, torch.div, "div")
     if isinstance(first, (int, float)) and not divides:
@@ -96,24 +96,24 @@ def _times(of: _ConstantOf, node: fx.Node) -> float:
     if not isinstance(first, fx.Node) or not isinstance(second, (int, float)) or not is_plain(second) or node.kwargs:
         raise TypeError("a product of values")
     if (second or divides) and not _has_normal_inverse(second, value_of(first).dtype):
-        raise ValueError("a factor that is 0 or infinite, or has fewer digits, in this precision")
+        raise ValueError("a factor that is 0, infinite or subnormal in this precision")
     return product(of(first), 1 / abs(second) if divides else abs(second))
 
 
 def _has_normal_inverse(number: float, dtype: torch.dtype) -> bool:
-    """Whether a number and its inverse are neither 0 nor infinite in a precision, nor have fewer digits there."""
+    """Whether a number and its inverse are normal numbers in a precision: not 0, infinite or subnormal."""
     least = torch.finfo(dtype).tiny
     return least <= abs(number) <= 1 / least
 
 
-def _side_by_side(of: _ConstantOf, node: fx.Node) -> float:
+def _concatenation(of: _ConstantOf, node: fx.Node) -> float:
     values, (settings, named) = node.args[0], _settings(node)
     if not isinstance(values, (tuple, list)) or len(settings) > 1 or named.keys() - {"dim"}:
         raise TypeError("not a list of values and a dimension")
     return of(values)
 
 
-def _part(of: _ConstantOf, node: fx.Node) -> float:
+def _slice(of: _ConstantOf, node: fx.Node) -> float:
     """A slice takes each pixel at most once."""
     (places,), _ = _settings(node)
     places = places if isinstance(places, tuple) else (places,)
@@ -122,7 +122,7 @@ def _part(of: _ConstantOf, node: fx.Node) -> float:
     return of(node.args[0])
 
 
-def _padded(of: _ConstantOf, node: fx.Node) -> float:
+def _padding(of: _ConstantOf, node: fx.Node) -> float:
     settings, named = _settings(node)
     mode = settings[1] if len(settings) > 1 else named.get("mode", "constant")
     if mode != "constant":
@@ -138,7 +138,7 @@ def _mean(of: _ConstantOf, node: fx.Node) -> float:
     return product(of(node.args[0]), math.sqrt(math.prod(after) / math.prod(before)))
 
 
-def _dropped(of: _ConstantOf, node: fx.Node) -> float:
+def _dropout(of: _ConstantOf, node: fx.Node) -> float:
     settings, named = _settings(node)
     if (settings[1] if len(settings) > 1 else named.get("training", True)) is not False:
         raise ValueError("it is random in eval mode too")
@@ -146,7 +146,7 @@ def _dropped(of: _ConstantOf, node: fx.Node) -> float:
 
 
 def _as_layer(layer: type[nn.Module]) -> _Rule:
-    """The rule of a function that takes the arguments of a layer and has its constant."""
+    """The rule of a function with the arguments and the constant of a layer."""
 
     def rule(of: _ConstantOf, node: fx.Node) -> float:
         settings, named = _settings(node)
@@ -155,31 +155,31 @@ def _as_layer(layer: type[nn.Module]) -> _Rule:
     return rule
 
 
-_ONE_TO_ONE = _scaled(1.0)
+_NONEXPANSIVE = _scaled(1.0)
 _SAME = ("flatten", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "relu", "relu_", "tanh", "clamp", "neg")
 METHODS: dict[str, _Rule] = {
-    **dict.fromkeys((*_SAME, "view", "contiguous", "float", "double", "clone"), _ONE_TO_ONE),
+    **dict.fromkeys((*_SAME, "view", "contiguous", "float", "double", "clone"), _NONEXPANSIVE),
     "sigmoid": _scaled(0.25),
     **dict.fromkeys(("add", "add_", "sub", "sub_"), _sum),
     **dict.fromkeys(("mul", "mul_", "div"), _times),
     "mean": _mean,
 }
 FUNCTIONS: dict[Callable[..., Any], _Rule] = {
-    **{getattr(torch, name): _ONE_TO_ONE for name in _SAME},
+    **{getattr(torch, name): _NONEXPANSIVE for name in _SAME},
     **dict.fromkeys(
         (functional.relu, functional.relu_, functional.relu6, functional.hardtanh, functional.tanh, operator.neg,
-         functional.pixel_shuffle, functional.pixel_unshuffle), _ONE_TO_ONE,
+         functional.pixel_shuffle, functional.pixel_unshuffle), _NONEXPANSIVE,
     ),
     **dict.fromkeys((torch.sigmoid, functional.sigmoid), _scaled(0.25)),
     functional.gelu: _scaled(1.13),
     functional.silu: _scaled(1.1),
     **dict.fromkeys((operator.add, operator.iadd, operator.sub, operator.isub, torch.add, torch.sub), _sum),
     **dict.fromkeys((operator.mul, operator.truediv, operator.imul, torch.mul, torch.div), _times),
-    torch.cat: _side_by_side,
-    operator.getitem: _part,
-    functional.pad: _padded,
+    torch.cat: _concatenation,
+    operator.getitem: _slice,
+    functional.pad: _padding,
     torch.mean: _mean,
-    functional.dropout: _dropped,
+    functional.dropout: _dropout,
     functional.avg_pool2d: _as_layer(nn.AvgPool2d),
     functional.adaptive_avg_pool2d: _as_layer(nn.AdaptiveAvgPool2d),
     functional.max_pool2d: _as_layer(nn.MaxPool2d),

@@ -1,12 +1,12 @@
-"""The Lipschitz constant of each kind of layer of torch, in the Euclidean norm and in eval mode.
+"""Lipschitz constants of torch's layers, in the Euclidean norm and in eval mode.
 
-A rule takes the layer, an example of its inputs and its name. It refuses a layer that is set up in a way for which no
-bound is known, or for which torch's function is further from the bounded one than a few roundings of its input
+A rule takes the layer, an example of its inputs and its name. It raises ModelError for settings for which no bound is
+known, or for which torch's function differs from the bounded function by more than a few roundings of its input
 (``tests/models/test_activations.py`` measures this).
 
 The rules hold for layers whose class is exactly one of torch's, or the class that torch's own parametrizations make of
 one; for which calling the layer runs ``forward`` of its class and nothing else; and whose settings and weights are
-plain numbers and tensors. All other layers are refused by name.
+plain numbers and tensors. For all other layers, ModelError names the layer.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ def unknown_layer(name: str, kind: str) -> ModelError:
 
 
 def kind_of(layer: nn.Module) -> type[nn.Module]:
-    """The class of a layer; of a layer with parametrizations, the class that it had before."""
+    """The class of a layer; for a layer with parametrizations, its class before they were registered."""
     kind = type(layer)
     made = kind.__module__ == parametrize.__name__ and len(kind.__bases__) == 1 and parametrize.is_parametrized(layer)
     return kind.__bases__[0] if made else kind
 
 
 def is_of_torch(module: nn.Module) -> bool:
-    """Whether the class of a module says that it is one of torch's. It is then never traced, but known or refused."""
+    """Whether the class of a module is from torch. Such modules are not traced: they have a rule or raise an error."""
     return type(module).__module__.partition(".")[0] == torch.__name__
 
 
 def check_network(model: nn.Module, stated: Collection[int], others: Iterable[tuple[str, nn.Module]]) -> None:
-    """Refuse a network with a module that does not run ``forward`` of its class, and only that.
+    """Raise if calling a module of the network runs other code than ``forward`` of its class.
 
     Args:
         model: the network.
-        stated: the ids of the modules that state a constant. They may do as they like, but have no hooks, since the
-            constant is not about those.
+        stated: the ids of the modules that state a constant. They may run any code, but must not have hooks, because
+            the constant does not cover hooks.
         others: the modules that are not inside one of these, with their names.
     """
     fault = changed_process()
@@ -83,11 +83,11 @@ def check_network(model: nn.Module, stated: Collection[int], others: Iterable[tu
 
 
 def _check_layer(layer: nn.Module, name: str) -> None:
-    """Refuse a layer whose kind is known but which may compute something else.
+    """Raise if a layer of a known class may compute another function.
 
     Args:
-        layer: the layer; that it runs ``forward`` of its class was checked for the whole network.
-        name: its name in the network, for errors.
+        layer: the layer; ``check_network`` has checked that it runs ``forward`` of its class.
+        name: its name in the network, for error messages.
     """
     fault = next(_faults(layer), None)
     if fault is not None:
@@ -95,7 +95,7 @@ def _check_layer(layer: nn.Module, name: str) -> None:
 
 
 def _faults(layer: Any) -> Iterator[str]:
-    """Parametrizations, settings, weights and hooks of a layer for which the rules were not written."""
+    """Parametrizations, settings, weights and hooks of a layer that the rules do not cover."""
     parametrized = {} if kind_of(layer) is type(layer) else layer.parametrizations
     for name, steps in parametrized.items():
         for step in [steps] if type(steps) is not parametrize.ParametrizationList else steps:
@@ -119,7 +119,7 @@ def _faults(layer: Any) -> Iterator[str]:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a setting is of a kind that the rules are written for: a number, a text, a place, or several of them."""
+    """Whether a setting has a type that the rules cover: a number, a text, an index, or several of them."""
     if type(value) in (tuple, list, torch.Size):
         return all(map(is_plain, value))  # type: ignore[call-overload]
     if type(value) is slice:
@@ -131,10 +131,10 @@ def of_layer(layer: nn.Module, inputs: Tensor, name: str, scale: Tensor | None =
     """A bound on the constant of a layer that is not a normalisation.
 
     Args:
-        layer: the layer; one that is not known to be torch's own, and of a kind that has a rule, is refused.
-        inputs: a batch of its inputs, of which the shape and the precision matter.
-        name: its name in the network, for errors.
-        scale: what each output of a linear or convolutional layer is multiplied by.
+        layer: the layer; raises ModelError for a layer without a rule, or that is not torch's own.
+        inputs: a batch of its inputs, which gives shape and precision.
+        name: its name in the network, for error messages.
+        scale: factors for the outputs of a linear or convolutional layer.
     """
     kind = kind_of(layer)
     rule = LAYERS.get(kind) if scale is None or kind in (nn.Linear, nn.Conv2d) else None
@@ -148,7 +148,7 @@ def of_layer(layer: nn.Module, inputs: Tensor, name: str, scale: Tensor | None =
 
 
 def normalisation_scale(layer: Any, name: str) -> Tensor:
-    """The number by which a normalisation multiplies each channel."""
+    """The factors by which a normalisation multiplies the channels."""
     _check_layer(layer, name)
     if layer.running_var is None:
         raise unknown_layer(name, f"{type(layer).__name__} without running statistics")
@@ -161,7 +161,7 @@ def normalisation_scale(layer: Any, name: str) -> Tensor:
 
 
 def _linear(layer: Any, inputs: Tensor, name: str, scale: Tensor | None = None) -> float:
-    """A bound on the constant of a linear or convolutional layer; ``scale`` multiplies each of its outputs."""
+    """A bound on the constant of a linear or convolutional layer; ``scale`` multiplies its outputs."""
     weight = layer.weight.detach().double()
     if scale is not None:
         weight = weight * scale.to(weight).view(-1, *[1] * (weight.dim() - 1))
@@ -200,7 +200,7 @@ def _padding(layer: Any) -> tuple[int, int]:
 
 
 def _average(layer: Any, inputs: Tensor, name: str) -> float:
-    """An average over windows is a convolution of each channel with equal weights."""
+    """The constant of average pooling, a convolution of each channel with equal weights."""
     if layer.ceil_mode or (layer.padding not in (0, (0, 0)) and not layer.count_include_pad):
         raise unknown_layer(name, "AvgPool2d whose windows are not all alike")
     size = _pair(layer.kernel_size)
@@ -220,7 +220,7 @@ def _adaptive_average(layer: Any, inputs: Tensor, name: str) -> float:
 
 
 def _largest(layer: Any, inputs: Tensor, name: str) -> float:
-    """The constant is the square root of the number of windows that a pixel can be in."""
+    """The square root of the largest number of windows that contain one pixel."""
     if _pair(layer.dilation) != (1, 1):
         raise unknown_layer(name, "MaxPool2d with dilation")
     sizes, strides = _pair(layer.kernel_size), _pair(layer.stride or layer.kernel_size)
@@ -230,8 +230,8 @@ def _largest(layer: Any, inputs: Tensor, name: str) -> float:
 def _softplus(layer: Any, inputs: Tensor, name: str) -> float:
     """Torch computes log(1 + exp(βx))/β where βx is below the threshold, and x above it.
 
-    For a small β this is rounded as log(2)/β is, however small x is. At the threshold t it jumps by exp(−t)/β, and for
-    a large t it overflows before.
+    For a small β the rounding error is that of log(2)/β, even for a small x. At the threshold t the function jumps by
+    exp(−t)/β, and for a large t it overflows below the threshold.
     """
     least, most = (34, 700) if inputs.dtype == torch.float64 else (20, 80)
     if not 0.125 <= layer.beta < math.inf:

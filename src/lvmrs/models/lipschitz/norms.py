@@ -1,4 +1,4 @@
-"""Upper bounds on the spectral norms of linear and convolutional layers; nothing here returns less than the norm."""
+"""Upper bounds on the spectral norms of linear and convolutional layers. No function returns less than the norm."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lvmrs.models.lipschitz.fourier import spectrum_of, whole_spectrum
 
 __all__ = ["finite", "gram", "of_convolution", "of_matrix", "product"]
 
-# Squared matrices are rescaled, so that more steps cost only time. After this many steps the bound is within 1 % for
-# any rank that fits in memory: the factor is at most rank^(1/2^(steps + 1)).
+# Number of Gram iterations. The bound exceeds the norm by a factor of at most rank^(1/2^(steps + 1)), which is within
+# 1 % for any rank that fits in memory. Matrices are rescaled in each step, so that more steps cost only time.
 _STEPS = 10
-# For matrices with no side longer than this, singular values are computed.
+# The largest side of a matrix whose singular values are computed.
 _SMALL = 1024
 # A generous factor for the rounding errors of float64.
 _ROUNDING = 1 + 1e-9
 
 
 def product(first: float, second: float) -> float:
-    """The product of two bounds; it is 0 only if one of them is, even if it is too small for float64.
+    """The product of two bounds. It is 0 only if a factor is 0, even if the product underflows.
 
     >>> product(1e-200, 1e-200) > 0, product(0.0, math.inf)
     (True, 0.0)
@@ -33,7 +33,7 @@ def product(first: float, second: float) -> float:
 
 
 def finite(weights: Tensor) -> Tensor:
-    """The weights, which are refused if they hold NaN or infinity."""
+    """Return the weights. Raises ModelError if they contain NaN or infinity."""
     if not torch.isfinite(weights).all():
         raise ModelError("the weights hold NaN or infinity, so there is no Lipschitz bound; check the weights")
     return weights
@@ -42,8 +42,8 @@ def finite(weights: Tensor) -> Tensor:
 def of_matrix(matrix: Tensor) -> float:
     """Upper bound on the spectral norm; the largest over a batch.
 
-    Small matrices are computed exactly, up to a relative 10⁻⁹ by which the result is rounded up. Large ones go through
-    ``gram``, whose bound is within 1 %.
+    For small matrices the norm is exact, up to a relative 10⁻⁹ by which it is rounded up. For large matrices ``gram``
+    gives a bound within 1 %.
 
     Args:
         matrix: a real or complex matrix, or a batch of them (…, rows, columns).
@@ -99,9 +99,9 @@ def of_convolution(
 ) -> float:
     """Upper bound on the spectral norm of a convolution, with zeros around the image.
 
-    For inputs of at most ``unrolled`` numbers, the whole matrix is computed. For larger ones, the convolution is a part
-    of one that wraps around a grid with room for the zeros. So its norm is at most the largest norm over the
-    frequencies of that one. If only every s-th pixel is kept, groups of s frequencies become one.
+    For inputs of at most ``unrolled`` numbers, the whole matrix is computed. For larger inputs, the convolution is a
+    restriction of a circular convolution on a grid with room for the zeros. So its norm is at most the largest norm of
+    the circular convolution over all frequencies. If only every s-th pixel is kept, groups of s frequencies become one.
 
     Args:
         weight: (channels out, channels in / groups, height, width).

@@ -1,8 +1,8 @@
-"""Whether a module runs as its class was written: no hooks, nothing replaced on the object, and plain tensors.
+"""Lipschitz constants that models state, and checks that a module runs the code of its class.
 
-What a class says of itself, such as a Lipschitz constant, holds for an object only if calling the object runs the code
-of its class. Ordinary torch code changes this with hooks, replaced methods, subclasses and other kinds of tensors. Code
-that replaces torch's own classes and functions in the process is not looked for.
+A Lipschitz constant that a class states holds for an object only if calling the object runs the code of the class.
+Hooks, replaced methods, subclasses and other kinds of tensors change this. The checks do not detect code that replaces
+torch's own classes and functions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
     "stated_inside",
 ]
 
-# What torch runs when a module is called.
+# The methods that torch runs when a module is called.
 _CALLED = ("__call__", "_call_impl", "_wrapped_call_impl", "_slow_forward", "__getattribute__")
 _HOOKS = {"_forward_pre_hooks": "a pre-forward hook", "_forward_hooks": "forward hooks"}
 _TENSORS = (Tensor, nn.Parameter, nn.Buffer) if hasattr(nn, "Buffer") else (Tensor, nn.Parameter)
@@ -46,18 +46,18 @@ def own_code(function: object) -> bool:
 
 
 def changed_process() -> str | None:
-    """Say which global hooks change the modules of the whole process; None if there are none."""
+    """Describe global hooks, which change all modules of the process; None if there are none."""
     if any(getattr(torch_module, f"_global{name}") for name in _HOOKS):
         return "torch has global forward hooks, which change every layer"
     return None
 
 
 def changed_module(module: nn.Module, hooks: Collection[type] = ()) -> str | None:
-    """Say why calling a module does not run ``forward`` of its class, or not only that; None if it does.
+    """Describe why calling a module runs other code than ``forward`` of its class; None if it does not.
 
     Args:
-        module: the module. The modules in it are not looked at.
-        hooks: classes of pre-forward hooks that may be there.
+        module: the module; its submodules are not checked.
+        hooks: classes of pre-forward hooks that are allowed.
     """
     kind, hooked = type(module), hooks_on(module, hooks)
     if hooked is not None:
@@ -82,7 +82,7 @@ def changed_module(module: nn.Module, hooks: Collection[type] = ()) -> str | Non
 
 
 def hooks_on(module: nn.Module, allowed: Collection[type] = ()) -> str | None:
-    """Say which hooks a module has that run when it is called, except those of the allowed classes; None if none."""
+    """Describe the forward hooks of a module, except those of the allowed classes; None if there are none."""
     for attribute, words in _HOOKS.items():
         if any(type(hook) not in allowed for hook in vars(module).get(attribute, {}).values()):
             return f"it has {words}"
@@ -90,7 +90,7 @@ def hooks_on(module: nn.Module, allowed: Collection[type] = ()) -> str | None:
 
 
 def changed_tensor(tensor: Tensor) -> str | None:
-    """Say why a tensor may not behave as torch's own; None if it does."""
+    """Describe why a tensor may not behave as a plain tensor of torch; None if it is one."""
     if type(tensor) not in _TENSORS:
         return f"a {type(tensor).__name__}, not a plain tensor"
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
@@ -98,13 +98,11 @@ def changed_tensor(tensor: Tensor) -> str | None:
     return None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The Lipschitz constant that a model states in its attribute ``lipschitz``.
+# ---- stated constants: the attribute ``lipschitz``
 #
-# The constant of a user's own class is the user's word, like the option ``--lipschitz``; it is not looked into. The
-# constant of a class of lvmrs holds for the function that lvmrs wrote. So it is believed only if calling the object runs
-# exactly that: no hooks, no methods replaced on the object, no subclass that inherits the constant, and no other layers
-# inside.
+# The user is responsible for the constant of a user's own class, as for the option ``--lipschitz``; it is not checked.
+# The constant of a class of lvmrs holds for the code of lvmrs. So it is accepted only if calling the object runs just
+# this code: no hooks, no replaced methods, no subclass that inherits the constant, and no other layers inside.
 
 
 _NAME = "lipschitz"
@@ -113,7 +111,7 @@ _NAME = "lipschitz"
 def known_lipschitz(model: object) -> float | None:
     """The Lipschitz constant in the attribute ``lipschitz`` of a model; None if it has none.
 
-    A constant that a wrapper only passes on from what it wraps, by ``__getattr__``, is not one of the wrapper.
+    A constant that a wrapper forwards from the wrapped object by ``__getattr__`` does not count.
     """
     kind = type(model)
     if not _is_its_own(model):
@@ -134,14 +132,14 @@ def known_lipschitz(model: object) -> float | None:
 
 
 def check_still(model: object, constant: float | None) -> None:
-    """Refuse a model that stated this constant earlier, and states another one now or was changed; None is for none."""
+    """Raise if a model that stated this constant was changed or states another one now; None is never an error."""
     now = None if constant is None else known_lipschitz(model)
     if now != constant:
         raise ModelError(f"the model stated the Lipschitz constant {constant:g} and now states {now}; make it anew")
 
 
 def runs_as_lvmrs_wrote(model: nn.Module) -> bool:
-    """Whether a module states a constant, consists of lvmrs's own layers alone, and runs as lvmrs wrote it."""
+    """Whether a module states a constant, contains only layers of lvmrs, and runs the code of lvmrs."""
     kinds = {type(module) for module in model.modules()} - {nn.Sequential}
     try:
         return all(map(_is_ours, kinds)) and known_lipschitz(model) is not None
@@ -150,7 +148,7 @@ def runs_as_lvmrs_wrote(model: nn.Module) -> bool:
 
 
 def _is_its_own(model: object) -> bool:
-    """Whether the attribute belongs to the object or its class, and not to something that the object wraps."""
+    """Whether the attribute belongs to the object or its class, and not to an object that it wraps."""
     tables = [vars(model)] if hasattr(model, "__dict__") else []
     if isinstance(model, nn.Module):
         tables += [model._parameters, model._buffers, model._modules]
@@ -162,7 +160,7 @@ def _is_ours(kind: type) -> bool:
 
 
 def _check_ours(model: nn.Module, owner: type) -> None:
-    """Refuse an object of a class of lvmrs, ``owner``, that does not run as lvmrs wrote it, with all its layers."""
+    """Raise if an object of a class of lvmrs, ``owner``, or one of its layers does not run the code of lvmrs."""
     check_itself(model, owner)
     for name, module in stated_inside(model)[1]:
         kind = type(module)
@@ -175,7 +173,7 @@ def _check_ours(model: nn.Module, owner: type) -> None:
 
 
 def check_itself(model: nn.Module, owner: type) -> None:
-    """Refuse an object of a class of lvmrs, ``owner``, that does not run as lvmrs wrote it, whatever it holds."""
+    """Raise if an object of a class of lvmrs, ``owner``, does not run the code of lvmrs; ignores its submodules."""
     if type(model) is not owner:
         raise _not_believed(
             type(model), f"it is a subclass of {owner.__name__}; define lipschitz in {type(model).__name__}"
@@ -186,10 +184,10 @@ def check_itself(model: nn.Module, owner: type) -> None:
 
 
 def stated_inside(model: nn.Module) -> tuple[dict[int, float], list[tuple[str, nn.Module]]]:
-    """The constants that modules inside a model state, and which modules are not inside one of these.
+    """The constants that submodules of a model state, and the modules outside of these submodules.
 
     Args:
-        model: a module; whether it states a constant itself is not asked.
+        model: a module; a constant of the module itself is ignored.
 
     Returns:
         The constants by the id of their module, and the other modules with their names, the model first.

@@ -1,8 +1,8 @@
-"""Tracing a network: the steps that it takes, and whether these are all that it does.
+"""Traces a network with torch.fx, and checks that the trace describes all of its computation.
 
-A trace is made by running the Python code of the network once, with a stand-in for the input. It misses what the code
-does only for real inputs. So the trace and the network are run on inputs of several sizes and scales, where they must
-agree. The network must neither look at values to decide what to do, nor change what it stores, nor mix the rows of a
+Tracing runs the Python code of the network once, with a proxy for the input. It misses computation that the code
+performs only for real inputs. So the trace and the network are run on inputs of several sizes and scales, and must give
+equal results. The network must not branch on values, change its stored tensors and attributes, or mix the rows of a
 batch.
 """
 
@@ -24,13 +24,13 @@ from lvmrs.models.lipschitz.layers import is_of_torch, is_plain, kind_of, unknow
 
 __all__ = ["Trace", "memory_of"]
 
-# The sizes of the batches that a trace is run on, and of some at other scales. Bounds are computed from the first.
+# The sizes of the example batches, and (size, scale) of further ones. Bounds are computed from the first batch.
 _SIZES = (2, 1, 3)
 _SCALES = ((1, 1.0), (2, 0.01), (3, 30.0))
-# How many numbers the largest batch of examples has, about, if one input has fewer.
+# The approximate number of values in the largest example batch, if one input has fewer.
 _NUMBERS = 1 << 16
-# These take values out of tensors, or have results whose shape depends on values, so that Python can look at them.
-_PEEKS = (
+# Methods that pass values of tensors to Python, or have results whose shape depends on values.
+_VALUE_METHODS = (
     "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__",
     "__format__", "__repr__", "__contains__", "__reversed__", "__dlpack__", "equal", "allclose", "is_nonzero",
     "nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount", "data_ptr", "storage",
@@ -38,15 +38,15 @@ _PEEKS = (
 
 
 class Trace:
-    """The steps of a network.
+    """The traced graph of a network.
 
-    ``meta`` of each step has its ``value`` for the first batch of examples, its ``values`` by the size of the batch,
-    and whether the step is a layer that ``changes`` the value that it takes.
+    ``meta`` of each node has its ``value`` for the first example batch, its ``values`` by batch size, and ``changes``:
+    whether the node is a layer that changes its input in place.
 
     Args:
         model: the network, in eval mode.
         shape: the shape of an input, without a batch dimension.
-        stated: the ids of the modules that state a constant. These are not traced into.
+        stated: the ids of the modules that state a constant, which are leaves of the graph.
         others: the modules that are not inside one of these, with their names.
     """
 
@@ -55,35 +55,35 @@ class Trace:
     ) -> None:
         tracer = _Tracer(stated)
         root = nn.Sequential(model) if tracer.is_leaf_module(model, "") else model
-        self.model, self.watched = model, not stated  # a module that states its constant may do as it likes
+        self.model, self.watched = model, not stated  # modules that state a constant may read values
         self.inputs = _examples(model, shape)
         self.first = self._answers(self.inputs[:1])
         self.stored = _Stored(others)
         self.memory = self.stored.memory
-        """The addresses of the tensors that the network stores."""
+        """The memory addresses of the tensors that the network stores."""
         with guarded("the network cannot be traced, so no Lipschitz bound is known", error=ModelError):
             self.module = fx.GraphModule(root, tracer.trace(root))
-            self.found = [_Remember(self.module).run(self.inputs[0].clone())]
+            self.found = [_Recorder(self.module).run(self.inputs[0].clone())]
 
     def check(self) -> list[Any]:
-        """Refuse a network that is not its trace, mixes the rows of a batch, or changes what it stores.
+        """Raise if the network differs from its trace, mixes the rows of a batch, or changes its stored state.
 
         Returns:
-            The answers of the network to ``inputs``.
+            The outputs of the network for ``inputs``.
         """
-        peeks = _Peeks(self.memory)
-        with peeks if self.watched else nullcontext():
+        reads = _ValueReads(self.memory)
+        with reads if self.watched else nullcontext():
             answers, again = self._answers(self.inputs), self._answers(self.inputs)
-        if peeks.seen:
-            raise ModelError("the network looks at values to decide what to compute, so no Lipschitz bound is known")
+        if reads.seen:
+            raise ModelError("the network reads values to decide what to compute, so no Lipschitz bound is known")
         with guarded("the traced network fails, so no Lipschitz bound is known", error=ModelError):
-            found = self.found + [_Remember(self.module).run(x.clone()) for x in self.inputs[1:]]
+            found = self.found + [_Recorder(self.module).run(x.clone()) for x in self.inputs[1:]]
         _check_batches(self.module.graph)
         self.stored.check()
         for other in (found, again, self.first):
             if not all(map(_agree, answers, other)):
                 raise ModelError(
-                    "no Lipschitz bound is known: the network gives other answers than its trace, or than before"
+                    "no Lipschitz bound is known: the outputs of the network differ from its trace, or from before"
                 )
         return answers
 
@@ -94,12 +94,12 @@ class Trace:
 
 
 def memory_of(value: object) -> int | None:
-    """The address of the memory that holds a tensor; None for what is not a tensor."""
+    """The memory address of a tensor; None for other values."""
     return value.untyped_storage().data_ptr() if isinstance(value, Tensor) else None
 
 
 def _examples(model: nn.Module, shape: Sequence[int]) -> list[Tensor]:
-    """Batches of inputs of several sizes and scales, in the precision of the model; in each, some rows are close."""
+    """Batches of several sizes and scales in the precision of the model; the scaled ones contain two close rows."""
     like = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(()))
     random = torch.Generator().manual_seed(0)
     most = max(1, min(64, _NUMBERS // max(1, math.prod(shape))))
@@ -111,7 +111,7 @@ def _examples(model: nn.Module, shape: Sequence[int]) -> list[Tensor]:
 
 
 class _Tracer(fx.Tracer):
-    """Does not trace into layers of torch, which are known or refused, nor into modules that state a constant."""
+    """Treats layers of torch and modules that state a constant as leaves."""
 
     def __init__(self, stated: Collection[int]) -> None:
         super().__init__()
@@ -122,8 +122,8 @@ class _Tracer(fx.Tracer):
         return not (ours or type(module) is nn.Sequential)
 
 
-class _Remember(fx.Interpreter):
-    """Keeps the value of each step, and whether a layer changes the value that it takes."""
+class _Recorder(fx.Interpreter):
+    """Stores the value of each node, and whether a layer changes its input in place."""
 
     def run(self, *args: Any, **named: Any) -> Any:
         self.size = len(args[0])
@@ -140,8 +140,8 @@ class _Remember(fx.Interpreter):
         return value
 
 
-class _Peeks(TorchFunctionMode):
-    """Remembers whether values were taken out of a tensor that is not stored, so that Python could look at them."""
+class _ValueReads(TorchFunctionMode):
+    """Detects whether Python reads values of tensors other than the stored ones."""
 
     def __init__(self, memory: set[int | None]) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class _Peeks(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in _PEEKS and memory_of(args[0] if args else None) not in self.memory:
+        if name in _VALUE_METHODS and memory_of(args[0] if args else None) not in self.memory:
             self.seen = True
         places = (args[1] if type(args[1]) is tuple else args[1:]) if name == "__getitem__" else ()
         if any(isinstance(one, Tensor) and one.dtype == torch.bool for one in places):  # a mask
@@ -158,7 +158,7 @@ class _Peeks(TorchFunctionMode):
 
 
 def _agree(first: Any, second: Any) -> bool:
-    """Whether two answers are equal to the last bit: both ran the same operations on the same batch."""
+    """Whether two outputs are bitwise equal: both come from the same operations on the same batch."""
     if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
         return False
     if (first.shape, first.dtype) != (second.shape, second.dtype):
@@ -166,14 +166,14 @@ def _agree(first: Any, second: Any) -> bool:
     return torch.allclose(first, second, rtol=0.0, atol=0.0, equal_nan=first.is_floating_point())
 
 
-# ---- what a network stores: it is a function only if it leaves its weights, buffers and attributes as they are
+# ---- stored state: a network is a function only if it does not change its weights, buffers and attributes
 
 
-_NONE = object()  # stands for an entry that is not there
+_NONE = object()  # a missing entry
 
 
 class _Stored:
-    """A copy of all that some modules store."""
+    """A copy of the stored state of modules."""
 
     def __init__(self, named: Iterable[tuple[str, nn.Module]]) -> None:
         self.named = list(named)
@@ -186,7 +186,7 @@ class _Stored:
                     copies[path] = value.detach().clone()
 
     def check(self) -> None:
-        """Refuse a network that changed something since the copy was made."""
+        """Raise if the stored state has changed since the copy."""
         for (name, module), copies in zip(self.named, self.copies, strict=True):
             now = dict(_entries(vars(module)))
             changed = [path for path in {**copies, **now} if not _same(copies.get(path, _NONE), now.get(path, _NONE))]
@@ -199,7 +199,7 @@ class _Stored:
 
 
 def _entries(table: dict[Any, Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """All values in a table and in the tables and lists inside, with the keys that lead there, and their lengths."""
+    """All values of nested dicts and lists with their paths of keys, and the lengths of the dicts and lists."""
     for key, value in table.items():
         if isinstance(value, (dict, list, tuple)):
             yield (*path, key), len(value)
@@ -216,22 +216,22 @@ def _same(copy: Any, now: Any) -> bool:
     return bool(copy == now or copy != copy) if type(copy) in plain and type(now) in plain else copy is now
 
 
-# ---- batches: each row goes its own way, and no number depends on how many rows there are
+# ---- batches: no output row depends on the other rows or on the batch size
 #
-# A network could otherwise answer with the mean of its batch, or multiply by the size of the batch. So every value that
-# comes from the input must be a tensor of floating-point numbers with the batch first, at all sizes that are tried. The
-# size of the batch may be used in ``view`` and ``reshape`` alone, which keep the rows apart if the batch stays first.
+# A network could otherwise return the mean of its batch, or multiply by the batch size. So every value that depends on
+# the input must be a floating-point tensor whose first dimension is the batch, for all batch sizes of the examples.
+# Only ``view`` and ``reshape`` may use the batch size: they keep the rows apart if the batch stays the first dimension.
 
 _RESHAPES = ("view", "reshape", torch.reshape)
-# Operations on numbers that give the same number each time.
+# Deterministic operations on numbers.
 _ARITHMETIC = [getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "pow")]
 _PROPERTIES = ("dtype", "device", "ndim", "is_cuda", "layout", "requires_grad")
 
 
 def _check_batches(graph: fx.Graph) -> None:
-    """Refuse a traced network whose values mix the rows of a batch or depend on their number."""
+    """Raise if a value of a traced network mixes the rows of a batch or depends on the batch size."""
     from_input: set[fx.Node] = set()  # values that depend on the input
-    counting: set[fx.Node] = set()  # numbers that depend on the size of the batch
+    counting: set[fx.Node] = set()  # numbers that depend on the batch size
     for node in graph.nodes:
         if node.op == "output":
             continue
@@ -264,9 +264,9 @@ def _unknown_step(node: fx.Node, why: str) -> ModelError:
 
 
 def _counts(node: fx.Node, from_input: set[fx.Node], counting: set[fx.Node]) -> bool:
-    """Whether a number, or a shape, depends on the size of the batch; other numbers from a tensor are refused."""
+    """Whether a number or shape depends on the batch size; raises for other numbers from a tensor."""
     if node.op == "call_module":
-        raise unknown_layer(str(node.target), "it does not answer with a tensor")
+        raise unknown_layer(str(node.target), "it does not return a tensor")
     taken = node.all_input_nodes
     tensors = [one for one in taken if isinstance(one.meta["value"], Tensor)]
     if _is(node, "dim") or (_is(node, getattr) and node.args[1] in _PROPERTIES):
@@ -283,13 +283,13 @@ def _counts(node: fx.Node, from_input: set[fx.Node], counting: set[fx.Node]) -> 
 
 
 def _is(node: fx.Node, *targets: Any) -> bool:
-    """Whether a step calls one of these functions, or methods if they are given by name."""
+    """Whether a node calls one of these functions, or methods if they are given by name."""
     wanted = [one for one in targets if isinstance(one, str) == (node.op == "call_method")]
     return node.op in ("call_method", "call_function") and node.target in wanted
 
 
 def _skips_first(place: Any, sides: int) -> bool:
-    """Whether an index into a shape, or a dimension, leaves out the first side."""
+    """Whether an index into a shape, or a dimension, excludes the first dimension."""
     if isinstance(place, int):
         return place % sides != 0
     return isinstance(place, slice) and is_plain(place) and 0 not in range(sides)[place]

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from lvmrs import errors
 from lvmrs._util import files as _disk
-from lvmrs._util.files import is_file, is_now_at
+from lvmrs._util.files import is_file, redirect
 from lvmrs._util.optional import optional
 from lvmrs._util.signals import SIGNALS
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError, first_line, guarded
@@ -197,7 +197,7 @@ def _modules_beside(file: Path) -> list[Path]:
 def use_copies(folder: Path) -> None:
     """Read files from their copies in a folder from now on."""
     for copy in filter(is_file, folder.rglob("*")):
-        is_now_at(Path("/") / copy.relative_to(folder), copy)
+        redirect(Path("/") / copy.relative_to(folder), copy)
 
 
 def versions() -> dict[str, str]:
