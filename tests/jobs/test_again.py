@@ -58,7 +58,7 @@ def test_what_moved_is_named(tmp_path: Path) -> None:
 
 def test_weights_that_were_put_into_a_network_are_named_again() -> None:
     run = named_run(NETWORK, weights="net.safetensors")
-    with pytest.raises(NotNamedError, match="from a file whose place it has not recorded; name that file") as caught:
+    with pytest.raises(NotNamedError, match="from a file whose path it has not recorded; name that file") as caught:
         jobs.job_of_run(run)
     assert (caught.value.argument, caught.value.recorded) == ("weights", None)
     assert same_rows(run, jobs.job_of_run(run, weights="net.safetensors"))
@@ -94,7 +94,7 @@ def test_a_run_does_not_choose_code_to_run(part: str) -> None:
 
         with pytest.raises(NotNamedError) as caught:
             jobs.job_of_run(altered_manifest(run, change))
-        assert str(caught.value).startswith(f"{name} could run code, which a run must not decide; if you trust it, ")
+        assert str(caught.value).startswith(f"{name} could run code, and a run must not choose code; if you trust it, ")
         assert (caught.value.argument, caught.value.recorded) == (part, name)
     assert not Path("code-was-run").exists()
 
@@ -165,7 +165,7 @@ def test_what_has_no_job() -> None:
     with pytest.raises(RunError, match="was imported from another project's file, and no job of lvmrs made it"):
         jobs.job_of_run(run)
     unnamed = altered_manifest(named_run(out="b"), lambda stored: stored["data"].update(name=None))
-    with pytest.raises(NotNamedError, match="the run does not say what its data are"):
+    with pytest.raises(NotNamedError, match="the run does not record its data"):
         jobs.job_of_run(unnamed)
     with pytest.raises(InvalidArgumentError, match="class_index goes with data"):
         jobs.job_of_run(unnamed, class_index="x.json")

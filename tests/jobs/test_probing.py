@@ -68,7 +68,7 @@ def test_another_model_is_refused_before_its_rows_are_written(tmp_path: Path) ->
     node = socket.gethostname()
     sentence = (
         rf"the worker on {node} does not run the same classifier as the command on {node}: logits of the same inputs "
-        r"differ by [0-9.e-]+, and rounding explains [0-9.e-]+; its processor, libraries or files are others"
+        r"differ by [0-9.e-]+, and rounding explains [0-9.e-]+; its processor, libraries or files differ"
     )
     with pytest.raises(RunError, match=sentence):
         certified(tmp_path / "a", times(1.0, 1.001))
@@ -115,7 +115,7 @@ def test_a_machine_without_the_device_runs_no_model(tmp_path: Path, monkeypatch:
     assert jobs.verify(run, elsewhere(), workers=workers).count("equal") == 3
     search = Search(steps=1, restarts=1, samples=4, n=100)
     assert len(jobs.attack(elsewhere(), run, search, out=tmp_path / "b", workers=workers).rows()) >= 1
-    with pytest.raises(RunError, match="was made on cuda, whose noise is another than that of cpu"):
+    with pytest.raises(RunError, match="was made on cuda, whose noise differs from that of cpu"):
         jobs.verify(run, elsewhere())
 
 

@@ -328,11 +328,11 @@ def test_what_is_told(tmp_path: Path) -> None:
     notes = verified(altered_manifest(run, lambda stored: stored.update(torch="1.0")), 1).notes
     assert [note.split(",")[0] for note in notes] == [
         "the run was made with torch 1.0",
-        "the run has no hash of the weights of its model; only the rows speak for them",
+        "the run has no hash of the weights of its model; only its rows can be compared",
         "rows rely on the Lipschitz constant 3",
     ]
     elsewhere = altered_manifest(run, lambda stored: stored["model"].update(device="cuda"))
-    with pytest.raises(RunError, match="was made on cuda, whose noise is another than that of cpu"):
+    with pytest.raises(RunError, match="was made on cuda, whose noise differs from that of cpu"):
         verified(elsewhere, device="cpu")
     with pytest.raises(ChangedError, match="seed"):
         verify(run, job_of(Duels("chosen"), FOUR, seed=5))

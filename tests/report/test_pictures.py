@@ -51,7 +51,7 @@ def test_a_run_does_not_choose_code_to_run(tmp_path: Path, monkeypatch: pytest.M
     Path("evil").mkdir()
     Path("evil/evil.py").write_text("import os\nos.mkdir('code-was-run')\n")
     found = pictures_of(run_of(tmp_path / "a", name, "a hash"))
-    assert found.why_none == f"{name} could run code, which a run must not decide; if you trust it, name it yourself"
+    assert found.why_none == f"{name} could run code, and a run must not choose code; if you trust it, name it yourself"
     assert found.of(0) is None
     assert not Path("code-was-run").exists()
 

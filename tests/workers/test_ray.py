@@ -114,7 +114,7 @@ def test_an_item_that_kills_its_workers_is_given_up() -> None:
     pool = ActorPool(fake, fake.new)
     pool.start(3)
     found: list[int] = []
-    with pytest.raises(RunError, match=r"5 workers died over the same input.*resume"):
+    with pytest.raises(RunError, match=r"5 workers died while they computed the same input.*resume"):
         found.extend(result for together in pool.each([0, 1, 99, 2, 3]) for result in together)
     assert fake.started == 3 + 5
     assert set(found) <= {0, 2, 4, 6}

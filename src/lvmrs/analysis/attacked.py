@@ -1,8 +1,8 @@
-"""What an attack says about a run: an upper bound beside each certified radius, and certificates that are broken.
+"""Measures of an attack on a run: an upper bound for each certified radius, and the number of broken certificates.
 
-certified ≤ true ≤ attacked: a certificate for the right class holds at its radius (each at the risk α), and the class
-does not win at the point that an attack found (each at the risk β). Inputs that were not attacked, or for which nothing
-was found, count as unbroken; abstentions and wrong answers count for nothing, as in certified accuracy.
+certified ≤ true ≤ attacked: a certificate for the correct class holds at its radius (with probability 1 − α), and the
+class does not win at the found point (with probability 1 − β). Inputs without an attack or without a found point count
+as unbroken; abstentions and wrong predictions count as incorrect, as in certified accuracy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lvmrs.kernel import checks
 
 __all__ = ["AttackSummary", "attack_summary", "most_by_chance", "with_distances"]
 
-# How seldom more certificates are broken by chance than ``most_by_chance`` says.
+# Probability that more certificates are broken by chance than ``most_by_chance`` says.
 _SELDOM = 0.01
 
 
@@ -27,32 +27,32 @@ class AttackSummary:
     """The measures of an attack."""
 
     inputs: int
-    """How many certificates were attacked."""
+    """Number of attacked certificates."""
     found: int
-    """For how many of them a point was found."""
+    """Number of certificates for which a point was found."""
     broken: int
-    """How many of these points are closer than the certified radius."""
+    """Number of found points that are closer than the certified radius."""
     by_chance: int
-    """How many broken certificates the risks explain; see ``most_by_chance``."""
+    """Maximum number of broken certificates that the risks explain; see ``most_by_chance``."""
     beta: float
-    """The risk of what is said about each input."""
+    """The probability that a found point is wrong, for each input."""
     accuracy: tuple[Estimate, ...]
-    """At each radius, the share of inputs that are right and not broken within it: at least the true accuracy."""
+    """At each radius, the share of inputs that are correct and not broken within it: at least the true accuracy."""
     certified: float | None
-    """The mean certified radius, where a point was found; None if there is none."""
+    """The mean certified radius of inputs with a found point; None if there are none."""
     attacked: float | None
-    """The mean distance of these points."""
+    """The mean distance of the found points."""
     ratio: float | None
-    """The mean of distance over radius."""
+    """The mean of distance divided by radius."""
 
 
 def attack_summary(results: Results, radii: Sequence[float], *, confidence: float = 0.95) -> AttackSummary | None:
-    """The measures of an attack on a run.
+    """Compute the measures of an attack on a run.
 
     Args:
         results: The results of the run.
-        radii: The radii at which the upper bound on its accuracy is wanted.
-        confidence: The probability with which each interval holds the true value, strictly between 0 and 1.
+        radii: The radii for the upper bound on accuracy.
+        confidence: Confidence level of each interval, strictly between 0 and 1.
 
     Returns:
         The measures; None if the run was not attacked.
@@ -85,26 +85,26 @@ def attack_summary(results: Results, radii: Sequence[float], *, confidence: floa
 
 
 def with_distances(results: Results) -> Results:
-    """The results with the distances that an attack found in place of radii; infinite where it found nothing."""
+    """The results with the distances of an attack in place of radii; infinite where no point was found."""
     check_results(results)
     unknown = np.full(len(results), np.inf)
     return replace(results, radius=unknown if results.attacked is None else results.attacked.distance)
 
 
 def most_by_chance(inputs: int, risk: float) -> int:
-    """How many of so many certificates may seem broken by chance.
+    """Maximum number of certificates that may seem broken by chance.
 
-    A certificate is false with probability at most α, and a finding with at most β. If all of them are what they say,
-    more than this number are broken in less than one attack of a hundred.
+    A certificate is wrong with probability at most α, and a found point with probability at most β. If these
+    probabilities hold, more certificates than this number are broken in less than one of a hundred attacks.
 
     Args:
-        inputs: how many certificates were attacked.
+        inputs: number of attacked certificates.
         risk: α + β.
 
     >>> most_by_chance(100, 0.002), most_by_chance(100, 0.0)
     (2, 0)
     """
-    from scipy import special  # not above: it takes longer to import than a command to start
+    from scipy import special  # imported here, since the import takes longer than starting a command
 
     inputs = checks.count("inputs", inputs, least=0)
     share = min(1.0, checks.single("risk", checks.at_least_zero("risk", risk)))

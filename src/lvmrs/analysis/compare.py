@@ -1,4 +1,4 @@
-"""Two runs on the same inputs, side by side: where one certifies and the other does not."""
+"""Compares two runs on the same inputs: counts the inputs that only one of them certifies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Read = Callable[[Manifest], object]
 
 @dataclass(frozen=True)
 class Pair:
-    """At one radius: how many inputs both certify rightly, only the first, only the second, or neither."""
+    """Numbers of inputs that both runs certify correctly at a radius, only the first, only the second, or neither."""
 
     radius: float
     both: int
@@ -33,8 +33,8 @@ class Pair:
 
     @property
     def p_value(self) -> float:
-        """Two-sided exact test that neither wins more often where they differ (McNemar 1947)."""
-        from scipy import special  # not above: it takes longer to import than a command to start
+        """Two-sided exact test of equal accuracy on the inputs where the runs differ (McNemar 1947)."""
+        from scipy import special  # imported here, since the import takes longer than starting a command
 
         fewer, differ = min(self.only_first, self.only_second), self.only_first + self.only_second
         return min(1.0, 2 * float(special.bdtr(fewer, differ, 0.5))) if differ else 1.0
@@ -42,7 +42,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two runs have in common, and how they differ there."""
+    """The comparison of two runs on their common inputs."""
 
     first: str
     second: str
@@ -51,14 +51,14 @@ class Comparison:
     average_first: Estimate
     average_second: Estimate
     average_difference: Estimate
-    """Second minus first, over the inputs that both have, paired."""
+    """Mean of second minus first over the common inputs, paired."""
     warnings: list[str]
     unfinished: bool = False
     confidence: float = 0.95
-    """That of the intervals."""
+    """Confidence level of the intervals."""
 
     def rows(self) -> list[list[str]]:
-        """A table, its head first."""
+        """A table, with its header first."""
         head = ["radius", self.first, self.second, "only first", "only second", "p"]
         return [head] + [
             [
@@ -74,7 +74,7 @@ class Comparison:
 
     @property
     def averages(self) -> str:
-        """The average certified radii (ACR) and their difference with its interval, in one line."""
+        """One line with the average certified radii (ACR) and their difference with its interval."""
         change = self.average_difference
         return (
             f"{self.inputs} inputs; ACR {rounded_down(self.average_first.value)} and "
@@ -93,16 +93,16 @@ class Comparison:
 
 
 def compare(first: Results, second: Results, radii: Sequence[float], *, confidence: float = 0.95) -> Comparison:
-    """Compare two runs on the inputs that both have.
+    """Compare two runs on their common inputs.
 
     Args:
         first: The results of one run.
         second: The results of another.
-        radii: The radii at which certified answers are counted.
-        confidence: The probability with which each interval holds the true value, strictly between 0 and 1.
+        radii: The radii at which certified inputs are counted.
+        confidence: Confidence level of each interval, strictly between 0 and 1.
 
     Returns:
-        The comparison. What makes it doubtful is among its warnings.
+        The comparison. Its warnings name reasons to doubt it.
 
     >>> classes = np.array([0, 1])
     >>> one = Results("one", np.arange(2), classes, predict=np.array([0, -1]), radius=np.array([0.9, 0.0]))
@@ -144,15 +144,15 @@ def _pair(one: Results, other: Results, radius: float) -> Pair:
 
 
 def differences(first: Results, second: Results) -> list[str]:
-    """Why two results may not be compared without care.
+    """Reasons why two results are not directly comparable.
 
     Args:
         first: The results of one run.
         second: The results of another.
 
     Returns:
-        One clause for each reason: other data, another subset, noise, risk or number of samples. None if no reason is
-        known.
+        One clause for each reason: other data, another subset, noise, risk or number of samples. Empty if there is no
+        known reason.
 
     >>> run = Results("a run", np.arange(3), np.zeros(3, dtype=int), np.zeros(3, dtype=int), np.ones(3))
     >>> differences(run, run.only(np.array([0, 1])))
@@ -177,13 +177,13 @@ def differences(first: Results, second: Results) -> list[str]:
 
 
 def unfinished(*runs: Results | Summary) -> list[str]:
-    """Say of each run that is not finished how many inputs are missing.
+    """Name the unfinished runs, with their numbers of missing inputs.
 
     Args:
         runs: results or summaries of runs.
 
     Returns:
-        A sentence for each unfinished run, without a full stop; nothing if all are finished.
+        A sentence for each unfinished run, without a full stop; empty if all are finished.
 
     >>> import numpy as np
     >>> none = np.zeros(0, dtype=np.int64)
@@ -194,18 +194,18 @@ def unfinished(*runs: Results | Summary) -> list[str]:
 
 
 def _known_to_differ(first: Results, second: Results, read: _Read) -> tuple[object, object] | None:
-    """What two manifests say about one thing, if both know it and it is not the same."""
+    """The values in two manifests if both are known and differ, else None."""
     if first.manifest is None or second.manifest is None:
         return None
     one, other = read(first.manifest), read(second.manifest)
     return None if one is None or other is None or one == other else (one, other)
 
 
-# What makes a comparison doubtful, in words for the reader.
+# Terms that should be equal in a comparison, by their names in the warning.
 _TERMS: dict[str, _Read] = {
     "kinds of noise": lambda made: made.terms.noise,
     "risks α": lambda made: None if made.terms.alpha is None else f"{made.terms.alpha:g}",
     "noises σ": lambda made: f"{made.terms.sigma:g}" if made.terms.samples else None,
-    # With a goal, n is the most that an input may take.
+    # With a goal, n is only the maximum number of samples of an input.
     "numbers of samples n": lambda made: made.terms.n if made.terms.goal is None else None,
 }

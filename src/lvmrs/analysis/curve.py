@@ -1,4 +1,4 @@
-"""The curve of certified accuracy over the radius, with a band of intervals, as figures and pages draw it."""
+"""The curve of certified accuracy over the radius, with a band of intervals, for figures and reports."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from lvmrs.kernel import checks
 
 __all__ = ["Curve", "curve", "largest_radius"]
 
-# More steps than these are not seen in a figure.
+# Maximum number of steps that a figure shows.
 _MOST_POINTS = 500
 
 
 class Curve(NamedTuple):
-    """A falling step function: the values at a radius hold back to the radius before it."""
+    """A decreasing step function: the value at a radius holds from the previous radius on."""
 
     radius: NDArray[np.float64]
     share: NDArray[np.float64]
     """Certified accuracy at each radius, from 0 to 1."""
     low: NDArray[np.float64]
-    """Lower end of the interval for the finite test set, at each radius by itself."""
+    """Lower end of the pointwise interval for the finite test set."""
     high: NDArray[np.float64]
 
 
 def largest_radius(results: Results) -> float:
-    """The largest finite radius of a right answer, where the curve falls for the last time; 0 if no answer is right."""
+    """The largest finite radius of a correct prediction, at which the curve has its last step; 0 if there is none."""
     return float(_steps(results).max())
 
 
 def _steps(results: Results) -> NDArray[np.float64]:
-    """The radii at which the curve falls, after 0; distances that an attack did not find are infinite."""
+    """The radii at which the curve has a step, and 0. Distances that an attack did not find are infinite."""
     radii = results.radius[results.correct]
     return np.unique(np.concatenate([[0.0], radii[np.isfinite(radii)]]))
 
 
 def curve(results: Results, *, end: float | None = None, confidence: float = 0.95) -> Curve:
-    """The curve at each of its steps; of very many steps, at evenly spaced radii, where it is never too high.
+    """The curve at each of its steps; if there are too many, at evenly spaced radii, where it is never too high.
 
     Args:
         results: The results of a run.
-        end: The radius up to which the curve is drawn, beyond its last step; by default a little beyond.
-        confidence: The probability with which the interval at each radius holds the true share.
+        end: The radius at which the curve ends, beyond its last step; by default slightly beyond.
+        confidence: Confidence level of the interval at each radius.
 
     Returns:
         The radii of the steps, and at each of them the share and both ends of its interval.

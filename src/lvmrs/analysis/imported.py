@@ -1,4 +1,4 @@
-"""A run from the results of another project, with what is known about them."""
+"""Makes a run of the results of another project, with the known settings."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def import_results(
     method: str = "imported",
     command: str = "",
 ) -> Run:
-    r"""Make a run of a TSV file, to compare and to report. Nothing is certified again.
+    r"""Make a run of a TSV file, for comparisons and reports. No input is certified again.
 
     Args:
         file: a file with the columns idx, label, predict and radius.
         out: the directory of the run. If the same import was begun there, it is completed.
-        sigma: the noise that it was made with.
-        alpha: its risk, if it is known.
-        n0: its samples to choose the class, if known.
-        n: its samples to prove on, if known.
-        data: the data set by its name here, for the pictures of a report.
+        sigma: the σ of its noise.
+        alpha: its risk, if known.
+        n0: its number of selection samples, if known.
+        n: its number of certification samples, if known.
+        data: the name of the data set in lvmrs, for the pictures of a report.
         split: the split of the data set.
-        method: what it was made with, in words.
-        command: what was typed, for readers of the run.
+        method: a name for the method.
+        command: the command line of the user, which the run records.
 
     Returns:
         The run.
@@ -84,7 +84,7 @@ def import_results(
 
 
 def _selection(found: Results) -> Selection:
-    """Every so many inputs, where they were chosen so; else a list of them."""
+    """Every k-th input if that gives exactly these inputs; else a list of the inputs."""
     size, step = int(found.idx.max()) + 1, max(1, int(np.gcd.reduce(found.idx)))
     regular = Selection(size, skip=step)
     return regular if len(regular.indices) == len(found) else Selection(size, only=sorted(found.idx.tolist()))

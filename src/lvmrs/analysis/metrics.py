@@ -1,9 +1,9 @@
-"""Certified accuracy and its relatives, each with a confidence interval for the finite test set.
+"""Certified accuracy and related measures, each with a confidence interval for the finite test set.
 
-The test inputs are taken for a sample of the distribution they come from: shares have exact intervals (Clopper and
-Pearson 1934). The average certified radius has Student's interval, widened by that of the share of inputs that have a
-radius at all: where these are few, Student's alone would be too narrow. Intervals are about the test set; that each
-certificate may be wrong with probability α is another matter.
+Intervals treat the test inputs as a sample of their distribution. Shares have exact intervals (Clopper and Pearson
+1934). The average certified radius has Student's interval, widened by the interval of the share of inputs with a
+positive radius: if these are few, Student's interval alone would be too narrow. Intervals do not account for the
+probability α that a certificate is wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Estimate(NamedTuple):
-    """A number, and an interval that holds the true one with the confidence that was asked for."""
+    """A number, and an interval that contains the true value at the requested confidence level."""
 
     value: float
     low: float
@@ -39,7 +39,7 @@ class Estimate(NamedTuple):
 
 
 def certified_accuracy(results: Results, radii: Sequence[float]) -> list[float]:
-    """For each radius, the share of all inputs whose answer is correct with a radius of at least that.
+    """For each radius, the share of all inputs that are predicted correctly with at least that certified radius.
 
     Args:
         results: The results of a run.
@@ -59,12 +59,12 @@ def certified_accuracy(results: Results, radii: Sequence[float]) -> list[float]:
 def certified_accuracy_intervals(
     results: Results, radii: Sequence[float], *, confidence: float = 0.95
 ) -> list[Estimate]:
-    """Certified accuracy, each with its own interval: at one radius, not at all of them together.
+    """Certified accuracy, each with its own interval: pointwise, not simultaneous over radii.
 
     Args:
         results: The results of a run.
         radii: The radii, in any order.
-        confidence: The probability with which the interval holds the true value, strictly between 0 and 1.
+        confidence: Confidence level of each interval, strictly between 0 and 1.
 
     Returns:
         A share with its exact interval (Clopper and Pearson 1934) for each radius.
@@ -84,14 +84,14 @@ def _counts(results: Results, radii: Sequence[float]) -> list[int]:
 
 
 def clean_accuracy(results: Results, *, confidence: float = 0.95) -> Estimate | None:
-    """How often the classifier itself is right, without noise.
+    """Accuracy of the base classifier without noise.
 
     Args:
         results: The results of a run.
-        confidence: The probability with which the interval holds the true value, strictly between 0 and 1.
+        confidence: Confidence level of the interval, strictly between 0 and 1.
 
     Returns:
-        The share of right answers with its exact interval; None unless they were measured for every input.
+        The share of correct predictions with its exact interval; None unless it was measured for every input.
 
     >>> classes = np.array([0, 1])
     >>> run = Results("a run", np.arange(2), classes, classes, np.ones(2), clean=np.array([0, 0]))
@@ -105,11 +105,11 @@ def clean_accuracy(results: Results, *, confidence: float = 0.95) -> Estimate | 
 
 
 def abstention(results: Results, *, confidence: float = 0.95) -> Estimate:
-    """How often nothing could be certified.
+    """Share of inputs without a certificate.
 
     Args:
         results: The results of a run.
-        confidence: The probability with which the interval holds the true value, strictly between 0 and 1.
+        confidence: Confidence level of the interval, strictly between 0 and 1.
 
     Returns:
         The share of abstentions with its exact interval.
@@ -124,14 +124,14 @@ def abstention(results: Results, *, confidence: float = 0.95) -> Estimate:
 
 
 def average_certified_radius(results: Results, *, confidence: float = 0.95) -> Estimate:
-    """The mean radius over all inputs, where wrong answers and abstentions count as 0 (Zhai et al. 2020).
+    """The mean radius over all inputs, with 0 for wrong predictions and abstentions (Zhai et al. 2020).
 
     Args:
         results: The results of a run.
-        confidence: The probability with which the interval holds the true value, strictly between 0 and 1.
+        confidence: Confidence level of the interval, strictly between 0 and 1.
 
     Returns:
-        The mean with its interval, which is wide if few inputs have a radius.
+        The mean with its interval, which is wide if few inputs have a positive radius.
 
     >>> classes, radii = np.array([0, 1, 1, 2]), np.array([0.2, 0.7, 0.0, 0.9])
     >>> run = Results("a run", np.arange(4), label=classes, predict=np.array([0, 1, -1, 2]), radius=radii)
@@ -152,9 +152,9 @@ def share_interval(count: int, total: int, confidence: float = 0.95) -> Estimate
     """A share with its exact interval (Clopper and Pearson 1934).
 
     Args:
-        count: how many of the inputs count.
-        total: how many inputs there are, at least 1.
-        confidence: with what probability the interval holds the true share.
+        count: number of inputs that have the property.
+        total: number of inputs, at least 1.
+        confidence: confidence level of the interval.
 
     >>> share, low, high = share_interval(90, 100)
     >>> print(f"{share:.2f}, between {low:.3f} and {high:.3f}")
@@ -167,16 +167,16 @@ def share_interval(count: int, total: int, confidence: float = 0.95) -> Estimate
 
 
 def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Estimate:
-    """A mean with Student's interval; the interval is infinite if there is one value, or if all values are equal."""
+    """A mean with Student's interval. The interval is infinite for a single value, and if all values are equal."""
     mean, n = float(values.mean()), len(values)
     if n < 2 or not values.std():
         return Estimate(mean, -np.inf, np.inf)
-    from scipy import special  # not above: it takes longer to import than a command to start
+    from scipy import special  # imported here, since the import takes longer than starting a command
 
     width = float(special.stdtrit(n - 1, 1 - _tail(confidence)) * values.std(ddof=1) / np.sqrt(n))
     return Estimate(mean, mean - width, mean + width)
 
 
 def _tail(confidence: float) -> float:
-    """The probability that an interval of this confidence leaves out at each end."""
+    """The probability outside of an interval of this confidence level, at each end."""
     return (1 - checks.single("confidence", checks.fraction("confidence", confidence))) / 2

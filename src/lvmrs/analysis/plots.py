@@ -1,4 +1,4 @@
-"""Figures of runs, with matplotlib: curves, radii, what was chosen for each input, variance against margin."""
+"""Figures of runs with matplotlib: curves, radii, chosen maps and temperatures, variance against margin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "OF_ONE_RUN", "OF_RESULTS", "choices", "curves", "radii", "variance"]
 
-# Okabe and Ito's colours, which people with colour-blindness can tell apart.
+# The colours of Okabe and Ito, which colour-blind people can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
@@ -44,15 +44,15 @@ def _figure(x: str, y: str) -> tuple[Figure, Any]:
 
 
 def _label(name: str) -> str:
-    """A name as it is: matplotlib takes $ for mathematics, leaves out what begins with _, and writes broken SVG."""
+    """Escape a name: matplotlib reads $ as mathematics, hides labels that begin with _, and writes broken SVG."""
     return " " + printable(name).replace("$", r"\$")
 
 
 def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
     """Certified accuracy against the radius, with a band of pointwise intervals for the finite test set.
 
-    Where a run was attacked, a dashed line shows the share of inputs that are right and not broken: the true accuracy
-    lies between the two lines.
+    For an attacked run, a dashed line shows the share of inputs that are correct and not broken: the true accuracy lies
+    between the two lines.
     """
     runs = checks.instances("runs", runs, Results, _RESULTS)
     figure, axes = _figure("radius", "certified accuracy (%)")
@@ -74,7 +74,7 @@ def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
 
 
 def radii(runs: Sequence[Results]) -> Figure:
-    """How the radii of right answers are spread."""
+    """Histogram of the radii of correct predictions."""
     runs = checks.instances("runs", runs, Results, _RESULTS)
     figure, axes = _figure("certified radius", "inputs")
     kept = [run.radius[run.correct] for run in runs]
@@ -93,7 +93,7 @@ def radii(runs: Sequence[Results]) -> Figure:
 
 
 def _coloured(maps: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Maps with their colours: ours have the same colour in every figure, and others the colours that follow."""
+    """Maps with their colours. Registered maps have the same colour in every figure; others get the next colours."""
     found = set(maps)
     for name, colour in zip((*MAPS, *sorted(found - set(MAPS))), itertools.cycle(COLOURS)):
         if name in found:
@@ -101,7 +101,7 @@ def _coloured(maps: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def choices(run: Run) -> Figure:
-    """Which map and temperature were chosen for each input, against its radius."""
+    """The map and temperature that were chosen for each input, against its radius."""
     checks.instance("run", run, Run, "a lvmrs.Run")
     figure, axes = _figure("certified radius", "temperature")
     rows = run.read("idx", "radius", "map", "temperature")
@@ -115,16 +115,16 @@ def choices(run: Run) -> Figure:
             marker="_" if flat else "o", linewidths=1, label=f"{_label(name)} ({chosen.sum()})",
         )  # fmt: skip
     if not axes.collections:
-        raise RunError(f"{run.directory} does not say which map was chosen for an input; there is nothing to show")
+        raise RunError(f"{run.directory} does not record which maps were chosen; there is nothing to show")
     axes.set_yscale("log")
     axes.legend(frameon=False)
     return figure
 
 
 def variance(run: Run) -> Figure:
-    """Variance of the top class's score against its margin, with the map that was chosen: the tradeoff of LVM-RS.
+    """Variance of the top class's score against its margin, by chosen map: the tradeoff of LVM-RS.
 
-    Computed from kept scores, on the sample that certified.
+    Computed from the kept scores of the certification sample.
     """
     from lvmrs.record.scores import score_statistics
 
@@ -142,7 +142,7 @@ OF_RESULTS: dict[str, Callable[[Sequence[Results], float], Figure]] = {
     "curves": lambda runs, confidence: curves(runs, confidence=confidence),
     "radii": lambda runs, confidence: radii(runs),
 }
-"""Figures of one run or several, by name; the number is the confidence of the intervals that they show."""
+"""Figures of one run or several, by name. Their second argument is the confidence level of the intervals."""
 OF_ONE_RUN: dict[str, Callable[[Run], Figure]] = {"choices": choices, "variance": variance}
 """Figures of one run, by name."""
 KINDS = (*OF_RESULTS, *OF_ONE_RUN)

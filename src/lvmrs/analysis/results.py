@@ -1,7 +1,7 @@
-"""Results as arrays, from our runs and from the TSV files of other projects.
+"""Results as arrays, from runs of lvmrs and from TSV files of other projects.
 
-Whether an answer is correct is always computed from label and prediction: in files of the field the column ``correct``
-is 0/1, a boolean, or a running total. Columns that are not needed (``time`` among them) are not read.
+Whether a prediction is correct is always computed from label and prediction: in files of other projects the column
+``correct`` is 0/1, a boolean, or a running total. Unused columns, such as ``time``, are not read.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _NOISE = {"sigma": Kind.NUMBER}
 
 
 class NoRowsError(RunError):
-    """A file or run is whole but has no rows yet."""
+    """A valid file or run has no rows yet."""
 
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """What an attack found, in the order of the results."""
+    """The results of an attack, in the order of the results of the run."""
 
     distance: NDArray[np.float64]
-    """The nearest point at which the class does not win; infinite where none was found, or the input not attacked."""
+    """Distance of the nearest point at which the class does not win; infinite if none was found or searched for."""
     tried: NDArray[np.bool_]
     """Which inputs were attacked."""
     beta: float
-    """The risk of what is said about each of them."""
+    """The probability that a found point is wrong, for each input."""
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Index, label, answer (−1: abstains) and radius of every input; and what is known of how they were made."""
+    """Index, label, prediction (−1: abstains) and radius of every input, and the manifest of the run if known."""
 
     name: str
     idx: NDArray[np.int64]
@@ -53,29 +53,29 @@ class Results:
     predict: NDArray[np.int64]
     radius: NDArray[np.float64]
     missing: int = 0
-    """Inputs that an unfinished run has no row for."""
+    """Number of inputs without a row in an unfinished run."""
     manifest: Manifest | None = None
-    """How they were made, if that is known."""
+    """The manifest of the run, if known."""
     clean: NDArray[np.int64] | None = None
-    """The answers of the classifier itself, without noise; None unless they were measured for every input."""
+    """Predictions of the base classifier without noise; None unless they were measured for every input."""
     sigma: float | None = None
-    """The noise that a file of another project names, if it names one."""
+    """σ in a file of another project, if the file has it."""
     attacked: Attacked | None = None
-    """What an attack on the run found; None if it was not attacked."""
+    """The results of an attack on the run; None if it was not attacked."""
     samples: NDArray[np.float64] | None = None
-    """How many samples each proof used; None unless that is known for every input."""
+    """Number of samples of each proof; None unless it is known for every input."""
     limit: NDArray[np.float64] | None = None
-    """Upper bounds on the radius of the exact means, infinite where that is not known; None if the run has no goal."""
+    """Upper bounds on the radius of the exact means, infinite where unknown; None if the run has no goal."""
     top: NDArray[np.int64] | None = None
-    """The class that was to be certified for each input; None for files of other projects."""
+    """The class that the proof tried to certify for each input; None for files of other projects."""
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Where the answer is the label; an abstention is never right."""
+        """Whether each prediction is the label; an abstention is never correct."""
         return is_correct(self.predict, self.label)
 
     def only(self, places: NDArray[np.intp]) -> Results:
-        """The results at these places of the arrays, as a finished whole of its own."""
+        """The results at these positions of the arrays, as complete results."""
         found = self.attacked
         return Results(
             self.name,
@@ -92,17 +92,17 @@ class Results:
         )
 
     def __len__(self) -> int:
-        """How many inputs."""
+        """Number of inputs."""
         return len(self.idx)
 
     def __repr__(self) -> str:
-        """One line."""
+        """One-line summary for people."""
         unfinished = f", {self.missing} missing" if self.missing else ""
         return f"<Results {self.name}: {len(self)} inputs{unfinished}>"
 
 
 def read(path: str | Path) -> Results:
-    r"""The results in a run directory, or in a TSV file with the columns idx, label, predict and radius.
+    r"""Read the results in a run directory, or in a TSV file with the columns idx, label, predict and radius.
 
     Args:
         path: The directory or the file.
@@ -129,14 +129,14 @@ def read(path: str | Path) -> Results:
 
 
 def results_of(run: Run, attack: Attack | None = None) -> Results:
-    """The results of a run so far. The docstring of ``lvmrs.runs`` has an example of a run.
+    """The present results of a run. The docstring of ``lvmrs.runs`` has an example of a run.
 
     Args:
         run: The run, which has at least one row.
-        attack: An attack on it; by default the one in its directory, if there is one.
+        attack: An attack on the run; by default the one in its directory, if there is one.
 
     Returns:
-        The results; ``missing`` is the number of inputs that have no row yet.
+        The results; ``missing`` is the number of inputs without a row.
     """
     checks.instance("run", run, Run, "a lvmrs.Run")
     columns = run.read(*_NEEDED, "clean", "samples", "limit", "top")
@@ -149,7 +149,7 @@ def results_of(run: Run, attack: Attack | None = None) -> Results:
 
 
 def _attacked(attack: Attack | None, idx: NDArray[np.int64]) -> Attacked | None:
-    """What an attack found for these inputs."""
+    """The results of an attack for these inputs."""
     if attack is None or not len((rows := attack.read())["idx"]):
         return None
     distance, tried = np.full(len(idx), np.inf), np.isin(idx, rows["idx"])
@@ -160,7 +160,7 @@ def _attacked(attack: Attack | None, idx: NDArray[np.int64]) -> Attacked | None:
 
 
 def check_results(results: object, name: str = "results") -> None:
-    """Refuse what are no results."""
+    """Raise unless an object is Results."""
     checks.instance(name, results, Results, "Results, as lvmrs.analysis.read gives them")
 
 

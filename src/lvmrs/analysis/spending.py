@@ -1,4 +1,4 @@
-"""What sampling with a goal has cost and decided: samples for each input, and a verdict for each target."""
+"""Measures sampling with a goal: samples for each input, and a verdict for each target."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ __all__ = ["Decided", "Spending", "spending", "spending_object", "spending_words
 
 @dataclass(frozen=True)
 class Decided:
-    """How many inputs have each verdict about one target; whether the class is the label does not count here."""
+    """Number of inputs with each verdict about one target, whether or not the class is the label."""
 
     target: float
     certified: int
     impossible: int
-    """It cannot be certified with this plan, however many samples are taken."""
+    """Number of inputs that cannot be certified at the target with their plan, with any number of samples."""
     undecided: int
 
     @property
     def words(self) -> str:
-        """It in words."""
+        """One-line summary for people."""
         counts = zip((self.certified, self.impossible, self.undecided), (CERTIFIED, IMPOSSIBLE, UNDECIDED), strict=True)
         return f"{self.target:g}: {', '.join(f'{count} {verdict}' for count, verdict in counts)}"
 
 
 @dataclass(frozen=True)
 class Spending:
-    """The samples of a run whose sampling stops at a goal, and what they decided."""
+    """The samples and verdicts of a run whose sampling stops at a goal."""
 
     total: int
-    """Samples to prove on, of all inputs."""
+    """Number of certification samples of all inputs."""
     mean: float
-    """Of them, for an input."""
+    """Mean number of certification samples of an input."""
     median: float
     most: int
-    """The most that an input may take."""
+    """Maximum number of certification samples of an input."""
     n0: int
-    """Samples to plan on, for each input, which are not among those above."""
+    """Number of selection samples of each input, which the numbers above do not include."""
     targets: tuple[Decided, ...]
     """Verdicts; empty if the goal has no targets."""
     left: int = 0
-    """With a budget: inputs that were planned for another class than their label, and so left after a few samples."""
+    """With a budget: number of inputs whose planned class is not their label, and that got only a few samples."""
     unspent: int = 0
-    """Samples of a budget that were not drawn, since no input that counts could use them."""
+    """Number of samples of a budget that were not drawn, since no correctly planned input could use them."""
     shared: bool = False
-    """Whether inputs shared a budget, so that the most that one may take was not to be expected."""
+    """Whether inputs shared a budget, so that a comparison with the maximum number of samples means little."""
 
     @property
     def fewer(self) -> float:
-        """How many times fewer samples were taken, with those to plan on, than without a goal."""
+        """The number of samples without a goal divided by that with it, including selection samples."""
         return (self.most + self.n0) / (self.mean + self.n0)
 
 
 def spending(results: Results) -> Spending | None:
-    """What a run has spent and decided; None if it has no goal.
+    """The samples and verdicts of a run; None if it has no goal.
 
     Args:
         results: The results of the run.
 
     Returns:
-        Samples in all and for each input, and how many inputs are decided at each target; None without a goal.
+        Total and mean samples, and the number of inputs with each verdict at each target; None without a goal.
 
     >>> import numpy as np
     >>> classes = np.array([0, 1])
@@ -96,10 +96,10 @@ def spending(results: Results) -> Spending | None:
 
 
 def spending_words(spent: Spending) -> list[str]:
-    """It in lines for people.
+    """The samples and verdicts in lines for people.
 
     Args:
-        spent: what was spent and decided.
+        spent: the samples and verdicts.
 
     Returns:
         The lines.
@@ -120,10 +120,10 @@ def spending_words(spent: Spending) -> list[str]:
 
 
 def spending_object(spent: Spending) -> dict[str, Any]:
-    """It by name, as JSON has it.
+    """The samples and verdicts by name, for JSON.
 
     Args:
-        spent: what was spent and decided.
+        spent: the samples and verdicts.
 
     Returns:
         Plain values by name.

@@ -1,4 +1,4 @@
-"""All that a table, a file for programs or a page says of one run, computed once."""
+"""Computes all measures of a run that tables, JSON and reports show."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ class Summary:
 
     name: str
     inputs: int
-    """How many inputs have a row; all shares are shares of these."""
+    """Number of inputs with a row; all shares are shares of these."""
     missing: int
-    """How many inputs of an unfinished run have no row."""
+    """Number of inputs without a row in an unfinished run."""
     confidence: float
-    """The confidence of all intervals."""
+    """Confidence level of all intervals."""
     radii: tuple[float, ...]
     certified_accuracy: tuple[Estimate, ...]
     """One for each of the radii."""
     average_certified_radius: Estimate
     clean_accuracy: Estimate | None
-    """The accuracy of the classifier itself, without noise; None where it was not measured for every input."""
+    """Accuracy of the base classifier without noise; None if it was not measured for every input."""
     abstention: Estimate
     attack: AttackSummary | None = None
-    """What an attack on the run found; None if it was not attacked."""
+    """Measures of an attack on the run; None if it was not attacked."""
     spent: Spending | None = None
-    """Samples and verdicts, for a run whose sampling stops at a goal; None for others."""
+    """Samples and verdicts of a run whose sampling stops at a goal; None for others."""
 
 
 def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0.95) -> Summary:
-    """The measures of one run.
+    """Compute the measures of one run.
 
     Args:
         results: The results of the run.
-        radii: The radii at which its certified accuracy is wanted.
-        confidence: The probability with which each interval holds the true value, between 0 and 1.
+        radii: The radii for certified accuracy.
+        confidence: Confidence level of each interval, between 0 and 1.
 
     Returns:
         All measures, each with its interval.
@@ -83,15 +83,15 @@ def summarise(results: Results, radii: Sequence[float], *, confidence: float = 0
 
 
 def best_over_runs(runs: Sequence[Summary]) -> list[tuple[float, Summary]]:
-    """The largest certified accuracy at each radius and the run that has it: the envelope that papers show over σ.
+    """The largest certified accuracy at each radius, with its run: the envelope over σ that papers show.
 
-    The best is chosen on the inputs that it is shown for, so there is no interval for it.
+    The best run is chosen on the same inputs, so there is no interval.
 
     Args:
         runs: Summaries of at least one run, all at the same radii.
 
     Returns:
-        For each radius the largest certified accuracy, and the summary that has it.
+        For each radius the largest certified accuracy, and its summary.
 
     >>> import numpy as np
     >>> classes = np.array([0, 1])

@@ -1,6 +1,6 @@
-"""Tables of summaries and comparisons, in the formats that people paste and programs read.
+"""Tables of summaries and comparisons: text, Markdown, LaTeX (booktabs), CSV and JSON.
 
-Text, Markdown, LaTeX (booktabs) and CSV are tables of cells; JSON has the same measures by name, in full.
+JSON has the same measures as the tables, by name, with all digits.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "σ": r"$\sigma$", "α": r"$\alpha$",
 }  # fmt: skip
-# What would end a cell, begin a tag, or load a picture where the table is pasted.
+# Characters that would end a cell, begin a tag, or load a picture in Markdown.
 _MARKDOWN = {"|": "\\|", "<": "&lt;", "[": "\\["}
-# What a cell begins with that spreadsheets take for a formula; tabs and the like are shown as escapes anyway.
+# First characters of cells that spreadsheets read as formulas; tabs and the like are escaped before.
 _FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
@@ -43,11 +43,11 @@ def summary_table(
     Args:
         runs: The summaries, at the same radii.
         form: One of ``FORMATS``.
-        intervals: Whether intervals are shown too; csv and json always have them.
-        envelope: Whether the best of the runs at each radius is added.
+        intervals: Also show intervals; csv and json always have them.
+        envelope: Add the best of the runs at each radius.
 
     Returns:
-        The text, which does not end with a line break.
+        The text, without a final line break.
     """
     if form == "json":
         return json.dumps([*map(_object, runs), *([_best_object(runs)] if envelope else [])])
@@ -59,14 +59,14 @@ def summary_table(
 def comparison_table(found: Comparison, form: str = "table") -> str:
     """A table of a comparison: one line for each radius, and below them one line with the average radii.
 
-    Formats for programs: csv has no line with the averages, and json has them as numbers.
+    For programs, csv has no line with the averages, and json has them as numbers.
 
     Args:
         found: The comparison of two runs.
         form: One of ``FORMATS``.
 
     Returns:
-        The text, which does not end with a line break.
+        The text, without a final line break.
     """
     if form == "json":
         return json.dumps(_comparison_object(found))
@@ -78,7 +78,7 @@ def comparison_table(found: Comparison, form: str = "table") -> str:
 
 
 def _rows(runs: Sequence[Summary], *, intervals: bool, envelope: bool) -> list[list[str]]:
-    """A table for people, its head first; clean accuracy has a column if a run has measured it."""
+    """A table for people, with its header first; clean accuracy has a column if a run has measured it."""
     clean = any(run.clean_accuracy is not None for run in runs)
     radii = runs[0].radii if runs else ()
     rows = [["run", "inputs", *(["clean"] if clean else []), *(f"{radius:g}" for radius in radii), "ACR", "abstains"]]
@@ -105,7 +105,7 @@ def _rows(runs: Sequence[Summary], *, intervals: bool, envelope: bool) -> list[l
 
 
 def _attack_words(attack: AttackSummary) -> str:
-    """The first cell of the upper bounds of a run, which stand below its certified accuracy."""
+    """The first cell of the line with the upper bounds of an attacked run, below its certified accuracy."""
     ratio = "" if attack.ratio is None else f", attacked/certified {attack.ratio:.2f}"
     return f"  attacked: {attack.broken} broken{ratio}"
 
@@ -123,7 +123,7 @@ def _radius(value: Estimate, *, intervals: bool) -> str:
 
 
 def _long_rows(runs: Sequence[Summary], *, envelope: bool) -> list[list[str]]:
-    """One number a row, with its interval: what other programs read best."""
+    """One number per row, with its interval, for programs."""
     rows = [["run", "inputs", "measure", "radius", "value", "low", "high"]]
     for run in runs:
         measures = [
@@ -173,14 +173,14 @@ def _ends(value: Estimate) -> list[str]:
 
 
 def _finite(value: Estimate | None) -> list[float] | None:
-    """The interval, if there is one: JSON has no infinity."""
+    """The interval; None if it is infinite, since JSON has no infinity."""
     if value is None or not math.isfinite(value.high):
         return None
     return [round(value.low, 9), round(value.high, 9)]
 
 
 def attack_object(attack: AttackSummary) -> dict[str, Any]:
-    """The measures of an attack by name, as JSON has them."""
+    """The measures of an attack by name, for JSON."""
     return {
         "inputs": attack.inputs,
         "found": attack.found,
@@ -244,7 +244,7 @@ def _comparison_object(found: Comparison) -> dict[str, Any]:
 
 
 def formatted(rows: Sequence[Sequence[str]], form: str) -> str:
-    """Write rows of cells, the head first, in one of the formats; the text does not end with a line break."""
+    """Format rows of cells, with the header first; the text has no final line break."""
     return _FORMATS[form]([list(map(printable, row)) for row in rows])
 
 
@@ -265,7 +265,7 @@ def _markdown(rows: list[list[str]]) -> str:
 
 def _latex(rows: list[list[str]]) -> str:
     head, *body = ([_in(cell, _LATEX) for cell in row] for row in rows)
-    # A star or bracket after the end of a line, or after a rule, would be an argument of that command.
+    # LaTeX would read a star or bracket at the start of a line as an argument of the command before it.
     lines = [f"{'{}' if row[0][:1] in ('*', '[') else ''}{' & '.join(row)} \\\\" for row in body]
     return "\n".join(
         [
@@ -291,7 +291,7 @@ def _csv(rows: list[list[str]]) -> str:
 
 
 def _no_formula(cell: str) -> str:
-    """A cell that a spreadsheet does not run as a formula; numbers stay as they are."""
+    """Quote a cell that a spreadsheet would run as a formula; numbers stay unquoted."""
     return f"'{cell}" if cell[:1] in _FORMULAS and len(cell) > 1 and not _is_number(cell) else cell
 
 

@@ -1,7 +1,7 @@
-"""The attack on a run, on disk: ``attack.json`` says how it was made, and ``attack.tsv`` has a row for each input.
+"""The files of an attack on a run: ``attack.json`` has its settings, and ``attack.tsv`` has a row for each input.
 
-They stand in the directory of the run, or in one of their own. Reading them needs no torch, and every field is checked.
-Points that were kept are beside them, as NumPy files: ``attack-7.npy`` is the point that was found for input 7.
+They are in the directory of the run, or in their own. Reading them needs no torch, and every field is checked. Found
+points that were kept are NumPy files in the same directory: ``attack-7.npy`` is the point for input 7.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class AttackRecord:
     samples: int
     n: int
     beta: float
-    """0 if the certificates are about the network itself, whose answers have no risk."""
+    """0 if the certificates are about the network itself, whose predictions have no risk."""
     seed: int
     farthest: float | None
     clip: bool
     origin: Origin = dataclasses.field(default_factory=Origin, metadata={"compared": "never"})
-    """When and how it was made; it decides no row."""
+    """When and how the attack was made; it affects no row."""
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("restarts", 1), ("samples", 1), ("n", 2)):
@@ -77,13 +77,13 @@ class AttackRecord:
         return json_of(self, _FORMAT)
 
     def difference(self, other: AttackRecord) -> list[str]:
-        """The settings that differ, in words: first the value here, then that of ``other``."""
+        """The differing settings, one phrase each: first the value here, then that of ``other``."""
         return differences(self, other)
 
 
 @dataclass(frozen=True)
 class AttackRow:
-    """What an attack found for one input."""
+    """The result of an attack on one input."""
 
     idx: int
     """Index of the input in its data set."""
@@ -94,13 +94,13 @@ class AttackRow:
     radius: float
     """The certified radius."""
     distance: float | None
-    """The distance of the nearest point at which it was shown that the class does not win; None if none was found."""
+    """Distance of the nearest found point at which the class is shown not to win; None if none was found."""
     rival: int | None
-    """The class that is ahead there."""
+    """The class that is ahead at that point."""
     broken: int
     """1 if that point is closer than the radius, so that the certificate is false, else 0."""
     samples: int
-    """Forward passes that this took."""
+    """Number of forward passes."""
     seconds: float
 
     @classmethod
@@ -110,7 +110,7 @@ class AttackRow:
         return cls(row.idx, row.label, row.predict, row.radius, distance, rival, broken, samples, round(seconds, 4))
 
     def text(self) -> str:
-        """The line of the file, without its end."""
+        """The line of the file, without the line break."""
         return "\t".join(UNKNOWN if value is None else str(value) for value in vars(self).values())
 
 
@@ -119,11 +119,11 @@ COLUMNS = result_file.kinds_of(AttackRow)
 
 
 class Attack:
-    """An attack on a run, for reading. ``lvmrs.runs.attack`` makes it.
+    """Reads an attack on a run. ``lvmrs.runs.attack`` makes attacks.
 
     Args:
-        run: the run that was attacked.
-        directory: where the attack is; by default in the directory of the run.
+        run: the attacked run.
+        directory: the directory of the attack; by default that of the run.
     """
 
     def __init__(self, run: Run, directory: str | Path | None = None) -> None:
@@ -145,11 +145,11 @@ class Attack:
         return self.directory / ROWS
 
     def point(self, index: int) -> Path:
-        """The file of the point that was found for an input, if it was kept."""
+        """The file of the point that was found for an input; it exists if the point was kept."""
         return self.directory / f"attack-{index}.npy"
 
     def read(self) -> Columns:
-        """Read all complete rows as arrays; what was not found is NaN. They must be about the run as it is now."""
+        """Read all complete rows as arrays, with NaN for missing values. Raises if they do not match the run."""
         columns = result_file.read(self.file, COLUMNS, ours=(tuple(COLUMNS), self.run.manifest.selection))
         _check(self.file, columns)
         known = self.run.read("idx", "radius", "label", "predict")
@@ -171,7 +171,7 @@ class Attack:
 
 
 def has_attack(directory: Path) -> bool:
-    """Whether a directory has the rows of an attack; a link that leads nowhere is refused: they may be elsewhere."""
+    """Whether a directory has the rows of an attack. Raises for a dangling link, since the rows may be elsewhere."""
     rows = directory / ROWS
     if rows.is_symlink() and not rows.exists():
         raise RunError(f"{rows} is a link to a file that is not there; put the file back, or remove the link")
@@ -179,7 +179,7 @@ def has_attack(directory: Path) -> bool:
 
 
 def _check(file: Path, columns: Columns) -> None:
-    """Refuse rows that contradict themselves."""
+    """Raise if a row contradicts itself."""
     distance, radius, rival = columns["distance"], columns["radius"], columns["rival"]
     found, predict = ~np.isnan(distance), columns["predict"]
     rules: dict[str, NDArray[np.bool_]] = {
@@ -197,7 +197,7 @@ def _check(file: Path, columns: Columns) -> None:
 
 
 def attack_place(run: Run, out: str | Path | None) -> Path:
-    """Where an attack on a run is written: in its directory, or in ``out``, which must not be that of another run."""
+    """The directory of an attack: that of the run, or ``out``, which must not hold another run."""
     if out is None:
         return run.directory
     place = _disk.place(out)
@@ -214,14 +214,14 @@ def attack_place(run: Run, out: str | Path | None) -> Path:
 
 
 class AttackWriter:
-    """Writes an attack row by row; only one process at a time can. Use it in a ``with`` block.
+    """Writes an attack row by row, in a ``with`` block. Only one process at a time can write.
 
-    An attack with the same settings that is there already is completed; another one is refused. A new one that fails
-    before its first row is removed.
+    Completes an attack with the same settings, and raises if the directory has one with other settings. Removes a new
+    attack that fails before its first row.
 
     Args:
-        run: the run that is attacked.
-        directory: where to write; it is made if it does not exist.
+        run: the attacked run.
+        directory: the directory of the attack; it is made if it does not exist.
         record: the settings.
     """
 
@@ -244,10 +244,10 @@ class AttackWriter:
             raise
 
     def _settle(self, run: Run, record: AttackRecord) -> set[int]:
-        """Write the settings of a new attack, or compare those of the one that is there; which inputs are done."""
+        """Write the settings of a new attack, or compare those of a begun one; returns the inputs that are done."""
         place = self.directory
         with disk_errors(place):
-            for name in (RECORD, ROWS):  # of a process that was killed
+            for name in (RECORD, ROWS):  # left by a killed process
                 _disk.remove(temporary_name(place / name))
         if has_attack(place):
             begun = Attack(run, place)
@@ -270,13 +270,13 @@ class AttackWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file and give up the lock."""
+        """Close the file and release the lock."""
         failed = kind is not None and self._new and not self.done
         try:
             with disk_errors(self.directory):
                 _disk.close(self._file)
             if failed:
-                with suppress(OSError):  # the error that ended the attack is told; what is left can be begun again
+                with suppress(OSError):  # the first error is reported; an attack can begin on the remaining files
                     _disk.remove(self.attack.file)
                     _disk.remove(self.directory / RECORD)
         finally:
@@ -286,7 +286,7 @@ class AttackWriter:
                 _disk.remove_directory(self.directory)
 
     def append(self, row: AttackRow, point: NDArray[Any] | None) -> None:
-        """Write a row, and the point that was found before it if it is to be kept; wait until they are on the disk."""
+        """Write the point, if it is given, and then the row; wait until both are on the disk."""
         with disk_errors(self.directory):
             if point is not None:
                 with replacing(self.attack.point(row.idx)) as file:

@@ -1,4 +1,4 @@
-"""Certificates and plans as JSON, without loss."""
+"""Converts certificates and plans to JSON and back, without loss."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def certificate_to_json(certificate: Certificate) -> str:
 
 
 def certificate_from_json(text: str) -> Certificate:
-    """Read the certificate that was written as JSON; a text that would be read as another certificate is refused."""
+    """Read a certificate from JSON; raises if writing the result would not give the same JSON."""
     fields = _fields_of_json(text, "certificate")
     _check_fields(Certificate, fields, "certificate")
     with guarded("this is not a whole certificate", error=InvalidArgumentError):
         made = _certificate(dict(fields))
         if json.loads(certificate_to_json(made)) != fields:
-            raise ValueError("it would be read as another one than it says")
+            raise ValueError("it would not be read back as written")
     return made
 
 
@@ -48,7 +48,7 @@ def plan_to_json(plan: Plan) -> str:
 
 
 def plan_from_json(text: str) -> Plan:
-    """Read the plan that was written as JSON; a map, bound or form that is not in the registry is refused."""
+    """Read a plan from JSON; raises for a map, bound or form that is not in the registry."""
     return _plan(_fields_of_json(text, "plan"))
 
 
@@ -69,7 +69,7 @@ def _certificate(fields: dict[str, Any]) -> Certificate:
 
 
 def _plan_fields(plan: Plan) -> dict[str, Any]:
-    """All fields of a plan, as values that JSON can hold."""
+    """All fields of a plan as JSON values."""
     fields = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
     settings = dataclasses.asdict(plan.bound)
     return fields | {
@@ -99,7 +99,7 @@ def _plan(fields: dict[str, Any]) -> Plan:
 
 
 def _bound(described: Any) -> Bound:
-    """The bound that a plan names, alone or with its settings."""
+    """The bound for a name, or for a name with settings."""
     if not isinstance(described, dict):
         found: Bound = BOUNDS.find(described)()
         return found
@@ -112,14 +112,14 @@ def _bound(described: Any) -> Bound:
 
 
 def _check_fields(cls: type, fields: dict[str, Any], what: str) -> None:
-    """Refuse fields that are not exactly those of a dataclass."""
+    """Raise unless the fields are exactly those of a dataclass."""
     known = {field.name for field in dataclasses.fields(cls)}
     if odd := sorted(set(fields) ^ known):
         raise InvalidArgumentError(f"this is not a {what} of this version: {', '.join(odd)} missing or unknown")
 
 
 def _fields_of_json(text: str, what: str) -> dict[str, Any]:
-    """Read the fields of a JSON object; ``what`` names it in the error."""
+    """The fields of a JSON object in a text; ``what`` names the object in error messages."""
     checks.text("text", text)
     try:
         fields = json.loads(text)
@@ -129,7 +129,7 @@ def _fields_of_json(text: str, what: str) -> dict[str, Any]:
 
 
 def _fields_of(value: object, what: str) -> dict[str, Any]:
-    """Copy a JSON object; another value is refused, and ``what`` names it in the error."""
+    """A copy of a JSON object; raises for other values, and ``what`` names the object in error messages."""
     if not isinstance(value, dict):
         raise InvalidArgumentError(f"this is not the JSON of a {what}: expected an object, got {shown(value)}")
     return dict(value)

@@ -1,7 +1,7 @@
 """The record of one smoothed classifier: network, noise, and method with all its settings.
 
-``lvmrs calibrate`` writes it to a file, and every run has one in its manifest. It says which classifier was certified,
-so that it can be asked for answers: what is loaded later is compared with it. It names no code that could be run.
+``lvmrs calibrate`` writes it to a file, and the manifest of every run contains one. A classifier that is loaded later
+is compared with the record before it predicts. The record names no code to run.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from lvmrs.record.selection import Selection
 __all__ = ["FORMAT", "CalibrationRecord", "ClassifierRecord"]
 
 FORMAT = 1
-# Larger files are no settings; they are not read to their end.
+# Larger files are not files of settings; reading stops at this number of bytes.
 _LARGEST = 1 << 20
 
 
 @dataclass(frozen=True)
 class CalibrationRecord:
-    """The inputs that settings were found on, and what they were found for."""
+    """The inputs and the objective of a calibration."""
 
     data: DataRecord
     selection: Selection
     objective: Literal["average radius", "accuracy"] | None = None
-    """None for the width of duels."""
+    """The objective; None for the width of duels."""
     epsilon: float | None = None
     """The radius of the objective "accuracy"."""
 
@@ -44,19 +44,19 @@ class CalibrationRecord:
 
 @dataclass(frozen=True)
 class ClassifierRecord:
-    """A network, a noise and a method; for a file, also how its settings were found."""
+    """A network, a noise and a method; in a file of settings, also their calibration."""
 
     model: ModelRecord
     method: MethodRecord
     terms: TermsRecord
-    """Noise, σ and Lipschitz constant; and the risk and samples that the settings were found with, or certified."""
+    """Noise, σ and Lipschitz constant, and the risk and samples of the calibration or of the certificates."""
     calibration: CalibrationRecord | None = None
     """None for the classifier of a run."""
     origin: Origin = field(default_factory=Origin)
 
     @classmethod
     def of_run(cls, manifest: Manifest) -> ClassifierRecord:
-        """The classifier that a run certified; results of other projects do not say which it was."""
+        """The classifier that a run certified. Raises for imported results, which do not record it."""
         checks.instance("manifest", manifest, Manifest, "the Manifest of a run")
         if manifest.origin.imported is not None:
             raise RunError("the run was imported from another project, and does not say which classifier it is about")
@@ -68,14 +68,14 @@ class ClassifierRecord:
 
     @classmethod
     def read(cls, file: str | Path) -> ClassifierRecord:
-        """Read the record in a file; a RunError says in one sentence what is wrong with it."""
+        """Read the record in a file; raises a RunError with one sentence if the file is wrong."""
         checks.instance("file", file, (str, Path), "the name of a file")
         absent = f"{file} does not exist; lvmrs calibrate writes such files"
         return cls.parse(text_of(_disk.place(file), "a file of settings", absent=absent, largest=_LARGEST), str(file))
 
     @classmethod
     def parse(cls, text: str, where: str) -> ClassifierRecord:
-        """The record in a text; ``where`` names it in the sentence that says what is wrong with it."""
+        """Parse the record in a text; ``where`` names the text in error messages."""
         record = read_json(cls, text, where, "a file of settings", FORMAT)
         if record.calibration is None:
             raise RunError(f"{where} is damaged: calibration is missing")

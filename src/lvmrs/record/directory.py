@@ -1,4 +1,4 @@
-"""Reading of a run directory, which holds ``manifest.json`` and ``certificates.tsv``."""
+"""Reads a run directory, which holds ``manifest.json`` and ``certificates.tsv``."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Run:
     """A run on disk, for reading. ``lvmrs.runs`` makes runs.
 
     Args:
-        directory: the directory of the run. It is refused if it holds no run.
+        directory: the directory of the run. Raises if it holds no run.
 
-    ``manifest`` says how the run was made, and ``rows()`` has the certificates. The docstring of ``lvmrs.runs`` has an
+    ``manifest`` has the settings of the run, and ``rows()`` the certificates. The docstring of ``lvmrs.runs`` has an
     example.
     """
 
@@ -44,7 +44,7 @@ class Run:
         self.manifest = Manifest.read(self.directory / MANIFEST)
 
     def __repr__(self) -> str:
-        """One line."""
+        """One-line summary for people."""
         return f"<Run {self.directory}: {self.count} of {len(self.manifest.selection.indices)} inputs>"
 
     def _repr_html_(self) -> str:
@@ -68,18 +68,18 @@ class Run:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the file, in order: those of a goal only if the run has one."""
+        """The columns of the file, in order; those of a goal only if the run has one."""
         return COLUMNS if self.manifest.terms.goal is not None else tuple(c for c in COLUMNS if c not in OF_A_GOAL)
 
     def read(self, *names: str, wanted: Wanted | None = None) -> Columns:
-        """Read columns of all complete rows, or of those that are wanted.
+        """Read columns of all complete rows, or of the wanted ones.
 
         Args:
             names: names of fields of ``Row``; ``idx`` and ``radius`` must be among them.
-            wanted: whether a row is read, by its line, which has the fields in the order of ``columns``.
+            wanted: whether to read a row, given its line, which has the fields in the order of ``columns``.
 
         Returns:
-            An array for each name, in the order in which the rows were written. Columns of a goal are left out if the
+            An array for each name, in the order in which the rows were written. Columns of a goal are missing if the
             run has none.
         """
         kinds = {name: KINDS[name] for name in names if name in self.columns}
@@ -89,7 +89,7 @@ class Run:
         """Read all complete rows, or those of some inputs, in the order in which they were written.
 
         Args:
-            inputs: the indices of the inputs. Of a million rows, a few are read in a tenth of the time of all.
+            inputs: the indices of the inputs. Reading a few of a million rows takes a tenth of the time of all.
         """
         if inputs is None:
             return rows_of(Row, self.read(*COLUMNS))
@@ -97,7 +97,7 @@ class Run:
         return rows_of(Row, self.read(*COLUMNS, wanted=lambda line: _is_one_of(_field(line, place), numbers)))
 
     def one_of_each(self, *names: str) -> list[Row]:
-        """Read the first row of each combination of texts that stand in these columns."""
+        """Read the first row of each combination of values in these columns."""
         places = [self.columns.index(name) for name in names]
         seen: set[tuple[str, ...]] = set()
 
@@ -117,12 +117,12 @@ class Run:
 
     @property
     def has_rows(self) -> bool:
-        """Whether there is a complete row. Nothing that stands after the first one is read."""
+        """Whether there is a complete row. Reads no further than the first row."""
         return result_file.has_lines(self.file)
 
     @property
     def complete(self) -> bool:
-        """Whether every input of the selection has its row."""
+        """Whether every input of the selection has a row."""
         return self.count == len(self.manifest.selection.indices)
 
 
@@ -131,7 +131,7 @@ def _field(line: str, place: int) -> str:
 
 
 def _is_one_of(text: str, numbers: Collection[int]) -> bool:
-    """Whether a text is one of these numbers; also if it is none, so that the reader says what is wrong with it."""
+    """Whether a text is one of these numbers; True for other text, so that the reader reports it as damaged."""
     try:
         return float(text) in numbers
     except ValueError:

@@ -1,7 +1,7 @@
-"""The manifest of a run: a typed record of everything that decides its rows, and of how the run was made.
+"""The manifest of a run: a typed record of every setting that affects its rows, and of how the run was made.
 
-``lvmrs.runs`` derives it from the job that runs. When a run is resumed, each field is compared with the new job, unless
-the field is only a note for readers.
+``lvmrs.runs`` derives it from the job. When a run is resumed, each field is compared with that of the new job, except
+notes for readers.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ __all__ = [
 
 FORMAT = 4
 ROWS_OF = "0.4.0"
-"""The last version that changed the content of rows. Whoever changes it raises this, so that no run mixes two."""
+"""The last version that changed the content of rows. Raise it with every such change, so that no run mixes versions."""
 
-# A field that is only for readers and decides no row.
+# A note for readers, which affects no row.
 _NOTE: dict[str, str] = {"compared": "never"}
-# A field that decides no row and that reports state: it is compared when a run is verified.
+# A field that affects no row but appears in reports: it is compared when a run is verified.
 _STATED: dict[str, str] = {"compared": "when verified"}
-# The same for a number that a run may overstate, since that makes certificates smaller.
+# The same for a number that a run may overstate, since a larger number makes certificates smaller.
 _STATED_AT_LEAST: dict[str, str] = {"compared": "when verified, at least"}
-# The same for a number that each machine measures anew: only whether it is known is compared.
+# The same for a number that each machine measures: only its presence is compared.
 _STATED_IF_KNOWN: dict[str, str] = {"compared": "when verified, if known"}
-# A field whose numbers are the same if 9 digits are: machines compute grids of settings with other last digits.
+# Numbers are compared to 9 digits: machines compute grids of settings with other last digits.
 _NINE_DIGITS: dict[str, str] = {"compared": "to nine digits"}
-# A field whose values are compared, and not the names that they have.
+# A table whose values are compared, but not its keys.
 _VALUES: dict[str, str] = {"compared": "values"}
 
 
@@ -56,20 +56,20 @@ class ModelRecord:
 
     name: str
     weights_hash: str | None = None
-    """A hash of its weights; None if they are not known."""
+    """Hash of the weights; None if unknown."""
     code_hash: str | None = None
-    """A hash of the user's file of Python code that makes it, if there is one."""
+    """Hash of the user's Python file that makes the model, if there is one."""
     normalisation: dict[str, list[float]] | None = None
-    """Mean and std of each channel, if it is behind a normalisation."""
+    """Mean and std of each channel, if the model normalises its inputs."""
     denoiser: DenoiserRecord | None = None
     facts: ModelFacts | None = None
-    """What its source states, or what was assumed."""
+    """Facts that the source of the model states, and assumptions."""
     compiled: bool | None = None
-    """Whether it was asked to run through torch.compile."""
+    """Whether torch.compile was requested."""
     device: str | None = None
     """The kind of device, such as cpu: noise is the same on devices of one kind."""
     precision: str | None = None
-    """The 16-bit type that it runs in, if any."""
+    """The 16-bit type in which the model runs, if any."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ class DataRecord:
 
     split: str
     name: str | None = field(default=None, metadata=_NOTE)
-    """The name that it was loaded by. It is a note, since data may be moved; the hash is compared."""
+    """The name with which the data set was loaded. Not compared, since data may be moved; the hash is."""
     hash: str | None = None
-    """A hash of inputs and labels; None if it is not known."""
+    """Hash of inputs and labels; None if unknown."""
     image_size: int | None = None
     """The size that images are scaled and cropped to, if any."""
     facts: DataFacts | None = None
-    """What its source states, or what was assumed."""
+    """Facts that the source of the data states, and assumptions."""
     classes: list[str] | None = field(default=None, metadata=_STATED)
     """The names of the classes."""
 
@@ -95,53 +95,53 @@ class DataRecord:
 
 @dataclass(frozen=True)
 class MethodRecord:
-    """The method of certifying, with all its settings."""
+    """The certification method, with all its settings."""
 
     name: str
-    """The name of its class; for imported results, the name that was given for them."""
+    """The name of the class of the method; for imported results, the name that the user gave."""
     settings: dict[str, Any] = field(default_factory=dict, metadata=_NINE_DIGITS)
     own_code: dict[str, str] = field(default_factory=dict, metadata=_VALUES)
-    """Hashes of the files of the user's own classes, by the names of the classes."""
+    """Hashes of the files of the user's own classes, by class name."""
     scope: Scope | None = field(default=None, metadata=_STATED)
-    """Whether the map is chosen for each input or is the same for all; the rows say it too. None if it is not known."""
+    """Whether the map is chosen for each input or is the same for all; rows record it too. None if unknown."""
     classifier: str | None = field(default=None, metadata=_STATED)
-    """The classifier that the certificates are about, in words."""
+    """The classifier that the certificates are about, for people."""
 
 
 @dataclass(frozen=True)
 class TermsRecord:
     """Noise, risk and samples.
 
-    For a method that takes no samples, alpha, n0 and n are 0, and sigma is None unless a denoiser was made for it. For
-    imported results alpha, n0 and n may be None: not known.
+    For a method without samples, alpha, n0 and n are 0, and sigma is None unless a denoiser was loaded for a σ. For
+    imported results alpha, n0 and n may be None: unknown.
     """
 
     sigma: float | None
-    """The scale of the noise; None where there is none."""
+    """Scale of the noise; None without noise."""
     alpha: float | None
     """The risk of each certificate."""
     n0: int | None
-    """Samples to plan on."""
+    """Number of selection samples, for the plan."""
     n: int | None
-    """Samples to prove on."""
+    """Number of certification samples, for the proof."""
     seed: int | None = None
     lipschitz: float | None = None
-    """The Lipschitz constant of the logits that certificates may rely on; None if there is none."""
+    """The Lipschitz constant of the logits on which certificates may rely; None if there is none."""
     noise: str = "gaussian"
-    """The noise as ``lvmrs.kernel.noise.noise_named`` takes it: its name in the registry, and its setting if it has one."""
+    """Spelling of the noise for ``lvmrs.registry.noise_named``: its registered name, and its setting if it has one."""
     dimensions: int | None = field(default=None, metadata=_STATED_AT_LEAST)
-    """How many numbers an input has at most; by this, noise that takes a share of the risk counts it."""
+    """Maximum number of values of an input; noise that uses a part of the risk computes that part from it."""
     distance: str = field(default="the Euclidean distance", metadata=_STATED)
-    """The distance in which radii are measured, in words."""
+    """The distance in which radii are measured, for people."""
     noise_words: str | None = field(default=None, metadata=_STATED)
-    """The noise in words, such as Gaussian noise of σ = 0.5."""
+    """The noise for people, such as Gaussian noise of σ = 0.5."""
     rounding: float | None = field(default=None, metadata=_STATED_IF_KNOWN)
-    """How far rounding may move the logits, as measured; None if nothing relies on it.
+    """Measured upper bound on the change of the logits by rounding; None if no certificate relies on it.
 
     Machines measure different numbers, so a resumed run keeps this one.
     """
     goal: Goal | None = None
-    """When sampling for an input stops before n samples; None if all n are taken."""
+    """When sampling for an input stops before n samples; None takes all n."""
 
     def __post_init__(self) -> None:
         if self.sigma is None:
@@ -170,22 +170,22 @@ class TermsRecord:
 
 @dataclass(frozen=True)
 class Origin:
-    """When, how and from what a run was made. It decides no row."""
+    """When, how and from which files a run was made. It affects no row."""
 
     command: str = ""
-    """What the user typed."""
+    """The command line of the user."""
     begun: str | None = None
     """When the run was begun."""
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of the software."""
     threads: int | None = None
-    """How many threads torch used."""
+    """Number of threads of torch."""
     scores_of: str | None = None
-    """The run whose kept scores it was made from."""
+    """The run whose kept scores were certified."""
     shards: list[str] | None = None
-    """The runs that it was merged from."""
+    """The merged runs."""
     imported: str | None = None
-    """The file of another project that it was imported from."""
+    """The imported file of another project."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Manifest:
     terms: TermsRecord
     selection: Selection
     running: Way | None = field(default=None, metadata=_NOTE)
-    """How the model is run. The last digits of logits may depend on it, so a resumed run keeps it."""
+    """How the model is run. The last digits of logits may depend on it, so a resumed run keeps this value."""
     keeps_scores: bool = False
     """Whether the logits of all samples are kept on disk."""
     rows_of: str | None = None
@@ -216,7 +216,7 @@ class Manifest:
 
     @property
     def batch(self) -> int | None:
-        """Samples in a forward pass, if they are known."""
+        """Samples in a forward pass, if known."""
         return None if self.running is None else self.running.batch
 
     def to_json(self) -> str:
@@ -225,22 +225,22 @@ class Manifest:
 
     @classmethod
     def read(cls, file: Path) -> Manifest:
-        """Read the manifest in a file; a RunError says in one sentence what is wrong with it."""
+        """Read the manifest in a file; raises a RunError with one sentence if the file is wrong."""
         file = _disk.place(file)
         text = text_of(file, "a manifest", absent=f"{file.parent} is not a run: it has no {file.name}")
         return cls.parse(text, str(file))
 
     @classmethod
     def parse(cls, text: str, where: str) -> Manifest:
-        """The manifest in a text; ``where`` names it in the sentence that says what is wrong with it."""
+        """Parse the manifest in a text; ``where`` names the text in error messages."""
         return read_json(cls, text, where, "a manifest", FORMAT)
 
     def difference(self, other: Manifest, *, verifying: bool = False) -> list[str]:
-        """The fields that differ, in words: first the value here, then that of ``other``.
+        """The differing fields, one phrase each: first the value here, then that of ``other``.
 
         Args:
             other: another manifest.
-            verifying: compare all fields that reports state, and not only those that decide rows.
+            verifying: compare also the fields that affect no row but appear in reports.
         """
         return differences(self, other, verifying=verifying)
 

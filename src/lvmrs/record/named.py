@@ -1,6 +1,6 @@
-"""Which names of models and data a run may decide: those whose loading merely reads files. Others must be typed.
+"""Decides which models and data a run may name itself: those whose loading merely reads files. The user names others.
 
-A run may come from someone else, and what is read must not name code. docs/security.md has the rule.
+A run may come from someone else, so a file must not choose code to run. docs/security.md has the rule.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["why_not_data", "why_not_denoiser", "why_not_model"]
 
 
 def why_not_data(made: DataRecord) -> str | None:
-    """Why data that a run names must not be loaded without being named by the user; None if they may be, or are not."""
+    """Why the user must name the data of a run; None if the run may name them, or names none."""
     if made.name is None:
         return None
     if (why_not := _could_run_code(DATA, made.name)) is not None:
@@ -25,19 +25,19 @@ def why_not_data(made: DataRecord) -> str | None:
 
 
 def why_not_model(made: ModelRecord) -> str | None:
-    """Why the model that a run names must not be loaded without being named by the user; None if it may be."""
+    """Why the user must name the model of a run; None if the run may name it."""
     return _could_run_code(MODELS, made.name) or _without_hash(made)
 
 
 def why_not_denoiser(made: DenoiserRecord) -> str | None:
-    """Why the denoiser that a run names must not be loaded without being named by the user; None if it may be."""
+    """Why the user must name the denoiser of a run; None if the run may name it."""
     return _could_run_code(DENOISERS, made.name) or _without_hash(made)
 
 
 def _could_run_code(names: Names, name: str) -> str | None:
     if name.partition(":")[0] in names.having("inert"):
         return None
-    return f"{name:.200} could run code, which a run must not decide; if you trust it, name it yourself"
+    return f"{name:.200} could run code, and a run must not choose code; if you trust it, name it yourself"
 
 
 def _without_hash(made: ModelRecord | DenoiserRecord) -> str | None:

@@ -1,4 +1,4 @@
-"""When, how and with which software a run is begun."""
+"""Records the time, command and software versions with which a run is begun."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["lvmrs_version", "origin", "torch_version", "written_origin"]
 
 
 def origin(command: str, **more: Any) -> Origin:
-    """The origin of a run that is begun now by this command; ``more`` are other fields of it."""
+    """The origin of a run that this command begins now; ``more`` holds further fields of ``Origin``."""
     libraries = {name: version(name) for name in ("lvmrs", "numpy", "scipy", "torch")}
     return Origin(
         command=command,
@@ -28,7 +28,7 @@ def origin(command: str, **more: Any) -> Origin:
 
 
 def written_origin(command: str) -> dict[str, Any]:
-    """The same origin as a dictionary for JSON; fields that are not known are left out."""
+    """The origin as a dictionary for JSON, without unknown fields."""
     return {name: value for name, value in dataclasses.asdict(origin(command)).items() if value is not None}
 
 

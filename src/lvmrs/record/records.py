@@ -1,12 +1,12 @@
 """Typed records in JSON files. Each field is checked against its type when it is read, and errors name the field.
 
-Two records are compared field by field. The rule of a field is ``metadata["compared"]``: "never" for a note for
+Two records are compared field by field. ``metadata["compared"]`` of a field is its rule: "never" for a note for
 readers, "to nine digits" for numbers whose last digits depend on the machine, "values" for a table whose keys may begin
 with other modules. A field without a rule is always compared.
 
-"when verified" is for a field that decides no row and that reports state: it is compared when a run is verified ("at
-least": the first record may have more; "if known": only whether there is a value). The keys of a table are then
-compared too, without their modules.
+A field with the rule "when verified" affects no row but appears in reports: it is compared only when a run is verified.
+With "at least", the first record may have a larger value; with "if known", records differ only if one value is missing.
+When a run is verified, the keys of a table are compared too, without their modules.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ __all__ = ["differences", "json_of", "parsed", "plain", "read_json", "read_recor
 
 Record = TypeVar("Record")
 _types_of = functools.cache(get_type_hints)
-# Characters of a value that are shown, and those of them before the first difference.
+# Maximum number of characters of a value in a message, and how many of them precede the first difference.
 _LONGEST, _BEFORE = 70, 20
 
 
 def json_of(record: object, form: int) -> str:
-    """A record of this format as JSON, without loss, indented for readers."""
+    """A record as JSON with its format number, without loss, indented for readers."""
     return json.dumps({"format": form, **plain(record)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def text_of(file: Path, what: str, *, absent: str, largest: int = -1) -> str:
-    """The text of a file of records; a RunError says in one sentence why it cannot be read.
+    """Read the text of a file of records; raises a RunError with one sentence if that fails.
 
     Args:
         file: the file.
-        what: what it should be, such as "a manifest".
+        what: the expected content, such as "a manifest".
         absent: the sentence for a file that does not exist.
-        largest: how many bytes the file may have; by default any number.
+        largest: maximum size of the file in bytes; by default unlimited.
     """
     try:
         check_kind(file)
@@ -65,14 +65,14 @@ def text_of(file: Path, what: str, *, absent: str, largest: int = -1) -> str:
 
 
 def read_json(kind: type[Record], text: str, where: str, what: str, form: int) -> Record:
-    """Read the record in a JSON text; a RunError says in one sentence what is wrong with it.
+    """Read the record in a JSON text; raises a RunError with one sentence if the text is wrong.
 
     Args:
         kind: the class of the record, as for ``read_record``.
         text: the text.
-        where: what is being read, for errors.
-        what: what it should be, such as "a manifest".
-        form: the number of the only format that is read.
+        where: the source of the text, for error messages.
+        what: the expected content, such as "a manifest".
+        form: the number of the only accepted format.
     """
     try:
         stored = parsed(checks.text("text", text))
@@ -88,9 +88,9 @@ def read_json(kind: type[Record], text: str, where: str, what: str, form: int) -
 
 
 def parsed(text: str) -> Any:
-    """What a JSON text holds; a ValueError or RecursionError says why it is damaged.
+    """Parse a JSON text; raises a ValueError or RecursionError if it is damaged.
 
-    A field that occurs twice is refused, and so is half a character, which cannot be written.
+    Raises for a field that occurs twice, and for half of a surrogate pair, which cannot be encoded.
     """
     stored = json.loads(text, object_pairs_hook=_each_once)
     json.dumps(stored, ensure_ascii=False).encode()
@@ -106,15 +106,15 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_record(kind: type[Record], stored: object, where: str) -> Record:
-    """Make a record from a JSON object.
+    """Make a record of a JSON object.
 
     Args:
         kind: a dataclass whose fields are plain values, lists, dicts with texts as keys, or dataclasses of this kind.
         stored: the JSON object.
-        where: what is being read, for errors.
+        where: the source of the object, for error messages.
 
     Returns:
-        An object of that class. Every field must be there, and an unknown field is refused.
+        An object of that class. Raises if a field is missing or unknown.
 
     >>> from lvmrs.record.manifest import DenoiserRecord
     >>> read_record(DenoiserRecord, {"name": "trained:d", "weights_hash": None}, "denoiser").name
@@ -151,14 +151,14 @@ def _value(hint: Any, value: object, where: str) -> Any:
 
 
 def _converted(hint: Any, value: Any) -> Any:
-    """A value from JSON that fits its type, in that type."""
+    """Convert a JSON value to the type that it fits."""
     if get_origin(hint) is tuple:
         return tuple(_converted(part, entry) for part, entry in zip(_parts(hint, value), value, strict=True))
     return float(value) if hint is float else value
 
 
 def _parts(hint: Any, value: list[object]) -> tuple[Any, ...]:
-    """The type of each entry of a tuple that is stored as this list."""
+    """The type of each entry of a tuple that JSON stores as this list."""
     parts = get_args(hint)
     return parts[:1] * len(value) if parts[-1] is Ellipsis else parts
 
@@ -191,7 +191,7 @@ def _fits(hint: Any, value: object) -> bool:
 
 
 def _has_only_numbers(value: object) -> bool:
-    """Whether a value from JSON has no NaN and no infinity in it."""
+    """Whether a JSON value contains neither NaN nor infinity."""
     if isinstance(value, float):
         return math.isfinite(value)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -211,12 +211,12 @@ def _words(hint: Any) -> str:
 
 
 def differences(one: Any, other: Any, *, verifying: bool = False) -> list[str]:
-    """The fields that differ, in words: first the value of ``one``, then that of ``other``.
+    """The differing fields, one phrase each: first the value in ``one``, then that in ``other``.
 
     Args:
         one: a record.
         other: a record of the same class.
-        verifying: compare all fields that reports state, and not only those that decide rows.
+        verifying: compare also the fields that affect no row but appear in reports.
     """
     return [
         "{}: {}, now {}".format(name, *_texts(mine, theirs))
@@ -226,7 +226,7 @@ def differences(one: Any, other: Any, *, verifying: bool = False) -> list[str]:
 
 
 def _compared(one: Any, other: Any, of: str = "", *, verifying: bool) -> Iterator[tuple[str, Any, Any]]:
-    """The fields that are compared: their names, and the values in both records."""
+    """Name and both values of each field to compare."""
     for entry in dataclasses.fields(one):
         mine, theirs = getattr(one, entry.name), getattr(other, entry.name)
         rule = entry.metadata.get("compared", "always")
@@ -251,7 +251,7 @@ def _is_compared(rule: str, mine: Any, theirs: Any, *, verifying: bool) -> bool:
 
 
 def _values(table: dict[str, Any], *, named: bool) -> list[Any]:
-    """The values of a table; ``named`` with the last parts of their names, which have modules before them."""
+    """The sorted values of a table; with ``named``, each with its key without the module."""
     return sorted({(name.rpartition(".")[2], value) if named else value for name, value in table.items()})
 
 
@@ -264,7 +264,7 @@ def _to_nine_digits(value: Any) -> Any:
 
 
 def _texts(*values: object) -> list[str]:
-    """Values as JSON; of long texts, the part where they begin to differ."""
+    """Values as JSON; long texts are cut to the part around their first difference."""
     shown = [plain(value) if dataclasses.is_dataclass(value) else value for value in values]
     texts = [json.dumps(value, ensure_ascii=False) for value in shown]
     same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))

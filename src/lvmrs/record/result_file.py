@@ -1,7 +1,7 @@
-"""Reading of result files: a line with the names of the columns, then a line for each input, with tabs between fields.
+"""Reads result files: tab-separated text with a line of column names and a line for each input.
 
-Files of runs and of other projects are read here, and all their checks and error messages are here. It needs no torch,
-and reads a million rows in less time than importing torch takes.
+The files come from runs and from other projects; all their checks and error messages are in this module. It needs no
+torch, and reads a million rows in less time than importing torch takes.
 """
 
 from __future__ import annotations
@@ -46,36 +46,36 @@ __all__ = [
 ]
 
 UNKNOWN = "-"
-"""The text of a field whose value is not known."""
+"""The text of a field with an unknown value."""
 NOT_NAMED = "unknown"
-"""The name of a map, bound or form that another project did not tell."""
+"""The name of a map, bound or form that another project does not state."""
 SCOPES = {UNKNOWN, *get_args(Scope)}
-"""What the column scope may hold."""
+"""Allowed values of the column scope."""
 
 
 class Kind(Enum):
-    """What the fields of a column hold."""
+    """The kind of the fields of a column."""
 
     WHOLE = "a whole number"
     NUMBER = "a number"
     MEASURED = "a whole number, or - where it was not measured"
-    """It is read as a float, which is NaN where it was not measured."""
+    """Read as a float, with NaN for "-"."""
     FOUND = "a number, or - where nothing was found"
-    """It is read as NaN where nothing was found."""
+    """Read as a float, with NaN for "-"."""
     TEXT = "text"
     NAME = "a name, or - where there is none"
-    """It is read as it stands there; see ``escaped``."""
+    """Read without unescaping; see ``escaped``."""
 
 
 Columns = dict[str, NDArray[Any]]
 RowT = TypeVar("RowT")
 Wanted = Callable[[str], bool]
-"""Whether a line is read, by its text."""
+"""Whether to read a line, given its text."""
 Ours = tuple[tuple[str, ...], Selection]
-"""The columns of the file of a run, in order, and the inputs that it may have rows for."""
+"""The columns of the file of a run, in order, and the inputs of the run."""
 
 
-# The kind of a column, by the type of the field of a dataclass that holds it.
+# The kind of a column, by the type of its dataclass field.
 _KINDS = {
     "int": Kind.WHOLE, "float": Kind.NUMBER, "str": Kind.TEXT, "int | None": Kind.MEASURED, "float | None": Kind.FOUND,
     "str | None": Kind.NAME,
@@ -88,7 +88,7 @@ def kinds_of(row: type) -> dict[str, Kind]:
 
 
 def rows_of(row: type[RowT], columns: Columns) -> list[RowT]:
-    """Rows of a dataclass, from the columns that were read; what is not known becomes None."""
+    """Rows of a dataclass from columns; unknown values become None."""
     kinds = kinds_of(row)
     values = {name: column.tolist() for name, column in columns.items()}
     for name in values:
@@ -98,14 +98,14 @@ def rows_of(row: type[RowT], columns: Columns) -> list[RowT]:
 
 
 def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
-    """Read the names of the columns.
+    """Read the column names.
 
     Args:
         path: the file.
         ours: whether it is the file of a run, which another process may be writing.
 
     Returns:
-        The names. There are none if the file of a run does not exist yet, or if its first line is not complete.
+        The names; none if the file of a run does not exist yet, or if its first line is incomplete.
     """
     if ours and not path.exists():
         return ()
@@ -121,7 +121,7 @@ def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
 
 
 def has_lines(path: Path) -> bool:
-    """Whether the file of a run has a complete line after the names of the columns. It is read no further."""
+    """Whether the file of a run has a complete line after the column names. Reads no further."""
     if not path.exists():
         return False
     with _reading(path), path.open(encoding="utf-8-sig") as file:
@@ -140,11 +140,11 @@ def read(
 
     Args:
         path: the file.
-        needed: the columns that it must have; ``idx`` and ``radius`` are among them.
-        optional: the columns that are read if it has them.
-        ours: for the file of a run, all its columns in order, and the inputs that it may have rows for. Its last line
-            is then left out if it is not complete: a process is writing it, or ended while it did.
-        wanted: if given, only these lines are read and checked; the others cost no memory.
+        needed: the required columns, with ``idx`` and ``radius``.
+        optional: the columns that are read if the file has them.
+        ours: for the file of a run, all its columns in order, and the inputs of the run. An incomplete last line is
+            then skipped: a process is writing it, or was stopped while it did.
+        wanted: if given, only these lines are read and checked; other lines use no memory.
 
     Returns:
         For each column, an array with one value for each line.
@@ -170,12 +170,12 @@ def read(
     return columns
 
 
-# The types with which loadtxt reads fields. Whole numbers are read as floats, since other projects may write 3.0.
+# Types for loadtxt. Whole numbers are read as floats, since other projects may write 3.0.
 _TYPES: dict[Kind, type] = {
     Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.FOUND: float, Kind.TEXT: object,
     Kind.NAME: object,
 }  # fmt: skip
-# The least and the largest number that a run has in a column; if another project did not tell the map, it may be NaN.
+# Smallest and largest value in the columns of a run. NaN is allowed if another project does not state the map.
 _LARGEST = sys.float_info.max
 _RANGES = {
     "time": (0.0, _LARGEST), "correct": (0, 1), "p_lower": (-_LARGEST, _LARGEST), "p_upper": (-_LARGEST, _LARGEST),
@@ -199,7 +199,7 @@ def _parsed(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind], lines
     places = [names.index(name) for name in kinds]
     try:
         with _reading(path), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # about a file without rows
+            warnings.simplefilter("ignore", UserWarning)  # loadtxt warns of a file without rows
             table = np.loadtxt(
                 lines,
                 dtype=[(name, _TYPES[kind]) for name, kind in kinds.items()],
@@ -221,7 +221,7 @@ def _parsed(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind], lines
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn the errors of reading a text file into one sentence."""
+    """Convert errors of reading a text file into one sentence."""
     try:
         check_kind(path)
         yield
@@ -232,7 +232,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _lines(path: Path, fields: int, *, ours: bool) -> Iterator[str]:
-    """Give the lines after the header; for the file of a run only complete lines, each with all its fields."""
+    """Yield the lines after the header; for the file of a run only complete lines, each with all its fields."""
     with path.open(encoding="utf-8-sig") as file:
         next(file)
         for number, line in enumerate(file, start=2):
@@ -246,12 +246,12 @@ def _lines(path: Path, fields: int, *, ours: bool) -> Iterator[str]:
 
 @functools.cache
 def _measured(field: str) -> float:
-    """A whole number; NaN where it is not known. A ValueError is for any other text."""
+    """A whole number, or NaN for "-"; raises a ValueError for other text."""
     return math.nan if field == UNKNOWN else int(_plain_number(field))
 
 
 def _found(field: str) -> float:
-    """A finite number; NaN where it is not known. A ValueError is for any other text."""
+    """A finite number, or NaN for "-"; raises a ValueError for other text."""
     number = math.nan if field == UNKNOWN else float(_plain_number(field))
     if field != UNKNOWN and not math.isfinite(number):
         raise ValueError(field)
@@ -259,7 +259,7 @@ def _found(field: str) -> float:
 
 
 def _plain_number(field: str) -> str:
-    """The text of a number, without what only Python takes for one: digits of other scripts, and underscores."""
+    """Returns the text of a number; raises for digits of other scripts and underscores, which only Python accepts."""
     if not field.isascii() or "_" in field:
         raise ValueError(field)
     return field
@@ -269,7 +269,7 @@ _CONVERTERS: dict[Kind, Callable[[str], float]] = {Kind.MEASURED: _measured, Kin
 
 
 def _damage(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind]) -> str | None:
-    """A sentence about the first line that cannot be read; None if all lines can be read."""
+    """A sentence about the first unreadable line; None if all lines can be read."""
     parsers: dict[Kind, Callable[[str], object]] = {
         Kind.WHOLE: float,
         Kind.NUMBER: float,
@@ -303,7 +303,7 @@ def _whole(path: Path, column: str, values: NDArray[np.float64]) -> NDArray[np.i
 
 
 def _check(path: Path, columns: Columns, inputs: Selection | None) -> None:
-    """Check that each input has one row and belongs to the run, that radii are finite, and that σ is the same."""
+    """Check that each input has one row and belongs to the run, that radii are finite, and that σ is unique."""
     if inputs is not None:
         _check_ours(path, columns, inputs)
     idx, radius = columns["idx"], columns["radius"]
@@ -329,14 +329,14 @@ def _check(path: Path, columns: Columns, inputs: Selection | None) -> None:
 
 
 def _check_ours(path: Path, columns: Columns, inputs: Selection) -> None:
-    """Check the rows of a run: its inputs, numbers that are finite, and texts that lvmrs writes."""
+    """Check the rows of a run: inputs of the run, finite numbers, and texts that lvmrs writes."""
     idx = columns["idx"]
-    if len(strangers := idx[(idx >= 0) & ~inputs.has(idx)]):
-        raise RunError(f"{path}: input {strangers[0]} does not belong to this run; remove its row")
+    if len(foreign := idx[(idx >= 0) & ~inputs.has(idx)]):
+        raise RunError(f"{path}: input {foreign[0]} does not belong to this run; remove its row")
     unknown = columns.get("map", np.full(len(idx), NOT_NAMED)) == NOT_NAMED
     for name, (least, most) in _RANGES.items():
         values = columns.get(name, np.full(len(idx), least, dtype=float))
-        # Without a limit, the radius of the exact means may be any.
+        # A row may have no limit.
         missing = np.isnan(values) & (unknown | (name == "limit")) & (name not in ("time", "seconds"))
         bad = ~((values >= least) & (values <= most)) & ~missing
         if bad.any():
@@ -363,11 +363,11 @@ _ESCAPE = re.compile(r"\\(\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U000[0-9a-f]{5}|U0010[0-9
 
 
 def escaped(name: str) -> str:
-    r"""The name of an input as one field of a line: what a line cannot hold is written as an escape, and can be read.
+    r"""The name of an input as one field of a line, with escapes for characters that a line cannot hold.
 
-    A backslash and every character that is not printable (tabs, ends of lines, control and format characters, bytes
-    that are no UTF-8) become an escape as in Python: ``\\``, ``\x09``, ``\u2028``, ``\U000e0001``. So do a space at
-    either end, and a name that is only "-", which would stand for no name.
+    A backslash and every character that is not printable (tabs, line breaks, control and format characters, bytes that
+    are not UTF-8) become Python escapes: ``\\``, ``\x09``, ``\u2028``, ``\U000e0001``. So do a space at either end, and
+    the name "-", which would mean that there is no name.
 
     >>> print(escaped("cats/one\ttwo.png"))
     cats/one\x09two.png
@@ -382,7 +382,7 @@ def escaped(name: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """The name that was written; a ValueError says that it has a backslash that belongs to no escape."""
+    """The name for an escaped text; raises a ValueError for a backslash that begins no escape."""
     return _ESCAPE.sub(_character, text) if "\\" in text else text
 
 
@@ -403,7 +403,7 @@ def _character(found: re.Match[str]) -> str:
     return "\\" if found[1] == "\\" else chr(int(found[1][1:], 16))
 
 
-# The value that a row has for what was read in columns of these kinds.
+# Conversion of values in columns of these kinds to values of rows.
 _VALUES: dict[Kind, Callable[[Any], object]] = {
     Kind.MEASURED: lambda number: None if math.isnan(number) else int(number),
     Kind.FOUND: lambda number: None if math.isnan(number) else number,

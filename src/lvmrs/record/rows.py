@@ -1,7 +1,7 @@
 """The rows of a run: one line of a TSV file for each certified input.
 
-The first six columns are those of Cohen et al. (2019), which other projects read too. Radii are written in full, not
-rounded.
+The first six columns are those of Cohen et al. (2019), which other projects read too. Radii are written with all
+digits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["COLUMNS", "KINDS", "NOT_NAMED", "OF_A_GOAL", "Row"]
 
 @dataclass(frozen=True)
 class Row:
-    """One certificate, with the label of its input and the time that it took."""
+    """One certificate, with the label of its input and the computing time."""
 
     idx: int
     """Index of the input in its data set."""
@@ -36,7 +36,7 @@ class Row:
     correct: int
     """1 if the certified class is the label, else 0."""
     time: float
-    """Seconds that the certificate took."""
+    """Computing time of the certificate in seconds."""
     p_lower: float
     """Lower bound on the mean score of the top class; see ``Certificate.p_lower``."""
     p_upper: float
@@ -44,10 +44,10 @@ class Row:
     top: int
     """The class that the proof tried to certify."""
     map: str
-    """Name of the map that is smoothed."""
+    """Name of the smoothed map."""
     temperature: float
     mass: float
-    """What the scores of the map sum to."""
+    """The sum of the scores of the map."""
     bound: str
     """Name of the bound."""
     form: str
@@ -55,29 +55,29 @@ class Row:
     risk_top: float
     """The risk of the bound on the top class."""
     groups: str
-    """Which rivals have their own bounds: "-" for none, "each" for all, "3;1;*" for 3, 1 and the others together."""
+    """The rivals with their own bounds: "-" for none, "each" for all, "3;1;*" for 3, 1 and the others together."""
     risk_groups: str
     """The risk of the bound on each rival, or "-" if there is none."""
     scope: str = UNKNOWN
-    """Whether the map was chosen for "this input" or is the same for "all inputs"; "-" if that is not known."""
+    """Whether the map was chosen for "this input" or is the same for "all inputs"; "-" if unknown."""
     clean: int | None = None
-    """The answer of the classifier itself, without noise; None if it was not measured ("-" in a file)."""
+    """The prediction of the base classifier without noise; None if it was not measured ("-" in a file)."""
     name: str | None = None
     """The name of the input in its data set, such as that of its file; None if it has none ("-" in a file)."""
     scores: str = UNKNOWN
     """The checksum of the kept scores of this input; "-" if they were not kept."""
     rounding: float | None = None
-    """How far rounding may move the logits of this input, as measured; None if that is not known ("-" in a file).
+    """Measured upper bound on the change of the logits by rounding; None if unknown ("-" in a file).
 
-    It is known if the certificate relies on it, and if scores are kept that may be certified again with a constant. It
-    is about the vector of logits in the Euclidean norm, and for a deterministic certificate about each logit.
+    It is recorded if the certificate relies on it, or if scores are kept that may be certified again with a Lipschitz
+    constant. It bounds the Euclidean norm of the change, and for a deterministic certificate the change of each logit.
     """
     samples: int | None = None
-    """How many samples the proof used, if sampling stops at a goal; None for the n of the terms."""
+    """Number of samples of the proof, if sampling stops at a goal; None for the n of the terms."""
     limit: float | None = None
-    """An upper bound on the radius of the exact means; None if that is not known ("-" in a file).
+    """An upper bound on the radius of the exact means; None if unknown ("-" in a file).
 
-    No number of samples can certify more with this plan, except where a certificate is wrong.
+    More samples cannot certify a larger radius with this plan, unless the certificate is wrong.
     """
 
     @classmethod
@@ -96,11 +96,11 @@ class Row:
         Args:
             index: index of the input in its data set.
             label: its class in the data set.
-            certificate: what was proved for it.
-            seconds: the time that this took.
-            clean: the answer of the classifier itself, without noise, if it was measured.
+            certificate: the certificate of the input.
+            seconds: its computing time.
+            clean: the prediction of the base classifier without noise, if it was measured.
             name: the name of the input, if it has one.
-            samples: how many samples the proof used, if that is not the same for all inputs.
+            samples: number of samples of the proof, if it differs between inputs.
         """
         return cls(
             idx=index,
@@ -121,7 +121,7 @@ class Row:
         )
 
     def text(self, columns: Sequence[str] | None = None) -> str:
-        """The line of a file with these columns, by default all of them, without the end of the line."""
+        """The line of a file with these columns, by default all, without the line break."""
         columns = COLUMNS if columns is None else columns
         values = [getattr(self, name) for name in columns]
         texts = [UNKNOWN if value is None else str(value) for value in values]
@@ -139,4 +139,4 @@ KINDS = kinds_of(Row)
 """The kind of each column."""
 COLUMNS = tuple(KINDS)
 OF_A_GOAL = frozenset({"samples", "limit"})
-"""Columns that only runs have whose sampling stops at a goal."""
+"""Columns that exist only in runs whose sampling stops at a goal."""

@@ -1,11 +1,11 @@
-"""Scores that are kept on disk, so that an input that was sampled once can be certified in many ways.
+"""Keeps scores on disk, so that an input is sampled once and certified with many methods.
 
-The row of each input holds a checksum of its scores. Whoever reads scores compares them with it first, so that scores
-that are missing or changed cannot become a certificate.
+The row of each input holds a checksum of its scores. Readers compare scores with the checksum first, so that missing or
+changed scores cannot become a certificate.
 
-Files are plain NumPy files of shape (inputs, samples, classes). Nothing in a file is trusted. Its first line is
-compared with the only form that lvmrs writes, before anything is read or any memory is taken. Data are read with plain
-reads, so that a file that is cut meanwhile is an error and no signal.
+Files are plain NumPy files of shape (inputs, samples, classes), and are not trusted. The header is compared with the
+only form that lvmrs writes, before data are read or memory is allocated. Data are read with plain reads, so that a file
+that is truncated meanwhile causes an error and not a signal.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ __all__ = [
 ]
 
 
-# The most samples and bytes that are read at once.
+# Maximum number of samples and bytes per read.
 _ROWS, _BYTES = 4096, 1 << 26
-# More classes than any classifier has: a file that says so is damaged.
+# A file with more classes is damaged.
 _MOST_CLASSES = 1 << 24
 _MAGIC = b"\x93NUMPY\x01\x00"
 _FORM = re.compile(
@@ -64,16 +64,16 @@ _FORM = re.compile(
 
 
 class DamagedScoresError(RunError):
-    """Kept scores are missing, or are not those that were written."""
+    """Kept scores are missing or were changed."""
 
 
 def _scores_path(directory: Path, stage: Stage) -> Path:
-    """The file of the scores of one stage."""
+    """The file of the scores of a stage."""
     return directory / SCORES[stage]
 
 
 def _header(dtype: np.dtype[Any], shape: tuple[int, int, int]) -> bytes:
-    """The first bytes of a file with scores of this type and shape."""
+    """The header of a file with scores of this type and shape."""
     out = io.BytesIO()
     npy.write_array_header_1_0(out, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
     return out.getvalue()
@@ -81,18 +81,18 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, int, int]) -> bytes:
 
 @dataclass(frozen=True)
 class ScoresFile:
-    """A file of scores whose first line was checked."""
+    """A file of scores with a checked header."""
 
     path: Path
     dtype: np.dtype[Any]
     shape: tuple[int, int, int]
     """(inputs, samples, classes)."""
     start: int
-    """The place of the first score in the file."""
+    """Offset of the first score in bytes."""
 
     @classmethod
     def open(cls, path: Path, inputs: int, samples: int) -> ScoresFile:
-        """Check the first line of the file of a run with so many inputs, and samples for each."""
+        """Check the header of a file of a run with this number of inputs, and of samples for each input."""
         with _reading(path), path.open("rb") as file:
             begin = file.read(len(_MAGIC) + 2)
             line = file.read(int.from_bytes(begin[len(_MAGIC) :], "little"))
@@ -110,23 +110,23 @@ class ScoresFile:
 
     @property
     def size(self) -> int:
-        """The length that the file must have, in bytes."""
+        """The correct length of the file in bytes."""
         inputs, samples, classes = self.shape
         return self.start + inputs * samples * classes * self.dtype.itemsize
 
     def check_size(self) -> None:
-        """Refuse a file that was cut, or that something was added to."""
+        """Raise if the file was truncated or extended."""
         with _reading(self.path):
             found = self.path.stat().st_size
         if found != self.size:
             raise DamagedScoresError(f"{self.path.name} is damaged: it has {found} bytes instead of {self.size}")
 
     def logits(self, position: int, count: int | None = None) -> Iterator[NDArray[Any]]:
-        """Read scores of one input in portions of shape (samples, classes).
+        """Read scores of one input in batches of shape (samples, classes).
 
         Args:
-            position: the position of the input among those of the run.
-            count: how many to read, from the first on; None for all.
+            position: the position of the input in the selection of the run.
+            count: number of scores to read, from the first on; None for all.
         """
         _, samples, classes = self.shape
         each = classes * self.dtype.itemsize
@@ -158,7 +158,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 class Checksum:
-    """The checksum of the kept scores of one input, of all stages; it does not depend on the sizes of the batches."""
+    """The checksum of the kept scores of one input, over all stages. It does not depend on batch sizes."""
 
     def __init__(self) -> None:
         self._stages: dict[Stage, hashlib.blake2b] = {}
@@ -180,7 +180,7 @@ class Checksum:
 
     @classmethod
     def of(cls, files: Mapping[Stage, ScoresFile], position: int, counts: Mapping[Stage, int]) -> str:
-        """The checksum of the first scores that files hold for one input: so many of each stage."""
+        """The checksum of the first scores of one input: ``counts`` has the number of scores of each stage."""
         found = cls()
         for stage, file in files.items():
             for logits in file.logits(position, counts[stage]):
@@ -189,26 +189,26 @@ class Checksum:
 
 
 def _samples_of(run: Run) -> dict[Stage, int]:
-    """How many samples of an input a run takes in each stage."""
+    """Number of samples of an input in each stage."""
     terms = run.manifest.terms
     return {"selection": terms.n0 or 0, "certification": terms.n or 0}
 
 
 def as_kept(logits: Tensor) -> NDArray[Any]:
-    """Logits as they are kept: in the model's precision, and at least in float32."""
+    """Logits in the type in which they are kept: that of the model, and at least float32."""
     rows = logits.detach().cpu()
     rows = rows if rows.dtype == torch.float64 else rows.to(torch.float32)
     return np.ascontiguousarray(rows.numpy())
 
 
 class ScoresWriter:
-    """Writes the scores of the inputs of a run, each at its place in the files.
+    """Writes the scores of the inputs of a run, each at its offset in the files.
 
     Args:
         run: the run.
-        anew: whether the files hold nothing of value, so that they may get another type or number of classes.
+        anew: whether the files hold no usable scores, so that they may get another type or number of classes.
 
-    Plain writes are used: a full disk is then an error that can be handled, and not a signal that kills the process.
+    Uses plain writes: a full disk then raises an error, and does not kill the process with a signal.
     """
 
     def __init__(self, run: Run, *, anew: bool) -> None:
@@ -222,7 +222,7 @@ class ScoresWriter:
         self._position, self._written, self._checksum = position, dict.fromkeys(self._samples, 0), Checksum()
 
     def add(self, stage: Stage, logits: Tensor | NDArray[Any]) -> None:
-        """Write the next batch of logits of the present input; arrays are from ``as_kept``."""
+        """Write the next batch of logits of the current input; arrays must come from ``as_kept``."""
         array = as_kept(logits) if isinstance(logits, Tensor) else logits
         with disk_errors(self._directory):
             file, form = self._opened(stage, array)
@@ -232,7 +232,7 @@ class ScoresWriter:
         self._written[stage] += len(array)
 
     def finish(self) -> str:
-        """Wait until the scores of the present input are on the disk, and give their checksum."""
+        """Wait until the scores of the current input are on the disk, and return their checksum."""
         with disk_errors(self._directory):
             for file, _ in self._files.values():
                 _disk.sync(file)
@@ -240,11 +240,11 @@ class ScoresWriter:
 
     @property
     def checksum(self) -> str:
-        """The checksum of the scores of the present input so far."""
+        """The checksum of the scores of the current input so far."""
         return self._checksum.text()
 
     def mend_ends(self) -> None:
-        """Give files that were cut, or that something was added to, the length that they had."""
+        """Restore the correct length of files that were truncated or extended."""
         with disk_errors(self._directory):
             for stage in self._samples:
                 self._mend_end(stage)
@@ -253,7 +253,7 @@ class ScoresWriter:
         path = _scores_path(self._directory, stage)
         try:
             form = ScoresFile.open(path, self._inputs, self._samples[stage])
-        except DamagedScoresError:  # it is made anew
+        except DamagedScoresError:  # the file is begun anew
             return
         file = _disk.open_file(path)
         try:
@@ -270,7 +270,7 @@ class ScoresWriter:
                 _disk.close(file)
 
     def discard(self) -> None:
-        """Remove the files; only where no row knows them."""
+        """Remove the files. Call it only if no row has a checksum of their scores."""
         with disk_errors(self._directory):
             for stage in self._samples:
                 _disk.remove(_scores_path(self._directory, stage))
@@ -292,7 +292,7 @@ class ScoresWriter:
             file = _disk.open_file(path)
             self._files[stage] = file, form if same and form is not None else _begun(path, file, array, shape)
             if _disk.size(file) != self._files[stage][1].size:
-                _disk.truncate(file, self._files[stage][1].size)  # sparse, until the run fills it
+                _disk.truncate(file, self._files[stage][1].size)  # sparse, until scores are written
             _disk.sync_directory(self._directory)
         return self._files[stage]
 
@@ -306,21 +306,21 @@ def _begun(path: Path, file: int, array: NDArray[Any], shape: tuple[int, int, in
 
 @dataclass(frozen=True)
 class KeptScores:
-    """The kept scores of a run, to be read. ``of`` makes one; it can be pickled."""
+    """Reads the kept scores of a run. Use ``of`` to make one. It can be pickled."""
 
     files: dict[Stage, ScoresFile]
     selection: Selection
     """The selection of the run."""
     unequal: bool = False
-    """Whether inputs have different numbers of certification scores, which their rows say."""
+    """Whether inputs have different numbers of certification scores, which are in their rows."""
 
     @classmethod
     def of(cls, run: Run, *, whole: bool = True) -> KeptScores:
-        """Check the files of a run.
+        """Open the files of a run, and check them.
 
         Args:
             run: a run that keeps its scores.
-            whole: whether to refuse files that were cut, or that something was added to.
+            whole: raise if a file was truncated or extended.
         """
         if not run.manifest.keeps_scores:
             raise RunError(f"{run.directory} has no {' or '.join(SCORES.values())}; its scores were not kept")
@@ -340,20 +340,20 @@ class KeptScores:
 
     @property
     def classes(self) -> int:
-        """The number of classes of the network that was sampled."""
+        """Number of classes of the sampled network."""
         return next(iter(self.files.values())).shape[2]
 
     def count(self, row: Row, stage: Stage) -> int:
-        """How many scores of an input were kept."""
+        """Number of kept scores of an input."""
         room = self.files[stage].shape[1]
         if not self.unequal or stage != "certification":
             return room
         if row.samples is None or not 0 < row.samples <= room:
-            raise DamagedScoresError(f"the row of input {row.idx} does not say how many scores of it were kept")
+            raise DamagedScoresError(f"the row of input {row.idx} does not say how many scores were kept")
         return row.samples
 
     def check(self, row: Row) -> None:
-        """Refuse the scores of an input if they are not those that its row knows."""
+        """Raise if the scores of an input do not match the checksum in its row."""
         if row.scores == UNKNOWN:
             raise DamagedScoresError(f"the row of input {row.idx} has no checksum of its scores")
         counts = {stage: self.count(row, stage) for stage in self.files}
@@ -362,24 +362,24 @@ class KeptScores:
             raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not fit their checksum")
 
     def logits(self, index: int, stage: Stage, count: int | None = None) -> Iterator[Tensor]:
-        """The first ``count`` logits of an input, or all, in batches; ``check`` them before."""
+        """The first ``count`` logits of an input, or all, in batches. Call ``check`` before."""
         for logits in self.files[stage].logits(self.selection.position(index), count):
             yield torch.from_numpy(logits)
 
     def scores(self, stream: Stream, terms: Terms, count: int) -> Scores:
-        """Make Scores of an input; ``check`` its row first.
+        """The Scores of an input. Call ``check`` with its row before.
 
         Args:
-            stream: the stream that the run sampled this input with.
+            stream: the noise stream of the input in the run.
             terms: the noise, σ and dimensions of the run.
-            count: how many samples to take, from the first on.
+            count: number of samples, from the first on.
         """
         batches = self.logits(stream.index, stream.stage, count)
         return scores_of(stream, terms.noise, terms.sigma, terms.dimensions, count, batches)
 
 
 def damaged_inputs(run: Run) -> dict[int, str]:
-    """The inputs that have a row and whose kept scores are missing or damaged, and what is wrong with each."""
+    """Inputs with a row whose kept scores are missing or damaged, each with the reason."""
     rows = run.rows()
     try:
         kept = KeptScores.of(run, whole=False)
@@ -395,12 +395,12 @@ def damaged_inputs(run: Run) -> dict[int, str]:
 
 
 def refusal(run: Run, damaged: Mapping[int, str], reason: str = "") -> RunError:
-    """The error about damaged scores of a run: it names the inputs, and says what to do.
+    """The error about damaged scores of a run, which names the inputs and the remedy.
 
     Args:
         run: the run.
-        damaged: what ``damaged_inputs`` found.
-        reason: what is wrong, if it is not about single inputs.
+        damaged: the result of ``damaged_inputs``.
+        reason: the reason, if it does not concern single inputs.
     """
     first = list(damaged)[:5]
     inputs = f"input{'s' if len(damaged) > 1 else ''} {', '.join(map(str, first))}{', …' if len(damaged) > 5 else ''}"
@@ -414,7 +414,7 @@ def refusal(run: Run, damaged: Mapping[int, str], reason: str = "") -> RunError:
 
 @contextmanager
 def refusing(run: Run) -> Iterator[None]:
-    """Turn an error about scores into the one that names all damaged inputs of the run, and says what to do."""
+    """Convert a DamagedScoresError into the error that names all damaged inputs of the run and the remedy."""
     try:
         yield
     except DamagedScoresError as error:
@@ -425,8 +425,8 @@ def score_statistics(run: Run) -> Iterator[tuple[str, float, float]]:
     """Compute margin and variance of the scores of each row, for a run that keeps its scores.
 
     Returns:
-        For each row the name of its map, the margin of the top class over the next in mean score, and the variance of
-        the score of the top class. For duels, margin and variance are those of the hardest duel.
+        For each row the name of its map, the mean score of the top class minus the largest other mean, and the variance
+        of the score of the top class. For duels, margin and variance are those of the hardest duel.
     """
     with refusing(run):
         kept = KeptScores.of(run)

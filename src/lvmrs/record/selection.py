@@ -14,7 +14,7 @@ from lvmrs.errors import InvalidArgumentError, shown
 
 __all__ = ["Selection"]
 
-# Indices up to here are exact in files of floats too.
+# Indices below this number are exact in files of floats, too.
 _MOST = 1 << 53
 
 
@@ -29,17 +29,17 @@ class Selection:
     """
 
     size: int
-    """How many inputs the data set has."""
+    """Number of inputs of the data set."""
     skip: int = 1
     """Take every ``skip``-th input."""
     max: int | None = None
-    """Take inputs below this index only; None for all."""
+    """Take only inputs below this index; None for all."""
     shard: int = 1
     """The number of this shard, from 1 to ``shards``."""
     shards: int = 1
-    """Into how many shards the inputs are divided in turn."""
+    """Number of shards. Inputs are assigned to shards round-robin."""
     only: list[int] | None = None
-    """If given, take exactly these indices; results of other projects need this."""
+    """If given, take exactly these indices; imported results need this."""
 
     def __post_init__(self) -> None:
         for name in ("skip", "shards", "shard", "max"):
@@ -63,7 +63,7 @@ class Selection:
         return range(0, stop, self.skip)[self.shard - 1 :: self.shards]
 
     def position(self, index: int) -> int:
-        """The position of an index in ``indices``, found without a search through all of them."""
+        """The position of an index in ``indices``, without a linear search."""
         indices = self.indices
         found = indices.index(index) if isinstance(indices, range) else bisect_left(indices, index)
         if found == len(indices) or indices[found] != index:
@@ -71,7 +71,7 @@ class Selection:
         return found
 
     def has(self, idx: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these indices are selected."""
+        """Whether each of these indices is selected."""
         indices = self.indices
         if isinstance(indices, range):
             found = (idx >= indices.start) & (idx < indices.stop) & ((idx - indices.start) % indices.step == 0)
@@ -80,7 +80,7 @@ class Selection:
 
 
 def _rising(indices: object, size: int) -> bool:
-    """Whether these are whole numbers below ``size``, from 0, each larger than the one before."""
+    """Whether these are strictly increasing whole numbers from 0 to below ``size``."""
     if not isinstance(indices, list) or not all(type(k) is int for k in indices):
         return False
     return all(a < b for a, b in itertools.pairwise((-1, *indices, size)))

@@ -1,9 +1,9 @@
-"""Writing of a run, row by row, so that a crash loses at most the row that is being written.
+"""Writes a run row by row, so that a crash loses at most the row that is being written.
 
-A row is one write of one complete line, and is on the disk before the next input is begun. A crash can leave a line
-without its end, which is removed when the run is resumed. A lock, which ends with its process, keeps a second writer
-out. A new run that fails before its first row is removed. If its process was killed, a directory is left that has a
-manifest but no row, and maybe scores of the first input. It holds no run yet: it is begun again, with any settings.
+A row is one write of one complete line, and is on the disk before the next input begins. A crash can leave an
+incomplete line, which is removed when the run is resumed. A lock, which ends with its process, prevents a second
+writer. A new run that fails before its first row is removed. A killed process may leave a directory with a manifest,
+no row, and scores of the first input. Such a directory holds no run yet: a run with any settings can begin there.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _ELSEWHERE = "choose another directory"
 
 
 class RunWriter:
-    """Writes a run to disk, row by row; only one process at a time can. Use it in a ``with`` block.
+    """Writes a run to disk row by row, in a ``with`` block. Only one process at a time can write.
 
-    ``begin`` makes one.
+    Use ``begin`` to make a writer.
     """
 
     def __init__(self, run: Run, lock: Lock, *, new: bool) -> None:
         self.run, self._lock, self._new = run, lock, new
         self._columns = run.columns
         with disk_errors(run.directory):
-            for name in (MANIFEST, ROWS):  # of a process that was killed
+            for name in (MANIFEST, ROWS):  # left by a killed process
                 _disk.remove(temporary_name(run.directory / name))
             self._file = opened_lines(run.file)
         try:
-            self.done: set[int] = set(run.read(*COLUMNS)["idx"].tolist())  # all columns are checked
+            self.done: set[int] = set(run.read(*COLUMNS)["idx"].tolist())  # reads, and so checks, all columns
             if not _disk.size(self._file):
                 self._write_lines(["\t".join(self._columns)])
                 with disk_errors(run.directory):
@@ -59,9 +59,9 @@ class RunWriter:
 
         Args:
             directory: the directory of the run; it is made if it does not exist.
-            manifest: how the run is made. A resumed run must have been begun with the same settings, and keeps its own
-                manifest and batch size.
-            resume: whether a run in the directory is resumed; otherwise it is refused.
+            manifest: the manifest of the run. A resumed run must have been begun with the same settings, and keeps its
+                own manifest and batch size.
+            resume: resume a run in the directory; otherwise an existing run raises.
 
         Returns:
             The writer, which holds the lock of the run.
@@ -79,15 +79,15 @@ class RunWriter:
 
     @staticmethod
     def begun(directory: str | Path, *, resume: bool, batch: int | None = None) -> Manifest | None:
-        """Check a directory before anything is loaded. A place that cannot hold a run is refused.
+        """Check a directory before a model or data are loaded. Raises if it cannot hold a run.
 
         Args:
             directory: the directory for a run.
-            resume: whether a run in it is to be resumed; otherwise it is refused.
-            batch: the batch size that was asked for, if any; it must be that of the run that is resumed.
+            resume: resume a run in the directory; otherwise an existing run raises.
+            batch: the requested batch size, if any; it must be that of the resumed run.
 
         Returns:
-            The manifest of the run in the directory; None if there is no run yet, or one that has no row.
+            The manifest of the run in the directory; None if there is no run yet, or a run without rows.
         """
         path = _disk.place(directory)
         if path == Path():
@@ -114,7 +114,7 @@ class RunWriter:
 
     @classmethod
     def _settle(cls, path: Path, manifest: Manifest, *, resume: bool) -> bool:
-        """Write the manifest of a new run, or compare that of the run that is there; True if the run is new."""
+        """Write the manifest of a new run, or compare that of a begun one; True if the run is new."""
         begun = cls.begun(path, resume=resume)
         if begun is None:
             text = _checked_text(manifest)
@@ -122,7 +122,7 @@ class RunWriter:
                 for name in (
                     *SCORES.values(),
                     ROWS,
-                ):  # without a row they are worth nothing
+                ):  # useless without a row
                     _disk.remove(path / name)
                 write_whole(path / MANIFEST, text)
             return True
@@ -137,15 +137,15 @@ class RunWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file and give up the lock. A new run that failed before its first row is removed."""
+        """Close the file and release the lock. A new run that failed before its first row is removed."""
         failed = kind is not None and self._new and not self.done
         try:
             with disk_errors(self.run.directory):
                 _disk.close(self._file)
-            # Scores that could not be removed keep their manifest, so that the run can be begun again.
+            # If scores could not be removed, the manifest stays, so that the run can be begun again.
             failed = failed and not any((self.run.directory / name).exists() for name in SCORES.values())
             if failed:
-                with suppress(OSError):  # the error that ended the run is told; what is left can be begun again
+                with suppress(OSError):  # the first error is reported; a run can begin on the remaining files
                     _disk.remove(self.run.file)
                     _disk.remove(self.run.directory / MANIFEST)
         finally:
@@ -156,7 +156,7 @@ class RunWriter:
 
     @property
     def pending(self) -> list[int]:
-        """The indices of the inputs that have no row yet."""
+        """Indices of the inputs without a row."""
         return [index for index in self.run.manifest.selection.indices if index not in self.done]
 
     def position(self, index: int) -> int:
@@ -164,13 +164,13 @@ class RunWriter:
         return self.run.manifest.selection.position(index)
 
     def append(self, *rows: Row) -> None:
-        """Write rows, and wait until they are on the disk. Many rows at once take one write."""
+        """Append rows in one write, and wait until they are on the disk."""
         if rows:
             self._write_lines([row.text(self._columns) for row in rows])
         self.done.update(row.idx for row in rows)
 
     def append_missing(self, rows: Iterable[Row]) -> None:
-        """Write those rows that the run does not have yet; the others must be the ones that it has."""
+        """Append the rows that the run lacks; raises if another given row differs from the existing one."""
         found = {row.idx: row.text(self._columns) for row in self.run.rows()}
         missing = []
         for row in rows:
@@ -184,7 +184,7 @@ class RunWriter:
         self.append(*missing)
 
     def replace(self, row: Row) -> None:
-        """Replace the row of an input, unless they differ in nothing but the time; other rows stay as they are."""
+        """Replace the row of an input, unless only the time differs."""
         (old,) = (found for found in self.run.rows() if found.idx == row.idx)
         if dataclasses.replace(row, time=old.time).text(self._columns) == old.text(self._columns):
             return
@@ -204,28 +204,26 @@ class RunWriter:
 
 
 def _holds_results(run: Run) -> bool:
-    """Whether a run has a row, or had some: if it has scores but no file for rows, which is begun first."""
+    """Whether a run has rows, or lost them: it has scores, but not the file of rows, which is made first."""
     begun = bool(header(run.file, ours=True))
     return run.has_rows or (not begun and any((run.directory / name).exists() for name in SCORES.values()))
 
 
 def _checked_text(manifest: Manifest) -> str:
-    """The manifest as JSON; refused before it is written if it could not be read again."""
+    """The manifest as JSON; raises if parsing the text would give another manifest."""
     text = manifest.to_json()
     if Manifest.parse(text, "the manifest of this run") != manifest:
-        raise RunError(
-            "the manifest of this run would be read in another way than it is meant; use plain numbers and texts"
-        )
+        raise RunError("the manifest of this run would not be read back as written; use plain numbers and texts")
     return text
 
 
 def disk_errors(directory: Path) -> AbstractContextManager[None]:
-    """Turn the errors of writing to a run that was begun into one sentence."""
+    """Convert errors of writing to a begun run into one sentence."""
     return _disk.errors(directory, "rows already written are safe: make room and resume")
 
 
 def opened_lines(path: Path) -> int:
-    """Open a file to add lines to; a line without its end, which a crash left, is removed."""
+    """Open a file for appending lines, and remove an incomplete last line, which a crash may leave."""
     file = _disk.open_file(path, os.O_APPEND)
     try:
         text = path.read_bytes()
@@ -239,13 +237,13 @@ def opened_lines(path: Path) -> int:
 
 
 def append_lines(file: int, lines: Sequence[str]) -> None:
-    """Add lines to an open file and wait until they are on the disk; if that fails, remove what was written of them."""
+    """Append lines to an open file and wait until they are on the disk; if that fails, remove them again."""
     before = _disk.size(file)
     try:
         _disk.write(file, "".join(f"{line}\n" for line in lines).encode())
         _disk.sync(file)
     except OSError:
-        with suppress(OSError):  # what is left of a line is dropped when the run is resumed
+        with suppress(OSError):  # an incomplete line is removed when the run is resumed
             _disk.truncate(file, before)
         raise
 

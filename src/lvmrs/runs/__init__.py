@@ -1,7 +1,7 @@
 """Jobs on whole data sets: calibrate, certify into a run directory, certify kept scores again, merge shards, predict.
 
-A job is everything that decides the rows of a run. Here two inputs are certified in two shards, which are
-merged; then the kept scores are certified again with another method, and the inputs are answered without certificates.
+A job holds every setting that affects the rows of a run. The example certifies two inputs in two shards and merges the
+shards; then it certifies the kept scores with another method, and predicts classes without certificates.
 
 >>> import tempfile
 >>> from pathlib import Path
@@ -25,7 +25,8 @@ True [(0, 1, True), (1, 1, True)]
 >>> [answer.predict for answer in runs.predict(smoothed, inputs, runs.Selection(2), n=1000)]
 [0, 1]
 
-A classifier that is calibrated has a record, from which it is made again and with which it is compared.
+``calibration_record`` describes a calibrated classifier. The method can be rebuilt from the record, and a classifier
+can be compared with it.
 
 >>> width = runs.calibrate_duels(smoothed, inputs, runs.Selection(2))
 >>> job = runs.Job(model, inputs, smoothed, width, runs.Sampling(), runs.Selection(2))

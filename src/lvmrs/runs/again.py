@@ -1,7 +1,8 @@
-"""The job of a run, made again from its manifest: the same model, data, method, noise and samples.
+"""Rebuilds the job of a run from its manifest: the same model, data, method, noise and samples.
 
-A run may come from someone else. What its manifest names is loaded only if that merely reads files; what could run code
-must be named by the caller (docs/security.md). What was loaded is then compared with the hashes in the manifest.
+A run may come from someone else. Files that the manifest names are loaded only if loading merely reads data; the caller
+must name everything that could run code (docs/security.md). The hashes in the manifest are compared with the loaded
+model, data and code.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ __all__ = ["ChangedError", "NotNamedError", "differences", "job_of_run"]
 
 
 class NotNamedError(InvalidArgumentError):
-    """Something that a run must not decide has to be named by the caller."""
+    """The caller must name a part that a run must not choose."""
 
     def __init__(self, sentence: str, argument: str, recorded: str | None = None) -> None:
         super().__init__(sentence)
         self.argument = argument
         """The argument to give."""
         self.recorded = recorded
-        """What the run has recorded for it, which was read and is not trusted; None if it has not recorded it."""
+        """The value in the manifest, which is not trusted; None if the manifest has none."""
 
 
 class ChangedError(RunError):
-    """What was loaded is not what a run was made with."""
+    """The loaded model, data, code or settings differ from those of the run."""
 
     def __init__(self, run: Run, changed: list[str], advice: str = "") -> None:
         self.changed = changed
-        """What differs, in words."""
-        super().__init__(f"{run.directory} was not made with what is here: {'; '.join(changed)}{advice}")
+        """The differences, one phrase each."""
+        super().__init__(f"{run.directory} was made with other files or settings: {'; '.join(changed)}{advice}")
 
 
 def job_of_run(
@@ -66,24 +67,25 @@ def job_of_run(
     batch: int | None = None,
     device: str | None = None,
 ) -> Job:
-    """Make the job of a run again, from its manifest.
+    """Rebuild the job of a run from its manifest.
 
-    What is not given is taken from the manifest, if loading it merely reads files; otherwise a ``NotNamedError`` says
-    what to give. Maps, bounds, forms and noises of your own must be in the registry (``lvmrs.registry.MAPS.add``).
+    Arguments that are left out are read from the manifest if loading them merely reads files; otherwise a
+    ``NotNamedError`` names the missing argument. Your own maps, bounds, forms and noises must be registered
+    (``lvmrs.registry.MAPS.add``).
 
     Args:
         run: the run.
-        model: its model, by name or loaded; needed if it is code, or if it is somewhere else now.
-        weights: the file of weights that was put into the model; manifests have their hash, and not their place.
-        denoiser: the name of its denoiser; needed if it is code, or if it is somewhere else now.
-        data: its data, by name or loaded; needed if they are code, or if they are somewhere else now.
-        class_index: the class index file of the data, if labels are from one; data must be given with it.
-        method: its method, if that is your own: the object, or its class, which then gets the settings of the manifest.
+        model: the model, by name or loaded; required if it is code or if its file was moved.
+        weights: the file of weights that was loaded into the model; manifests record its hash, not its path.
+        denoiser: the name of the denoiser; required if it is code or if its file was moved.
+        data: the data set, by name or loaded; required if it is code or if its files were moved.
+        class_index: the class index file of the data, if labels come from one; requires ``data``.
+        method: the method, if it is your own: an object, or a class, which gets the settings in the manifest.
         batch: samples in a forward pass; by default that of the run.
-        device: where to run; by default the kind of device that the run was made on.
+        device: the device to run on; by default the kind of device that the run used.
 
     Returns:
-        The job; a ``ChangedError`` says so if hashes of weights, data and code, or settings, are not those of the run.
+        The job. Raises a ``ChangedError`` if weights, data, code or settings differ from those of the run.
 
     >>> import tempfile
     >>> import numpy as np
@@ -130,16 +132,16 @@ def job_of_run(
 
 
 def differences(run: Run, job: Job, *, verifying: bool = False) -> list[str]:
-    """What decides the rows of a run and is otherwise in a job, in words.
+    """List the differences between a run and a job that affect rows, one phrase each.
 
-    Names of models and denoisers are not compared, since files may be moved: hashes are. Nor is compared what decides
-    the last digits alone, or nothing: the version of torch, the kind of device, whether scores are kept; nor the
-    version of lvmrs that defines the rows.
+    Names of models and denoisers are not compared, since files may be moved; their hashes are. Settings that affect at
+    most the last digits are not compared either: the version of torch, the kind of device, whether scores are kept, and
+    the version of lvmrs that defines the rows.
 
     Args:
         run: the run.
-        job: a job that should have made it.
-        verifying: compare also what decides no row and is stated by reports, such as the classifier in words.
+        job: the job that is compared with the run.
+        verifying: also compare values that affect no row but appear in reports, such as the text of the classifier.
     """
     old = run.manifest
     now = job.manifest(old.running or Way(1))
@@ -148,7 +150,7 @@ def differences(run: Run, job: Job, *, verifying: bool = False) -> list[str]:
 
 
 def _as_named(now: ModelRecord, old: ModelRecord) -> ModelRecord:
-    """The record of a model with the names and the device of another."""
+    """Replace the names and the device in a model record by those of another record."""
     denoiser, facts = now.denoiser, now.facts
     if denoiser is not None and old.denoiser is not None:
         denoiser = replace(denoiser, name=old.denoiser.name)
@@ -167,7 +169,7 @@ def _model(old: Manifest, model: str | Loaded | None, weights: str | Path | None
         raise NotNamedError(why_not, "model", made.name)
     if model is None and weights is None and made.facts is not None and _had_weights(made):
         raise NotNamedError(
-            f"the run put weights into {made.name:.200} from a file whose place it has not recorded; name that file",
+            f"the run loaded weights into {made.name:.200} from a file whose path it has not recorded; name that file",
             "weights",
         )
     if denoiser is None and made.denoiser is not None:
@@ -186,7 +188,7 @@ def _model(old: Manifest, model: str | Loaded | None, weights: str | Path | None
 
 
 def _had_weights(made: ModelRecord) -> bool:
-    """Whether a file of weights was put into a network that comes without."""
+    """Whether weights from a file were loaded into an architecture that has none of its own."""
     return made.name.startswith("ready:") and made.facts is not None and not made.facts.random_weights
 
 
@@ -196,13 +198,13 @@ def _data(run: Run, data: str | Dataset | None, class_index: str | Path | None) 
         if class_index is not None:
             raise InvalidArgumentError("class_index goes with data; name the data, too")
         if (why_not := why_not_data(made)) is not None or made.name is None:
-            unnamed = "the run does not say what its data are; name them"
+            unnamed = "the run does not record its data; name the data set"
             raise NotNamedError(why_not or unnamed, "data", made.name)
     dataset = data
     if not isinstance(dataset, Dataset):
         name = made.name if data is None else data
         dataset = data_sets.load(str(name), split=made.split, size=made.image_size, class_index=class_index)
-    if made.hash is not None and dataset.fingerprint() != made.hash:  # before their number is compared
+    if made.hash is not None and dataset.fingerprint() != made.hash:  # before the numbers of inputs are compared
         raise ChangedError(run, [f'data hash: "{made.hash:.70}", now "{dataset.fingerprint():.70}"'])
     return dataset
 
@@ -232,11 +234,11 @@ def _method(old: Manifest, method: Method | type[Method] | None) -> Method:
 
 
 def _words(settings: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """The names of parts of this kind in the settings of a method."""
+    """Names of parts of this kind in the settings of a method."""
     for value in (settings.get(kind), settings.get(f"{kind}s")):
         yield from (word for word in (value if isinstance(value, list) else [value]) if isinstance(word, str))
 
 
 def _own(kind: str, name: str, own_code: Mapping[str, str]) -> str:
     code = f" (its code is {', '.join(own_code):.200})" if own_code else ""
-    return f"the {kind} {name:.80}{code} does not come with lvmrs, and a run must not decide which code runs; name it"
+    return f"the {kind} {name:.80}{code} does not come with lvmrs, and a run must not choose which code runs; name it"

@@ -1,4 +1,4 @@
-"""Attacking a run: for each certificate, a search for a point at which its class does not win."""
+"""Attacks a run: searches near each certified input for a point with another class."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = ["attack", "certified_rows"]
 
 
 def certified_rows(run: Run, *, most: int | None = None, skip: int = 1) -> list[Row]:
-    """The rows of a run that have a certificate, in the order of their inputs.
+    """The certified rows of a run, in the order of their inputs.
 
     Args:
         run: the run.
-        most: take so many of them at most; None for all.
-        skip: take one of so many.
+        most: maximum number of rows; None for all.
+        skip: take every ``skip``-th row.
     """
     checks.instance("run", run, Run, "a lvmrs.Run")
     skip = checks.count("skip", skip, least=1)
@@ -58,21 +58,21 @@ def attack(
     """Attack the certificates of a run that have not been attacked yet.
 
     Args:
-        job: the job of the run; ``lvmrs.runs.job_of_run`` makes it.
+        job: the job of the run, from ``lvmrs.runs.job_of_run``.
         run: the run.
         search: the settings; by default those of ``Search()``.
-        out: where the results are written; by default the directory of the run. If the same attack was begun there, it
-            is completed.
-        most: attack so many certificates at most; None for all.
-        skip: attack one certificate of so many.
-        keep: whether the points that were found are kept for all inputs, and not only where a certificate is broken.
-        command: what the user typed, for readers of the attack.
-        workers: who computes: by default this process. Rows do not depend on it.
-        on_begin: called once, with the number of inputs to attack and of those that are done already.
+        out: the directory of the results; by default the directory of the run. An attack with the same settings that
+            was begun there is completed.
+        most: maximum number of certificates to attack; None for all.
+        skip: attack every ``skip``-th certificate.
+        keep: keep the found points of all inputs, not only those of broken certificates.
+        command: the command line of the user, which the attack records.
+        workers: the workers that attack; by default this process. Rows do not depend on them.
+        on_begin: called once, with the number of inputs to attack and the number of inputs that are done already.
         on_row: called with each row after it is on the disk.
 
     Returns:
-        The attack, which can be read.
+        The attack, with its rows.
 
     >>> import tempfile
     >>> import numpy as np
@@ -102,7 +102,7 @@ def attack(
         origin=origin(command),
     )
     with asking(job, workers, most=len(rows)) as each:
-        ((classes,),) = each([partial(_classes, rows[0].idx)])  # the model may run elsewhere alone
+        ((classes,),) = each([partial(_classes, rows[0].idx)])  # this process may be unable to run the model
         if strange := [row for row in rows if row.predict >= classes]:
             said = f"input {strange[0].idx} is certified as class {strange[0].predict}"
             raise RunError(f"{run.directory}: {said}, and the model has {classes} classes")
@@ -119,7 +119,7 @@ def attack(
 
 
 def _check_points_are_kept(begun: Attack) -> None:
-    """Refuse to keep points in an attack that was begun without keeping them."""
+    """Raise if the points of inputs that were attacked earlier were not kept."""
     lost = [row.idx for row in begun.rows() if row.rival is not None and not begun.point(row.idx).exists()]
     if lost:
         raise RunError(
@@ -129,7 +129,7 @@ def _check_points_are_kept(begun: Attack) -> None:
 
 
 def _map(row: Row, *, samples: bool) -> Map | None:
-    """What the certificate of a row smooths; None if it is about the network itself."""
+    """The map that the certificate of a row smooths; None for a certificate of the network itself."""
     if not samples:
         return None
     made: Map = MAPS.find(row.map, argument="map")(row.temperature, row.mass)
@@ -137,12 +137,12 @@ def _map(row: Row, *, samples: bool) -> Map | None:
 
 
 def _classes(index: int, job: Job) -> int:
-    """How many classes the model has, which is checked on an input."""
+    """Number of classes of the model, from a checked forward pass on one input."""
     return job.smoothed.prepare(job.input(index)[0]).classes
 
 
 def _attacked(row: Row, map_: Map | None, search: Search, job: Job) -> tuple[AttackRow, NDArray[Any] | None]:
-    """The question that a row answers: the row of the attack, and the point that was found."""
+    """Attack one row; returns the row of the attack and the found point."""
     x, label = job.input(row.idx)
     if label != row.label:
         raise DataError(f"input {row.idx} has label {label}, and its row says {row.label}; these are other data")

@@ -1,4 +1,4 @@
-"""Comparing the logits that a model gives now with those that a run kept."""
+"""Compares the logits that a model computes now with the logits that a run kept."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lvmrs.kernel.noise import Stage
 from lvmrs.record import Row
 from lvmrs.record.scores import DamagedScoresError, KeptScores
 
-__all__ = ["BesideKept"]
+__all__ = ["KeptComparison"]
 
 
-class BesideKept:
-    """Compares logits, as they are computed, with the kept ones of a row.
+class KeptComparison:
+    """Compares the logits of one input, batch by batch, with the kept ones.
 
     Args:
         kept: the kept scores of the run.
-        row: the row, whose checksum the kept scores must have.
-        agreement: how far rounding may move logits of the input.
+        row: the row of the input; the kept scores must match its checksum.
+        agreement: the differences that rounding may cause in logits of the input.
     """
 
     def __init__(self, kept: KeptScores, row: Row, agreement: Agreement) -> None:
@@ -31,18 +31,18 @@ class BesideKept:
         self.largest: float | None = None
         """The largest difference so far; None if nothing was compared."""
         self.why_not: str | None = None
-        """Why the kept scores do not stand; None if they do."""
+        """Why the kept scores are rejected; None if they are not."""
         try:
             kept.check(row)
         except DamagedScoresError as error:
             self.why_not = str(error)
 
     def add(self, stage: Stage, logits: Tensor) -> None:
-        """Take the next logits of a stage."""
+        """Compare the next logits of a stage."""
         if self.why_not is not None:
             return
         left = self._kept.count(self._row, stage) - self._compared.get(stage, 0)
-        now = logits[:left].detach().cpu().double()  # after other roundings, sampling may stop later
+        now = logits[:left].detach().cpu().double()  # rounding may make sampling stop later than in the run
         self._compared[stage] = self._compared.get(stage, 0) + len(now)
         if not len(now):
             return
@@ -55,7 +55,7 @@ class BesideKept:
             self.why_not = f"its kept scores are up to {self.largest:g} away from those of the model"
 
     def _next(self, stage: Stage, count: int) -> Tensor:
-        """The next so many kept logits of a stage."""
+        """The next ``count`` kept logits of a stage."""
         if stage not in self._waiting:
             batches = self._kept.logits(self._row.idx, stage)
             self._waiting[stage] = batches, next(batches)

@@ -1,4 +1,4 @@
-"""One classifier for all inputs, found on held-out inputs: a width of soft duels, or a map with its temperature."""
+"""Calibrates one classifier for all inputs on held-out inputs: a width of soft duels, or a map with its temperature."""
 
 from __future__ import annotations
 
@@ -37,20 +37,19 @@ def calibrate(
     seed: int = 0,
     **search: Any,
 ) -> Fixed:
-    """Find one map, temperature and form of the radius for all inputs, on inputs of a selection.
+    """Find one map, temperature and form of the radius for all inputs, on the inputs of a selection.
 
-    The inputs should be others than those that are certified. Inputs whose forecast answer is not their label count as
-    not certified.
+    Calibrate on other inputs than you certify. Inputs whose predicted class is not their label count as not certified.
 
     Args:
         smoothed: the smoothed classifier.
         data: the data set.
-        selection: which of its inputs.
+        selection: the inputs to calibrate on.
         objective: "average radius", or "accuracy": the share of inputs with a radius larger than ``epsilon``.
-        epsilon: a radius, for "accuracy".
+        epsilon: the radius for "accuracy".
         n0: samples for each input.
-        n: samples of the certificates to come, for which radii are forecast.
-        alpha: their risk.
+        n: samples of the later certificates, whose radii are predicted.
+        alpha: risk of the later certificates.
         seed: the seed of the noise.
         search: ``maps``, ``temperatures`` and ``mass``, as in ``lvmrs.planners.fixed.calibrated``.
 
@@ -74,12 +73,12 @@ def calibrate(
 def calibrate_duels(
     smoothed: SmoothedClassifier, data: Dataset, selection: Selection, *, n0: int = 1_000, seed: int = 0
 ) -> Duels:
-    """Find one width of soft duels for all inputs, on the inputs of a selection, which should not be certified.
+    """Find one width of soft duels for all inputs, on the inputs of a selection. Certify other inputs than these.
 
     Args:
         smoothed: the smoothed classifier.
         data: the data set.
-        selection: which of its inputs.
+        selection: the inputs to calibrate on.
         n0: samples for each input.
         seed: the seed of the noise.
 
@@ -109,9 +108,9 @@ def calibration_record(
 
     Args:
         job: the classifier, with the data, inputs, risk and samples of its calibration.
-        objective: what a map was calibrated for; None for duels, whose calibration has no risk and no n.
-        epsilon: the radius of the objective "accuracy"; it is not recorded for others.
-        command: what the user typed, for readers of the file.
+        objective: the objective that a map was calibrated for; None for duels, whose calibration has no risk and no n.
+        epsilon: the radius of the objective "accuracy"; other objectives do not record it.
+        command: the command line of the user, which the file records.
 
     Returns:
         The record. The docstring of ``lvmrs.runs`` has an example.

@@ -1,4 +1,4 @@
-"""Certifying a data set: a job is run, input by input, into a run directory."""
+"""Certifies a data set: runs a job and writes its rows into a run directory."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _BYTES = 4
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a run will cost; it is known before the first input is certified."""
+    """The expected cost of a run, known before the first input is certified."""
 
     inputs: int
     """Number of inputs that have no row yet, or whose scores are sampled again."""
     done: int
-    """Number of inputs that have a row already, and need no other."""
+    """Number of inputs that have a row already and are not sampled again."""
     samples_each: int
     """Samples for each input."""
     rate: float
-    """Samples per second of all workers, as one has measured it."""
+    """Samples per second of all workers, measured on one worker."""
     classes: int
     """Number of classes."""
     scores_bytes: int
     """Disk space for all kept scores, in bytes; 0 if none are kept."""
     running: str
-    """How the model is run, in words."""
+    """How the model is run, for people."""
     workers: int = 1
-    """How many workers there are."""
+    """Number of workers."""
     budget: int | None = None
-    """Samples for all inputs together, at most; None without a budget."""
+    """Maximum number of samples for all inputs together; None without a budget."""
 
     @property
     def seconds(self) -> float:
@@ -67,16 +67,16 @@ def certify(
     """Certify every input of a job that has no row yet.
 
     Args:
-        job: what to certify, and how.
-        out: the directory of the run. Each row is on the disk before the next input is begun.
-        resume: whether to continue a run in that directory, which the same job must have begun. If it keeps scores,
-            those of all its rows are checked first.
-        resample: whether inputs whose kept scores are missing or damaged are sampled again; otherwise they are refused.
-            Their rows stay until the new ones are there.
-        command: what the user typed, for readers of the run.
-        workers: who computes: by default this process. Rows do not depend on it. Those of several workers are written
-            as they are finished, and so in any order.
-        on_begin: called once, with what the run will cost.
+        job: the job.
+        out: the directory of the run. Each row is on the disk before the next input begins.
+        resume: continue a run in that directory, which the same job must have begun. If the run keeps scores, the
+            scores of all its rows are checked first.
+        resample: sample inputs again whose kept scores are missing or damaged; otherwise such scores raise. Old rows
+            stay until the new ones are written.
+        command: the command line of the user, which the run records.
+        workers: the workers that compute rows; by default this process. Rows do not depend on them. Several workers
+            write rows as they finish, in any order.
+        on_begin: called once, with the expected cost of the run.
         on_row: called with each row after it is on the disk.
 
     Returns:
@@ -114,7 +114,7 @@ def certify(
 
 
 def _write(writer: RunWriter, rows: Sequence[Row]) -> None:
-    """Write rows, and wait until they are on the disk; those that are there already are replaced."""
+    """Append rows, or replace those that exist, and wait until they are on the disk."""
     there = [row for row in rows if row.idx in writer.done]
     writer.append(*(row for row in rows if row.idx not in writer.done))
     for row in there:
@@ -122,7 +122,7 @@ def _write(writer: RunWriter, rows: Sequence[Row]) -> None:
 
 
 def _damaged(writer: RunWriter, *, resample: bool) -> list[int]:
-    """The inputs with a row whose scores must be sampled again; refused if they may not be."""
+    """Inputs with a row whose kept scores are damaged; raises unless they may be sampled again."""
     if not writer.done:
         return []
     damaged = damaged_inputs(writer.run)

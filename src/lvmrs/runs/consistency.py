@@ -1,7 +1,7 @@
-"""Whether the rows of a run agree with themselves, with its terms and with the data: checked without the network.
+"""Checks without the network that each row of a run is consistent in itself, with the terms and with the data.
 
-The radius of a row follows from its bounds, and the bounds of votes from a count. So a radius, class or bound that was
-changed by hand is found in any row, also in those that are not computed again.
+The radius of a row follows from its bounds, and the bound of a vote from its count. So these checks detect a radius,
+class or bound that was edited, in every row, including those that are not computed again.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from lvmrs.registry import BOUNDS, FORMS, MAPS
 
 __all__ = ["inconsistency", "inconsistent_rows"]
 
-# Libraries of other machines compute quantiles with other last digits.
+# Numerical libraries of other machines compute quantiles with other last digits.
 _RELATIVE, _ABSOLUTE = 1e-9, 1e-12
 _DETERMINISTIC = "deterministic"
 _VOTES_BOUND = "clopper_pearson"
 
 
 def inconsistent_rows(run: Run, data: Dataset, method: Method) -> dict[int, str]:
-    """The rows of a run that cannot be as they are, with the reason.
+    """The inconsistent rows of a run, by index, each with the reason.
 
     Args:
         run: the run.
-        data: its data; labels are compared if they are in memory, and names if there are some.
-        method: its method. Only one of the user's own may use parts that are not in the registry.
+        data: its data; labels are compared if they are in memory, and names of inputs if the data have them.
+        method: its method. Only a method of the user may use parts that are not in the registry.
     """
     terms = run.manifest.terms
     own = not type(method).__module__.startswith("lvmrs.")
@@ -53,17 +53,17 @@ def inconsistent_rows(run: Run, data: Dataset, method: Method) -> dict[int, str]
 
 
 def inconsistency(row: Row, terms: TermsRecord, *, own_parts: bool = True) -> str | None:
-    """Why a row cannot be as it is, given the terms of its run; None if nothing speaks against it.
+    """The reason why a row contradicts the terms of its run; None if it does not.
 
     Args:
         row: the row.
         terms: the terms of its run.
-        own_parts: whether its map, bound and form may be missing from the registry; their formulas are then not known.
+        own_parts: whether its map, bound and form may be missing from the registry; their formulas are unknown then.
     """
-    return next(_doubts(row, terms, own_parts=own_parts), None)
+    return next(_contradictions(row, terms, own_parts=own_parts), None)
 
 
-def _doubts(row: Row, terms: TermsRecord, *, own_parts: bool) -> Iterator[str]:
+def _contradictions(row: Row, terms: TermsRecord, *, own_parts: bool) -> Iterator[str]:
     if row.correct != is_correct(row.predict, row.label):
         yield f"correct is {row.correct}, with label {row.label} and class {row.predict}"
     if row.predict != (row.top if row.radius > 0 else ABSTAIN):
@@ -71,7 +71,7 @@ def _doubts(row: Row, terms: TermsRecord, *, own_parts: bool) -> Iterator[str]:
     if terms.samples and row.rounding is not None and row.rounding < (terms.rounding or 0.0):
         yield f"its rounding is {row.rounding:g}, and the run has {terms.rounding:g} at least"
     if row.form == _DETERMINISTIC or not terms.samples:
-        yield from _doubts_without_noise(row, terms)
+        yield from _contradictions_without_noise(row, terms)
         return
     for names, part in ((MAPS, row.map), (BOUNDS, row.bound), (FORMS, row.form)):
         if part == UNKNOWN or (part not in names and not own_parts):
@@ -83,15 +83,15 @@ def _doubts(row: Row, terms: TermsRecord, *, own_parts: bool) -> Iterator[str]:
     except LvmrsError as error:
         yield str(error)
         return
-    yield from _doubts_of_risk(row, terms, map_)
-    yield from _doubts_of_radius(row, terms, map_, form)
-    yield from _doubts_of_samples(row, terms)
+    yield from _contradictions_of_risk(row, terms, map_)
+    yield from _contradictions_of_radius(row, terms, map_, form)
+    yield from _contradictions_of_samples(row, terms)
     if row.bound in BOUNDS and row.bound not in {part.name for part in BOUNDS.added}:  # type: ignore[attr-defined]
-        yield from _doubts_of_bounds(row, terms, map_)
+        yield from _contradictions_of_bounds(row, terms, map_)
 
 
-def _doubts_of_samples(row: Row, terms: TermsRecord) -> Iterator[str]:
-    """Only bounds that hold at any time may be from fewer samples than the run takes at most."""
+def _contradictions_of_samples(row: Row, terms: TermsRecord) -> Iterator[str]:
+    """With fewer samples than n, only bounds that hold at any time are allowed."""
     if terms.goal is None:
         return
     if row.samples is None or not 0 < row.samples <= (terms.n or 0):
@@ -100,7 +100,7 @@ def _doubts_of_samples(row: Row, terms: TermsRecord) -> Iterator[str]:
         yield f"its bound is {row.bound}, which does not hold where sampling stops early"
 
 
-def _doubts_without_noise(row: Row, terms: TermsRecord) -> Iterator[str]:
+def _contradictions_without_noise(row: Row, terms: TermsRecord) -> Iterator[str]:
     if terms.samples or row.form != _DETERMINISTIC:
         yield f"its form is {row.form}, and the run took {'' if terms.samples else 'no '}samples"
         return
@@ -109,7 +109,7 @@ def _doubts_without_noise(row: Row, terms: TermsRecord) -> Iterator[str]:
         yield f"its radius is {row.radius!r}, and its logits give {most!r} at most"
 
 
-def _doubts_of_risk(row: Row, terms: TermsRecord, map_: Map) -> Iterator[str]:
+def _contradictions_of_risk(row: Row, terms: TermsRecord, map_: Map) -> Iterator[str]:
     try:
         rival = 0.0 if row.risk_groups == UNKNOWN else float(row.risk_groups)
     except ValueError:
@@ -117,14 +117,14 @@ def _doubts_of_risk(row: Row, terms: TermsRecord, map_: Map) -> Iterator[str]:
         return
     spent, needed = row.risk_top + rival, rival if map_.paired else row.risk_top
     if not needed > 0 or not 0 <= rival < 1:
-        yield f"its bounds have the risks {row.risk_top:g} and {rival:g}, with which nothing can be bounded"
+        yield f"its bounds have the risks {row.risk_top:g} and {rival:g}, which allow no bound"
     if spent > (terms.alpha or 0.0) * (1 + _RELATIVE):
         yield f"it spends a risk of {spent:g}, and the run has {terms.alpha:g}"
     if (row.groups == UNKNOWN) != (rival == 0):
         yield f"its rivals are {row.groups:.40}, with a risk of {rival:g}"
 
 
-def _doubts_of_radius(row: Row, terms: TermsRecord, map_: Map, form: Form) -> Iterator[str]:
+def _contradictions_of_radius(row: Row, terms: TermsRecord, map_: Map, form: Form) -> Iterator[str]:
     p_a, p_b = row.p_lower / row.mass, row.p_upper / row.mass
     if not (0 <= p_a <= 1 and 0 <= p_b <= 1) or p_b > 1 - p_a + _ABSOLUTE:
         yield f"its bounds are {row.p_lower!r} and {row.p_upper!r}, and scores sum to {row.mass:g}"
@@ -141,8 +141,8 @@ def _doubts_of_radius(row: Row, terms: TermsRecord, map_: Map, form: Form) -> It
         yield f"its radius is {row.radius!r}, and its bounds give {radius!r}"
 
 
-def _doubts_of_bounds(row: Row, terms: TermsRecord, map_: Map) -> Iterator[str]:
-    """A bound of n samples is at most risk^(1/n), and the bound of votes is that of a whole number of them."""
+def _contradictions_of_bounds(row: Row, terms: TermsRecord, map_: Map) -> Iterator[str]:
+    """A lower bound from n samples is at most risk^(1/n), and the bound of votes belongs to a whole number of votes."""
     n = row.samples or terms.n or 1
     rival = 0.0 if row.risk_groups == UNKNOWN else float(row.risk_groups)
     risk = rival if map_.paired else row.risk_top
@@ -158,8 +158,8 @@ def _doubts_of_bounds(row: Row, terms: TermsRecord, map_: Map) -> Iterator[str]:
 
 
 def _is_of_votes(bound: float, n: int, risk: float) -> bool:
-    """Whether a number is the lower bound of Clopper and Pearson for some count of n."""
-    low, high = 0, n  # the count is one of low … high: with fewer votes, so many are likelier than the risk
+    """Whether a number is the Clopper-Pearson lower bound for some count out of n."""
+    low, high = 0, n  # bisection: the bound of a smaller count than ``low`` is below the given bound
     while low < high:
         middle = (low + high) // 2
         if special.betainc(middle + 0.5, n - middle + 0.5, bound) > risk:

@@ -1,7 +1,6 @@
-"""A classifier that was certified or calibrated: its method from its record, and a check that the rest is the same.
+"""Rebuilds the method of a certified or calibrated classifier from its record, and compares a classifier with a record.
 
-The record is data: it names no code that is run. Whoever uses it loads the network, gives its noise if that is their
-own, and is told what differs from the record.
+The record is data: it names no code to run. The caller loads the network, and gives the noise if that is custom code.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ __all__ = ["calibrated_on", "check_same_classifier", "recorded_method"]
 
 
 def recorded_method(record: ClassifierRecord, where: str) -> Method:
-    """Make the method of a record, which must have one map for all inputs.
+    """Rebuild the method of a record. The method must have one map for all inputs.
 
     Args:
         record: the record of a classifier.
-        where: what the record was read from, for errors.
+        where: the file of the record, for error messages.
 
     Returns:
-        The method, with all its settings. A method of the user's own is refused: a file names no code to be run.
+        The method, with all its settings. Raises for a method of the user, since a file must not choose code to run.
 
     >>> from lvmrs.record.manifest import MethodRecord, ModelRecord, TermsRecord
     >>> terms = TermsRecord(sigma=0.5, alpha=0.001, n0=100, n=1000)
@@ -46,8 +45,8 @@ def recorded_method(record: ClassifierRecord, where: str) -> Method:
     known = record.method
     if known.own_code:
         raise InvalidArgumentError(
-            f"{where} was made with code of your own ({', '.join(known.own_code)}), which a file must not name to be "
-            "run; choose the method with its settings, and the noise, yourself"
+            f"{where} was made with code of your own ({', '.join(known.own_code)}), and a file must not choose "
+            "code to run; choose the method with its settings, and the noise, yourself"
         )
     try:
         with guarded("its settings do not fit", error=RunError):
@@ -56,7 +55,7 @@ def recorded_method(record: ClassifierRecord, where: str) -> Method:
     except LvmrsError as error:
         raise RunError(f"{where} has a method that cannot be made again: {error}") from error
     if any(made[name] != value for name, value in known.settings.items()):
-        raise RunError(f"{where} is damaged: the settings of {known.name} would be read as others than they are")
+        raise RunError(f"{where} is damaged: the settings of {known.name} would not be read as they are written")
     check_one_classifier(method)
     return method
 
@@ -64,13 +63,13 @@ def recorded_method(record: ClassifierRecord, where: str) -> Method:
 def check_same_classifier(
     record: ClassifierRecord, where: str, loaded: Loaded, smoothed: SmoothedClassifier, method: Method
 ) -> None:
-    """Refuse a network, noise, σ or method that is not that of a record.
+    """Raise if a network, noise, σ or method differs from that of a record.
 
     Args:
         record: the record of a classifier.
-        where: what the record was read from, for errors.
+        where: the file of the record, for error messages.
         loaded: the model.
-        smoothed: the smoothed classifier that was made of it.
+        smoothed: the smoothed classifier of that model.
         method: the method.
 
     The docstring of ``lvmrs.runs`` has an example.
@@ -83,14 +82,14 @@ def check_same_classifier(
         if then != now:
             raise InvalidArgumentError(
                 f"this is not the classifier of {where}: its {what} is {shown(then)}, and here it is {shown(now)}; "
-                "give the same, or say without that record which classifier you want"
+                "give the same, or leave the record out and name the classifier"
             )
 
 
 def _compared(
     record: ClassifierRecord, loaded: Loaded, smoothed: SmoothedClassifier, method: Method
 ) -> Iterator[tuple[str, Any, Any]]:
-    """What makes a classifier, as it was recorded and as it is here, the first difference first."""
+    """Name, recorded value and present value of each property that defines a classifier."""
     sigma = smoothed.settings["sigma"]
     used = method_record(method, smoothed.noise, sigma if method.samples else None)
     yield "method", record.method.name, used.name
@@ -105,7 +104,7 @@ def _compared(
 
 
 def _of_models(then: ModelRecord, now: ModelRecord) -> Iterator[tuple[str, Any, Any]]:
-    """What makes a network: not where it lies, nor the device that it runs on."""
+    """Name, recorded value and present value of each property of a network, except its path and its device."""
     for what, one, other in (("model", then, now), ("denoiser", then.denoiser, now.denoiser)):
         if one is None or other is None:
             yield what, one and one.name, other and other.name
@@ -119,24 +118,24 @@ def _of_models(then: ModelRecord, now: ModelRecord) -> Iterator[tuple[str, Any, 
 
 
 def calibrated_on(record: ClassifierRecord, data: Dataset, selection: Selection) -> int:
-    """How many inputs of a selection the settings of a record were calibrated on.
+    """Count the inputs of a selection that a classifier was calibrated on.
 
-    Certificates of such inputs hold, since calibration has noise of its own. But an average over them is no estimate
-    for new inputs, which the settings were not fitted to.
+    Certificates of such inputs hold, since calibration draws its own noise. But an average over them does not estimate
+    the average over new inputs, since the settings were fitted to these inputs.
 
     Args:
         record: the record of a classifier.
         data: the data set.
-        selection: which of its inputs.
+        selection: the inputs to count.
 
     Returns:
-        The number of these inputs. The docstring of ``lvmrs.runs`` has an example.
+        The number of inputs. The docstring of ``lvmrs.runs`` has an example.
     """
     checks.instance("record", record, ClassifierRecord, "a ClassifierRecord")
     checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
     checks.instance("selection", selection, Selection, "a Selection")
     found = record.calibration
-    # The hash is compared last: it may take reading all of the data.
+    # The hash is compared last, since computing it may read all of the data.
     if found is None or found.selection.size != len(data) or found.data.hash != data.fingerprint():
         return 0
     return int(found.selection.has(np.array(selection.indices, np.int64)).sum())

@@ -1,4 +1,4 @@
-"""A job: everything that decides the rows of a run, in one object.
+"""A job: every setting that affects the rows of a run, in one object.
 
 The manifest of the run is derived from the job, so a run cannot record a method or σ that it did not use. A job can be
 pickled; another process or machine certifies the same rows with it.
@@ -40,22 +40,22 @@ __all__ = ["Job", "Sampling"]
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The inputs of a selection, to be certified with one method and one smoothed classifier.
+    """The inputs of a selection, one method and one smoothed classifier.
 
-    A job that cannot run is refused when it is made, before anything is written. ``lvmrs.runs.certify`` runs it. The
+    Invalid combinations raise when the job is made, before a file is written. ``lvmrs.runs.certify`` runs the job. The
     docstring of ``lvmrs.runs`` has an example.
     """
 
     model: Loaded
     data: Dataset
     smoothed: SmoothedClassifier
-    """The smoothed classifier; it must be made of ``model.model``."""
+    """The smoothed classifier of ``model.model``."""
     method: Method
     sampling: Sampling
     selection: Selection
     """The inputs of ``data`` to certify."""
     keeps_scores: bool = False
-    """Whether the logits of all samples are kept on disk, to certify them again in other ways."""
+    """Whether the logits of all samples are kept on disk, so that they can be certified again."""
 
     def __post_init__(self) -> None:
         checks.instance("model", self.model, Loaded, "a Loaded model, as lvmrs.models.load gives it")
@@ -80,34 +80,34 @@ class Job:
         check_selection(self.data, self.selection)
 
     def __reduce__(self) -> Any:
-        """Pickle the job with the names of the user's modules; the other process makes the smoothed classifier."""
+        """Pickle the job with the names of the user's modules; unpickling rebuilds the smoothed classifier."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["smoothed"], fields["settled"] = self.smoothed.settings, self.smoothed.rounding.settled
-        return _made_again, (pickled(fields),)
+        return _rebuilt, (pickled(fields),)
 
     @property
     def shares_budget(self) -> bool:
-        """Whether all inputs share a budget, so that their rows depend on each other."""
+        """Whether all inputs share a budget of samples, so that their rows depend on each other."""
         return self.sampling.goal is not None and self.sampling.goal.limited
 
     @property
     def samples_each(self) -> int:
-        """Samples for one input, at most: forward passes, without the one that has no noise."""
+        """Maximum number of forward passes for one input, without that of the clean answer."""
         return self.sampling.n0 + self.sampling.n if self.method.samples else 1
 
     @property
     def files(self) -> list[Path]:
-        """The files that loading it needs: code of the user, weights, networks. Folders of images are not listed."""
+        """Files that loading the job reads: code of the user, weights, networks. Image folders are not listed."""
         sources = (self.model.source, self.data.data_source)
         return [*files_run(), *(file for source in sources if source is not None for file in source.files)]
 
     def input(self, index: int) -> tuple[Any, int]:
-        """Read an input and its label, and check them."""
+        """Read and check an input and its label."""
         return checked_input(self.data, index)
 
     @functools.cached_property
     def dimensions(self) -> int:
-        """How many numbers the first input has."""
+        """Number of values of the first input."""
         return int(self.input(self.selection.indices[0])[0].numel())
 
     def row(self, index: int, watch: Watch | None = None) -> Row:
@@ -115,20 +115,20 @@ class Job:
 
         Args:
             index: index of the input in the data set.
-            watch: called with the stage and the logits of each piece.
+            watch: called with the stage and the logits of each batch.
         """
         return next(self.rows([index], watch))
 
     def rows(self, indices: Iterable[int], watch: Watch | None = None) -> Iterator[Row]:
-        """Certify inputs one after the other; while one is proved and its row is used, the next is sampled.
+        """Certify inputs one after the other. The next input is sampled while a row is proved and used.
 
         Args:
-            indices: indices of the inputs in the data set. A budget is shared by all inputs of the selection, also by
-                those that are not among these.
-            watch: called with the stage and the logits of each piece of the input whose row is asked for.
+            indices: indices of the inputs in the data set. A budget is shared by all inputs of the selection, including
+                those that are not in ``indices``.
+            watch: called with the stage and the logits of each batch of the input whose row comes next.
 
         Returns:
-            The rows, in order. What is wrong with an input is raised when its row is asked for.
+            The rows, in order. An error of an input is raised when the iterator reaches its row.
         """
         sampling: dict[str, Any] = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
         if self.shares_budget:
@@ -148,16 +148,16 @@ class Job:
             start = time.perf_counter()
 
     def _rounding_of_kept(self, x: Tensor) -> float | None:
-        """What kept scores of an input allow for if they are certified with the constant; None if they cannot be."""
+        """Allowance for rounding in kept scores that are certified with the constant; None if it cannot be measured."""
         if not self.keeps_scores or self._terms().lipschitz is None:
             return None
         try:
             return self.smoothed.rounding.of_samples(x, self.smoothed.sigma)
         except ModelError:
-            return None  # the row does not have it, so that nothing can rely on it later
+            return None  # the row records none, so no later method can rely on the constant
 
     def remade(self, model: Model, **changed: Any) -> SmoothedClassifier:
-        """The smoothed classifier with another model or other settings; it allows for as much rounding at least."""
+        """The smoothed classifier with another model or other settings, and at least the same rounding allowance."""
         settings = self.smoothed.settings | changed
         if settings["way"] is not None and settings["batch"] is not None:
             settings["way"] = replace(settings["way"], batch=settings["batch"])
@@ -166,17 +166,17 @@ class Job:
         return made
 
     def on(self, device: str) -> Job:
-        """The same job on another device; the model is moved there."""
+        """The same job on another device. Moves the model there."""
         if isinstance(self.model.model, nn.Module):
             self.model.model.to(device)
         return replace(self, smoothed=self.remade(self.model.model, device=device))
 
     def settle_rounding(self, known: float | None = None) -> None:
-        """Settle how much rounding all rows allow for, if they or kept scores may rely on a Lipschitz constant.
+        """Fix the rounding allowance of all rows, if rows or kept scores may rely on a Lipschitz constant.
 
         Args:
-            known: what the run has recorded, if it was begun already. Otherwise it is measured on the first input of
-                all shards.
+            known: the allowance that a begun run has recorded; None measures it on the first input of the whole
+                selection.
         """
         smoothed = self.smoothed
         relies = relies_on_constant(self.method, smoothed.lipschitz_under_noise)
@@ -190,14 +190,14 @@ class Job:
         except ModelError:
             if relies:
                 raise
-            # The run does without the constant, and records none, so that nothing can rely on it later.
+            # The run uses no constant and records none, so no later method can rely on it.
 
     def manifest(self, way: Way, command: str = "") -> Manifest:
-        """The record of the run that this job makes.
+        """The manifest of the run of this job.
 
         Args:
             way: how the model is run.
-            command: what the user typed, for readers of the run.
+            command: the command line of the user, which the run records.
         """
         self.model.check_unchanged()
         if self.smoothed.rounding.least is None:
@@ -217,12 +217,12 @@ class Job:
         )
 
     def _terms(self) -> TermsRecord:
-        """The terms; alpha, n0 and n are 0 for a method that takes no samples, which has no risk."""
+        """The terms to record. A method without samples has no risk: alpha, n0 and n are 0."""
         smoothed, sampling = self.smoothed, self.sampling
         known = smoothed.lipschitz_under_noise if self.method.samples else smoothed.lipschitz
         constant, rounding = known if math.isfinite(known) else None, smoothed.rounding.least
         if self.method.samples and (smoothed.autocast is not None or (self.keeps_scores and rounding is None)):
-            constant = None  # whoever certifies the scores again must not rely on it
+            constant = None  # methods that certify the scores again must not rely on the constant
         if not self.method.samples:
             return TermsRecord(smoothed.settings["sigma"], 0.0, 0, 0, sampling.seed, constant)
         return TermsRecord(
@@ -243,7 +243,7 @@ class Job:
 
 @dataclass(frozen=True)
 class _Inputs(Collection[tuple[int, Tensor, int]]):
-    """Inputs of a job with their indices and labels. Each is read when its turn comes; they can be read again."""
+    """Inputs of a job with their indices and labels. Each iteration reads them again, one at a time."""
 
     job: Job
     indices: Sequence[int]
@@ -267,8 +267,8 @@ class _Inputs(Collection[tuple[int, Tensor, int]]):
             yield index, x, label
 
 
-def _made_again(given: Pickled) -> Job:
-    """Make the job that was pickled."""
+def _rebuilt(given: Pickled) -> Job:
+    """Rebuild a pickled job."""
     fields = unpickled(given)
     model: Loaded = fields["model"]
     settings, settled = fields.pop("smoothed"), fields.pop("settled")

@@ -1,4 +1,4 @@
-"""Keeping the scores of a run on disk, and copying those of another run."""
+"""Writes the scores of a run to disk, and copies scores of another run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def keeping(writer: RunWriter, *, anew: bool) -> Iterator[ScoresWriter | None]:
 
     Args:
         writer: the writer of the run.
-        anew: whether no row has scores of value.
+        anew: whether no existing row has usable scores, so that the files are begun anew.
 
-    If the block fails before there is a row, the scores are removed, so that the run can be begun with other settings.
+    If the block fails before the first row is written, the scores are removed, so that the run can be begun with other
+    settings.
     """
     if not writer.run.manifest.keeps_scores:
         yield None
@@ -36,13 +37,13 @@ def keeping(writer: RunWriter, *, anew: bool) -> Iterator[ScoresWriter | None]:
 
 
 def opened_scores(run: Run) -> KeptScores:
-    """The kept scores of a run."""
+    """Open the kept scores of a run."""
     with refusing(run):
         return KeptScores.of(run)
 
 
 def copy_scores(run: Run, kept: KeptScores, row: Row, keeper: ScoresWriter) -> None:
-    """Check the kept scores of one input of a run, and copy them to the present input of the writer."""
+    """Check the kept scores of one input of a run, and append them to the current input of the writer."""
     with refusing(run):
         kept.check(row)
         for stage in kept.files:

@@ -1,4 +1,4 @@
-"""Merging the shards of a run into one run."""
+"""Merges the shards of a run into one run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["merge"]
 
 
 def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
-    """Make one run from all its shards, which must be complete and made with the same settings.
+    """Merge all shards of a run. The shards must be complete and have the same settings.
 
     Args:
         shards: the runs of the shards, in any order.
         out: the directory of the new run. If a merge of the same shards was begun there, it is completed.
-        command: what the user typed, for readers of the run.
+        command: the command line of the user, which the run records.
 
     Returns:
         The new run. The docstring of ``lvmrs.runs`` has an example.
@@ -61,13 +61,13 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
 
 
 def _most_dimensions(shards: Sequence[Run]) -> int | None:
-    """How many numbers an input has at most; None if a shard does not know it."""
+    """The largest number of values of an input; None if a shard does not record it."""
     known = [run.manifest.terms.dimensions for run in shards]
     return None if None in known else max(each for each in known if each is not None)
 
 
 def _least_rounding(shards: Sequence[Run]) -> float | None:
-    """What all rows allow for at least; machines measure different numbers. None if a shard does not know it."""
+    """The smallest rounding allowance, since machines measure different ones; None if a shard does not record it."""
     known = [run.manifest.terms.rounding for run in shards]
     return None if None in known else min(each for each in known if each is not None)
 

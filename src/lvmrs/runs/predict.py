@@ -1,4 +1,4 @@
-"""Answers of a smoothed classifier to the inputs of a data set, with certified radii if they are asked for."""
+"""Predicts the classes of the inputs of a data set with a smoothed classifier, optionally with certified radii."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["Answer", "check_inputs", "predict"]
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one input; its last three fields are known if a radius was asked for."""
+    """The prediction for one input. The last three fields are set only with ``radius=True``."""
 
     idx: int
     """Index of the input in its data set."""
     label: int
     """Its class in the data set."""
     predict: int
-    """The answer, or −1 if the samples do not show it at this risk."""
+    """The predicted class, or −1 if the samples do not determine it at this risk."""
     correct: int
-    """1 if the answer is the label, else 0."""
+    """1 if the predicted class is the label, else 0."""
     name: str | None
     """The name of the input in its data set; None if it has none."""
     radius: float | None = None
-    """The classifier answers with the same class at every point closer to the input than this; 0 for no answer."""
+    """The predicted class is the same at every point closer to the input than this; 0 if no class is predicted."""
     p_lower: float | None = None
     """Lower bound on the mean score of the top class; see ``Certificate.p_lower``."""
     p_upper: float | None = None
@@ -50,19 +50,19 @@ def predict(
     radius: bool = False,
     **settings: Any,
 ) -> Iterator[Answer]:
-    """Answer the inputs of a selection, one after the other.
+    """Predict the classes of the inputs of a selection, one after the other.
 
     Args:
         smoothed: the smoothed classifier.
         data: the data set.
-        selection: which of its inputs.
+        selection: the inputs to predict.
         planner: the method that certifies this classifier, by default hard duels. It must have one map for all inputs.
-        radius: whether to certify each answer. The certificates are those of ``SmoothedClassifier.certify`` with the
-            same n0, n, risk and seed; with n as small as here by default, their radii are small.
-        settings: those of ``SmoothedClassifier.predict``.
+        radius: also certify each prediction. The certificates equal those of ``SmoothedClassifier.certify`` with the
+            same n0, n, risk and seed; the small default n gives small radii.
+        settings: keyword arguments of ``SmoothedClassifier.predict``.
 
     Returns:
-        The answers, as they come. A method, selection or labels that do not fit are refused at once. The docstring of
+        An iterator over the answers. An unsuitable method, selection or label raises at once. The docstring of
         ``lvmrs.runs`` has an example.
     """
     checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
@@ -74,7 +74,7 @@ def predict(
 
 
 def check_inputs(smoothed: SmoothedClassifier, data: Dataset, selection: Selection) -> None:
-    """Refuse a selection that does not fit the data, and labels that are not the classes of the model."""
+    """Raise if a selection does not fit the data, or if a label is not a class of the model."""
     checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
     check_selection(data, selection)
     check_labels(data, smoothed.classes(checked_input(data, selection.indices[0])[0]))

@@ -1,8 +1,8 @@
-"""Checks that all workers run the same classifier: each runs the model on the same few inputs, and logits are compared.
+"""Checks that all workers run the same classifier: compares the logits of each worker on the same few inputs.
 
-Weights travel with a job, and workers compare the versions of libraries. Logits may still differ because of processors,
-libraries that the model calls besides torch, environment variables, and buffers that a model makes when it is loaded.
-The check costs three small batches for each worker.
+A job is sent with its weights, and workers compare the versions of libraries. Logits may still differ because of
+processors, libraries that the model calls besides torch, environment variables, and buffers that a model fills when it
+is loaded. The check costs three small batches for each worker.
 """
 
 from __future__ import annotations
@@ -26,50 +26,51 @@ _ROWS = 4
 
 
 class Probe(NamedTuple):
-    """The logits of a model for the inputs that are the same on all machines."""
+    """The logits of a model for inputs that are the same on all machines."""
 
     logits: Tensor
     agreement: Agreement
-    """How far rounding may move the logits there."""
+    """The differences that rounding may cause in these logits."""
     where: str
-    """Which process computed them, such as "the worker on node7"."""
+    """The process and host that computed them, such as "the worker on node7"."""
 
 
 class Reply(NamedTuple):
-    """A worker's answer to a question. The first reply of a worker has a probe."""
+    """A worker's result. The first reply of a worker has a probe."""
 
     value: Any
     probe: Probe | None
 
     @property
     def nbytes(self) -> int:
-        """Size of the value in bytes, if it says so; otherwise it is small."""
+        """Size of the value in bytes; 0 if the value has no ``nbytes``, and is small."""
         return int(getattr(self.value, "nbytes", 0))
 
 
-def probe(job: Job, who: str) -> Probe:
-    """Run the model itself on some noisy copies of the first input of a job.
+def probe(job: Job, process: str) -> Probe:
+    """Run the model on a few noisy copies of the first input of a job.
 
     Args:
         job: the job; it has the same inputs on all machines.
-        who: the process that computes, such as "the worker".
+        process: the name of this process, such as "the worker".
     """
     first, _ = job.input(job.selection.indices[0])
     noise = torch.randn(_ROWS, *first.shape, generator=torch.Generator().manual_seed(0))
     scale = job.smoothed.settings["sigma"] or 0.0
     logits, agreement = job.smoothed.unchecked_logits(first + scale * noise.to(first))
-    return Probe(logits, agreement, f"{who} on {socket.gethostname()}")
+    return Probe(logits, agreement, f"{process} on {socket.gethostname()}")
 
 
 def rejecting_others(each: Each, known: Probe | None) -> Each:
-    """Rejects workers whose logits differ, and discards their results.
+    """Reject workers whose logits differ, and discard their results.
 
     Args:
-        each: gives a ``Reply`` for each question.
-        known: the probe of this process; None if the model does not run here. The first worker is the reference then.
+        each: yields lists of ``Reply`` for questions.
+        known: the probe of this process; None if the model does not run here, so that the first worker is the
+            reference.
 
     Returns:
-        A function that gives the value of each reply.
+        A function that yields the values of the replies.
     """
     reference = known
 
@@ -86,7 +87,7 @@ def rejecting_others(each: Each, known: Probe | None) -> Each:
 
 def _check_same(known: Probe, found: Probe) -> None:
     there = f"{found.where} does not run the same classifier as {known.where}"
-    advice = "its processor, libraries or files are others: use nodes of one kind, or leave it out"
+    advice = "its processor, libraries or files differ: use nodes of one kind, or leave this node out"
     if known.logits.shape != found.logits.shape:
         classes = f"it has {found.logits.shape[1]} classes and not {known.logits.shape[1]}"
         raise RunError(f"{there}: {classes}; {advice}")

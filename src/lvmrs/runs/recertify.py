@@ -1,4 +1,4 @@
-"""Certifying kept scores again, without the network: with another method, risk or number of samples."""
+"""Certifies kept scores again, without the network: with another method, risk or number of samples."""
 
 from __future__ import annotations
 
@@ -51,26 +51,25 @@ def recertify(
     workers: Workers | None = None,
     on_row: OnRow = lambda row: None,
 ) -> Run:
-    """Make a new run from the kept scores of another.
+    """Certify the kept scores of a run into a new run.
 
-    The certificates of each new run hold. If you pick, for each input, the best of several runs after looking at them,
-    the result does not hold at the risk of one.
+    The certificates of each new run hold. But if you look at several runs and pick the best certificate for each input,
+    the probability that a picked certificate is wrong may exceed the risk of one run.
 
     Args:
         source: a run that keeps its scores.
         out: the directory of the new run. If the same recertification was begun there, it is completed.
-        planner: the method, which must work on samples; by default that of the source, with its settings.
+        planner: the method, which must use samples; by default that of the source, with its settings.
         alpha: the risk; by default that of the source.
-        n0: samples to plan on, at most as many as were kept; by default all.
-        n: samples to prove on, at most as many as were kept; by default all.
-        rounding: how far rounding moves the logits at most, in the Euclidean norm, for methods that rely on the
-            Lipschitz constant; it must be given if the rows do not say what was measured for their inputs. Where they
-            do, it counts if it is more.
-        goal: use no more scores of an input than this needs; by default as the source. Where sampling was stopped by a
-            goal, certificates are proved with bounds that hold at any time, whatever the method. A budget of samples is
-            spent by this process.
-        command: what the user typed, for readers of the run.
-        workers: who computes: by default this process. Rows do not depend on it.
+        n0: number of selection samples, at most those that were kept; by default all.
+        n: number of certification samples, at most those that were kept; by default all.
+        rounding: an upper bound on the change of the logits by rounding, in the Euclidean norm, for methods that rely
+            on the Lipschitz constant; required if rows do not record a measured one. The larger of the two counts.
+        goal: stop using the scores of an input at this goal; by default the goal of the source. If sampling stopped at
+            a goal, certificates are proved with bounds that hold at any time, for every method. With a budget of
+            samples, this process does all the work.
+        command: the command line of the user, which the run records.
+        workers: the workers that compute rows; by default this process. Rows do not depend on them.
         on_row: called with each row after it is on the disk.
 
     Returns:
@@ -93,7 +92,7 @@ def recertify(
         raise InvalidArgumentError(
             "the run was made without a Lipschitz constant, which this method needs; take another method"
         )
-    kept = opened_scores(source)  # a run without scores is refused before a directory is made
+    kept = opened_scores(source)  # raises for a run without scores before a directory is made
     rows = source.rows()
     if not rows:
         raise RunError(f"{source.directory} has no rows yet; there is nothing to certify again")
@@ -119,7 +118,7 @@ def recertify(
         keeps_scores=False,
         origin=origin(command, scores_of=str(source.directory)),
     )
-    with RunWriter.begin(out, manifest, resume=True) as writer:  # rows of the same scores and settings are the same
+    with RunWriter.begin(out, manifest, resume=True) as writer:  # the same scores and settings give the same rows
         if (begun := writer.run.manifest.terms.rounding) != record.rounding:
             raise RunError(
                 f"{writer.run.directory} was begun with a rounding of {begun}, and cannot be resumed with "
@@ -128,7 +127,7 @@ def recertify(
         waiting = [row for row in rows if row.idx not in writer.done]
         again = KeptSource(kept, planner, terms, record)
         if record.goal is not None and record.goal.limited:
-            with refusing(source):  # what an input gets depends on all others, those with a row among them
+            with refusing(source):  # the samples of an input depend on all inputs, including those with a row
                 made = list(again.rows(rows)) if waiting else []
             writer.append(*(row for row in made if row.idx not in writer.done))
             for row in made:
@@ -144,33 +143,33 @@ def recertify(
 
 @dataclass(frozen=True, eq=False)
 class _Kept(Item):
-    """An input whose scores were kept."""
+    """An input with kept scores."""
 
     row: Row
-    """Its row in the run that kept them."""
+    """The row of the input in the run that kept the scores."""
 
 
 @dataclass(frozen=True)
 class KeptSource:
-    """Certifies inputs of a run again, on their kept scores."""
+    """Certifies inputs of a run again, from their kept scores."""
 
     kept: KeptScores
     planner: Planner
     terms: Terms
-    """The terms of all inputs; each allows for the rounding that its row has measured, if that is more."""
+    """The terms of all inputs; the rounding of an input is the larger of this one and the one in its row."""
     record: TermsRecord
-    """The same, as the new run has them."""
+    """The terms as the new run records them."""
 
     def rows(self, rows: Sequence[Row], *, labelled: bool = True) -> Iterator[Row]:
         """The new rows, in the order of the old ones.
 
         Args:
-            rows: the old rows of all inputs to certify, which share a budget if the goal is one.
-            labelled: whether labels are known, so that a budget is spent on right answers.
+            rows: the old rows of all inputs to certify. The inputs share a budget if the goal has one.
+            labelled: whether labels are known, so that a budget is spent on correct predictions.
         """
         goal = self.record.goal
         terms = self.terms
-        if goal is not None and goal.limited:  # a number for all inputs
+        if goal is not None and goal.limited:  # one rounding for all inputs
             terms = replace(terms, rounding=max([terms.rounding, *(row.rounding or 0.0 for row in rows)]))
         items = [_Kept(row.idx, row.label if labelled else None, partial(_terms_of, terms, row), row) for row in rows]
         procedure, start = Procedure(self.planner, self.record.n0 or 0, goal), time.perf_counter()
@@ -196,7 +195,7 @@ def _terms_of(terms: Terms, row: Row) -> Terms:
 
 
 def _check_can_be_spent(kept: TermsRecord) -> None:
-    """Refuse a budget for scores of unequal number."""
+    """Raise for a budget if inputs have different numbers of scores."""
     if kept.goal is not None:
         raise InvalidArgumentError(
             "sampling was stopped by a goal, so that inputs do not have all their scores; a budget needs them"
@@ -204,7 +203,7 @@ def _check_can_be_spent(kept: TermsRecord) -> None:
 
 
 def _check_classes(source: Run, rows: Sequence[Row], classes: int) -> None:
-    """Refuse rows whose label, or class without noise, is none of those that the scores are of."""
+    """Raise if a label or a clean prediction is not one of the classes of the scores."""
     for row in rows:
         for column, number in (("label", row.label), ("clean", row.clean)):
             if number is not None and number >= classes:
@@ -215,7 +214,7 @@ def _check_classes(source: Run, rows: Sequence[Row], classes: int) -> None:
 
 
 def _check_rounding(source: Run, rows: Sequence[Row], planner: Planner, rounding: float | None) -> None:
-    """Refuse scores about whose rounding too little is known for a method that relies on the constant."""
+    """Raise if a method relies on the constant and the rounding of the scores is unknown."""
     name = type(planner).__name__
     other = "or take a method that does not use the constant, such as hard duels or votes"
     if source.manifest.model.precision is not None:
@@ -232,7 +231,7 @@ def _check_rounding(source: Run, rows: Sequence[Row], planner: Planner, rounding
 
 
 def _fewer(kept: TermsRecord, alpha: float | None, n0: int | None, n: int | None) -> TermsRecord:
-    """The terms of the kept scores, changed by those that are given."""
+    """The terms of the kept scores with the given changes; raises if more samples are wanted than were kept."""
     n0 = None if n0 is None else checks.count("n0", n0, least=1)
     n = None if n is None else checks.count("n", n, least=2)
     for name, wanted in (("n0", n0), ("n", n)):
@@ -244,7 +243,7 @@ def _fewer(kept: TermsRecord, alpha: float | None, n0: int | None, n: int | None
 
 
 def _check_code(recorded: Mapping[str, str], noise: type) -> None:
-    """Refuse a noise of the user's own whose code is not what the scores were sampled with."""
+    """Raise if the code of the user's own noise is not the code that the scores were sampled with."""
     known = recorded.get(f"{noise.__module__}.{noise.__qualname__}")
     if code_hash(noise) != known:
         raise InvalidArgumentError(f"the noise {noise.__name__} is not the code that the scores were sampled with")

@@ -1,4 +1,4 @@
-"""Records of what a job is made of: its method, its model and its data, as they are."""
+"""Makes the records of the method, the model and the data of a job."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["data_record", "method_record", "model_record"]
 
 
 def method_record(method: Method, noise: Noise, sigma: float | None) -> MethodRecord:
-    """The record of a method: its settings, and the classifier that its certificates are about at this noise and σ.
+    """The record of a method: its settings, and the classifier that its certificates are about.
 
-    σ is None for a method without noise.
+    ``sigma`` is None for a method without noise.
     """
     name = type(method).__name__
     with guarded(f"the settings and words of {name} and {noise.name} noise fail", error=InvalidArgumentError):
@@ -31,7 +31,7 @@ def method_record(method: Method, noise: Noise, sigma: float | None) -> MethodRe
 
 
 def model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:
-    """The record of a model, and of how the smoothed classifier runs it."""
+    """The record of a model and of the settings with which the smoothed classifier runs it."""
     inner = loaded.model.classifier if isinstance(loaded.model, Denoised) else loaded.model
     known = loaded.facts.denoiser
     return ModelRecord(

@@ -1,4 +1,4 @@
-"""Risk, samples and seed of the certificates of a job."""
+"""Risk, numbers of samples and seed of the certificates of a job."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["Sampling"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """Risk, samples and seed of the certificates of a job."""
+    """Risk, numbers of samples and seed of the certificates of a job."""
 
     alpha: float = 0.001
     """The risk of each certificate, strictly between 0 and 1."""
     n0: int = 1_000
-    """Samples to plan on; at least 1."""
+    """Number of selection samples, for the plan; at least 1."""
     n: int = 100_000
-    """Samples to prove on; at least 2."""
+    """Number of certification samples, for the proof; at least 2."""
     seed: int = 0
     """The seed of the noise, from 0 to 2⁶³ − 1."""
     goal: Goal | None = None
-    """When sampling for an input stops before n samples; None if all n are taken."""
+    """When sampling for an input stops before n samples; None takes all n."""
 
     def __post_init__(self) -> None:
         terms = Terms(1.0, self.alpha, self.n)
@@ -38,5 +38,5 @@ class Sampling:
 
     @property
     def of_all(self) -> dict[str, Any]:
-        """What is the same for all inputs, by name: all but the goal."""
+        """All settings but the goal, by name."""
         return {name: value for name, value in vars(self).items() if name != "goal"}

@@ -1,4 +1,4 @@
-"""Whether a selection of inputs fits a data set."""
+"""Checks that a selection of inputs fits a data set."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["check_selection"]
 
 
 def check_selection(data: Dataset, selection: Selection) -> None:
-    """Refuse a selection that was made for other data, that is empty, or that has more shards than inputs.
+    """Raise if a selection was made for other data, is empty, or has more shards than inputs.
 
     Args:
         data: the data set.
-        selection: the inputs of it that are to be certified.
+        selection: the inputs to certify.
 
     >>> import numpy as np
     >>> from lvmrs.data import Arrays

@@ -1,4 +1,4 @@
-"""One way to run the model for all shards of a run, since the last digits of logits may depend on it."""
+"""Chooses one way to run the model for all shards of a run, since the last digits of logits may depend on it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from lvmrs.runs.job import Job
 
 __all__ = ["way_of_shards"]
 
-# The longest file that is read, in characters.
+# Maximum number of characters that are read from a file.
 _LONGEST = 10_000
-# Seconds until a task looks again whether another task has chosen.
+# Seconds between two checks whether another task has chosen.
 _LOOK = 0.2
 
 
 def way_of_shards(job: Job, out: str | Path) -> Way:
-    """How all shards of a run run the model. The first task that asks chooses; the others wait, and read its choice.
+    """How all shards of a run execute the model. The first task chooses; the others wait, and read its choice.
 
     Args:
-        job: the job of one shard, which stays as it is.
+        job: the job of one shard, which is not changed.
         out: the directory of the whole run, beside which the choice is written: ``OUT-way.json``.
     """
     path = _disk.place(out)

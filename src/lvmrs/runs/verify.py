@@ -1,4 +1,4 @@
-"""Verifying a run: its rows are computed again, in another batch size, and compared; and all rows are checked."""
+"""Verifies a run: checks all rows without the network, and computes rows again with another batch size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lvmrs.record.manifest import ROWS_OF, Manifest
 from lvmrs.record.origin import lvmrs_version, torch_version
 from lvmrs.record.scores import KeptScores
 from lvmrs.runs.again import ChangedError, differences
-from lvmrs.runs.beside_kept import BesideKept
+from lvmrs.runs.beside_kept import KeptComparison
 from lvmrs.runs.consistency import inconsistent_rows
 from lvmrs.runs.job import Job
 from lvmrs.runs.keeping import opened_scores
@@ -35,55 +35,55 @@ __all__ = [
 
 Verdict = Literal["equal", "rounding", "different"]
 Measured = Literal["radius", "p_lower", "p_upper", "logits"]
-# What is not compared as it is: how long a row took, the checksum of scores, which are compared themselves, and what
-# was measured of rounding, which is another number on another machine.
+# Columns that are not compared: the time, the checksum of scores (the scores themselves are compared), and the measured
+# rounding, which differs between machines.
 _NOT_COMPARED = ("time", "scores", "rounding")
-# The chance to miss forged rows that is spoken of if the run itself has no risk.
+# The probability of missing forged rows that is reported if the run itself has no risk.
 _RISK = 0.001
-# What other roundings of logits can change.
+# Columns that rounding of the logits can change.
 _ROUNDED = {"radius", "p_lower", "p_upper", "clean", "samples", "limit", *CHOICES}
 
 
 @dataclass(frozen=True)
 class RowVerdict:
-    """What came of one row."""
+    """The result for one row."""
 
     idx: int
     """Index of the input in its data set."""
     verdict: Verdict
-    """"equal" to the last bit; "rounding" if other roundings of the logits explain the differences; or "different"."""
+    """"equal" to the last bit; "rounding" if rounding of the logits explains the differences; or "different"."""
     why: str | None = None
-    """Why it is different."""
+    """Why the row is different."""
     radius: float | None = None
-    """How much smaller or larger the radius is now; None if the row was not computed again."""
+    """The new radius minus the recorded one; None if the row was not computed again."""
     p_lower: float | None = None
-    """The same for the lower bound."""
+    """The same difference for the lower bound."""
     p_upper: float | None = None
-    """The same for the upper bound."""
+    """The same difference for the upper bound."""
     logits: float | None = None
-    """The largest difference between a kept logit and the one that was computed; None if logits were not kept."""
+    """The largest difference between a kept and a computed logit; None if logits were not kept."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of the rows that were computed again, and of those that cannot be as they are."""
+    """The results for rows that were computed again, and for inconsistent rows."""
 
     rows: tuple[RowVerdict, ...]
-    """First rows that were not computed again and cannot be as they are, then those that were computed again."""
+    """First the inconsistent rows that were not computed again, then the rows that were."""
     inputs: int
-    """How many rows the run has."""
+    """Number of rows of the run."""
     missing: int
-    """How many rows it still lacks."""
+    """Number of rows that the run still lacks."""
     batch: int | None
     """Samples in a forward pass when rows were computed again."""
     recorded_batch: int | None
     """Samples in a forward pass when the run was made, if that is known."""
     notes: tuple[str, ...]
-    """What a reader should know."""
+    """Remarks for the reader, one sentence each."""
     seed: int | None
-    """The seed that the rows were drawn with; None if all rows were computed again."""
+    """The seed of the draw of rows; None if all rows were computed again."""
     risk: float
-    """The probability with which as many forged rows as ``forged_rows_found`` says are missed: alpha of the run."""
+    """The probability of missing ``forged_rows_found`` forged rows: alpha of the run."""
 
     @property
     def forged_rows_found(self) -> int:
@@ -109,35 +109,35 @@ class Verification:
 
     @property
     def computed(self) -> int:
-        """How many rows were computed again."""
+        """Number of rows that were computed again."""
         return sum(row.radius is not None for row in self.rows)
 
     def count(self, verdict: Verdict) -> int:
-        """How many rows have this verdict."""
+        """Number of rows with this verdict."""
         return sum(row.verdict == verdict for row in self.rows)
 
     def largest(self, column: Measured) -> float | None:
-        """The largest difference in a column among the rows that stand; None if there is none."""
+        """The largest difference in a column among rows that are not "different"; None if there is none."""
         values = [getattr(row, column) for row in self.rows if row.verdict != "different"]
         return max((abs(value) for value in values if value is not None), default=None)
 
 
 def other_batch(run: Run) -> int | None:
-    """Another batch size than that of a run: half of it, or 3 if it is 1; None if it is not known."""
+    """A batch size other than that of a run: half of it, or 3 if it is 1; None if it is not known."""
     checks.instance("run", run, Run, "a lvmrs.Run")
     known = run.manifest.batch
     return None if known is None else 3 if known == 1 else known // 2
 
 
 def forged_rows_found(rows: int, computed: int, risk: float) -> int:
-    """The least number of forged rows that a random draw misses with probability at most ``risk``.
+    """The smallest number of forged rows that a random draw misses with probability at most ``risk``.
 
     The probability that none of f forged rows is among those drawn is hypergeometric. It is compared exactly.
 
     Args:
-        rows: how many rows there are.
-        computed: how many of them are drawn and computed again.
-        risk: the probability to draw no forged row.
+        rows: number of rows of the run.
+        computed: number of rows that are drawn and computed again.
+        risk: the probability of drawing no forged row.
 
     >>> forged_rows_found(10000, 10, 0.001)
     4986
@@ -152,10 +152,10 @@ def forged_rows_found(rows: int, computed: int, risk: float) -> int:
     part, whole = risk.as_integer_ratio()
 
     def missed(forged: int) -> bool:
-        few, many = sorted((forged, computed))  # it is the same to draw the forged rows and to forge the drawn ones
+        few, many = sorted((forged, computed))  # the probability is symmetric in the two numbers
         return math.comb(rows - many, few) * whole > math.comb(rows, few) * part
 
-    most = rows - computed + 1  # one of these is drawn for certain
+    most = rows - computed + 1  # with this many forged rows, the draw contains one
     high = 1
     while missed(high):
         high = min(2 * high, most)
@@ -163,7 +163,7 @@ def forged_rows_found(rows: int, computed: int, risk: float) -> int:
 
 
 def check_verifiable(run: Run) -> None:
-    """Refuse a run whose rows cannot be computed again, before anything is loaded for it."""
+    """Raise if the rows of a run cannot be computed again, before a model or data are loaded."""
     checks.instance("run", run, Run, "a lvmrs.Run")
     made = run.manifest
     if made.origin.imported is not None:
@@ -189,16 +189,16 @@ def verify(
     workers: Workers | None = None,
     on_row: Callable[[RowVerdict], None] = lambda row: None,
 ) -> Verification:
-    """Compute rows of a run again and say whether they stand; and check all rows as far as that needs no network.
+    """Compute rows of a run again and compare them, and check all rows for consistency without the network.
 
     Args:
         run: the run.
-        job: its job, as ``job_of_run`` makes it, best with another batch size (``other_batch``).
-        rows: how many rows to draw and compute again; None for all.
+        job: the job of the run, from ``job_of_run``, preferably with another batch size (``other_batch``).
+        rows: number of rows to draw and compute again; None for all.
         seed: the seed of that draw, by default a new one, which nobody can have known; the noise has the seed of the
             run.
-        workers: who computes: by default this process.
-        on_row: called with what came of each row that was computed again, or that cannot be as it is.
+        workers: the workers that compute rows; by default this process.
+        on_row: called with the result for each row that was computed again or is inconsistent.
 
     Returns:
         What came of the rows. A ``ChangedError`` says so if model, data, code or settings are not those of the run.
@@ -247,11 +247,11 @@ def verify(
 
 
 def _notes(run: Run, job: Job, kind: str) -> Iterator[str]:
-    """What to know of a verification on this kind of device."""
+    """Remarks on a verification on this kind of device."""
     made = run.manifest
     if made.model.device not in (None, kind) and job.method.samples:
         raise RunError(
-            f"{run.directory} was made on {made.model.device!s:.40}, whose noise is another than that of "
+            f"{run.directory} was made on {made.model.device!s:.40}, whose noise differs from that of "
             f"{kind}; verify it on such a device"
         )
     if made.model.device not in (None, kind):
@@ -262,7 +262,7 @@ def _notes(run: Run, job: Job, kind: str) -> Iterator[str]:
         yield f"the run was made with lvmrs {version!s:.40}, and this is {lvmrs_version()}"
     yield from _other_names(made, job)
     if made.model.weights_hash is None:
-        yield "the run has no hash of the weights of its model; only the rows speak for them"
+        yield "the run has no hash of the weights of its model; only its rows can be compared"
     if made.model.precision is not None:
         yield f"in {made.model.precision}, rounding explains far larger differences than in float32"
     if made.selection.only is not None:
@@ -271,11 +271,11 @@ def _notes(run: Run, job: Job, kind: str) -> Iterator[str]:
     if constant is not None and not (own is not None and own <= constant):
         relies = "rows rely on" if job.method.uses_constant else "no row relies on"
         says = "" if own is None else f", and the model itself says {own:g}"
-        yield f"{relies} the Lipschitz constant {constant:g}, which is the word of the run{says}"
+        yield f"{relies} the Lipschitz constant {constant:g}, which only the run states{says}"
 
 
 def _other_names(made: Manifest, job: Job) -> Iterator[str]:
-    """Models and data that have another name now: files may be moved, and their hashes are compared."""
+    """Remarks on models and data with other names: files may be moved, and their hashes are compared."""
     denoisers = made.model.denoiser, job.model.facts.denoiser
     names = {
         "model": (made.model.name, job.model.name),
@@ -284,7 +284,7 @@ def _other_names(made: Manifest, job: Job) -> Iterator[str]:
     }
     for what, (old, now) in names.items():
         if old != now:
-            yield f"the run calls its {what} {old!s:.200}, and what is verified is called {now!s:.200}"
+            yield f"the run calls its {what} {old!s:.200}, and the one that is verified is called {now!s:.200}"
 
 
 def _verdicts(
@@ -300,28 +300,28 @@ def _verdicts(
 
 
 def _verdict(run: Run, row: Row, kept: KeptScores | None, wrong: str | None, job: Job) -> RowVerdict:
-    beside = None if kept is None else BesideKept(kept, row, job.smoothed.agreement(job.input(row.idx)[0]))
-    now = job.row(row.idx, None if beside is None else beside.add)
+    comparison = None if kept is None else KeptComparison(kept, row, job.smoothed.agreement(job.input(row.idx)[0]))
+    now = job.row(row.idx, None if comparison is None else comparison.add)
     differing = [name for name in run.columns if name not in _NOT_COMPARED and getattr(now, name) != getattr(row, name)]
     claimed = [name for name in differing if name not in _ROUNDED]
     why = wrong
     if why is None and claimed:
         why = f"{claimed[0]}: {getattr(row, claimed[0])}, now {getattr(now, claimed[0])}"
-    if why is None and beside is not None:
-        why = beside.why_not
+    if why is None and comparison is not None:
+        why = comparison.why_not
     if why is None:
         why = _why_not_measured(row, now)
     if why is None and differing:
         why = why_not_rounding(job, row, now, differing, run.manifest.batch)
     changes = {name: getattr(now, name) - getattr(row, name) for name in ("radius", "p_lower", "p_upper")}
     verdict: Verdict = "different" if why is not None else "rounding" if differing else "equal"
-    return RowVerdict(row.idx, verdict, why, **changes, logits=None if beside is None else beside.largest)
+    return RowVerdict(row.idx, verdict, why, **changes, logits=None if comparison is None else comparison.largest)
 
 
 def _why_not_measured(row: Row, now: Row) -> str | None:
-    """Why the rounding of a row is less than what can be measured now, without its safety factor; None if it is not."""
+    """Why the rounding in a row is below the one measured now, without its safety factor; None if it is not."""
     if row.rounding is None or now.rounding is None:
-        same_choices = all(getattr(row, name) == getattr(now, name) for name in CHOICES)  # else other parts rely on it
+        same_choices = all(getattr(row, name) == getattr(now, name) for name in CHOICES)  # other choices may use it
         differs = same_choices and row.rounding != now.rounding
     else:
         differs = row.rounding < now.rounding / 2

@@ -1,4 +1,4 @@
-"""A report: one HTML file that needs nothing else, with curves, tables and the inputs themselves."""
+"""Writes a report: one self-contained HTML file with curves, tables and the inputs."""
 
 from lvmrs.analysis.report.page import write_report
 from lvmrs.analysis.report.pictures import Pictures, pictures_of

@@ -1,4 +1,4 @@
-"""What the certificates of a run say together, in words."""
+"""States in sentences what the certificates of a run guarantee."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["guarantee", "kinds_of_rows"]
 
 
 def kinds_of_rows(run: Run) -> list[Row]:
-    """One row of each kind that ``guarantee`` tells apart, however many rows the run has."""
+    """One row of each kind that ``guarantee`` distinguishes."""
     return run.one_of_each("map", "form", "scope")
 
 
 def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
-    """What holds for each row of a run, and on what it relies.
+    """The guarantee of each row of a run, and its assumptions.
 
     Args:
-        manifest: How the run was made.
-        rows: Its rows, or one of each kind: they say whether the map was chosen for each input.
+        manifest: The manifest of the run.
+        rows: Its rows, or one of each kind: they record whether the map was chosen for each input.
     """
     terms = manifest.terms
     if manifest.origin.imported is not None:
@@ -47,7 +47,7 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
 
 
 def _stopped(manifest: Manifest) -> str:
-    """When sampling stopped, and what else is known then."""
+    """When sampling stopped, and the guarantee of the limits."""
     goal = manifest.terms.goal
     if goal is None:
         return ""
@@ -61,20 +61,20 @@ def _stopped(manifest: Manifest) -> str:
 
 
 def _rounded(rows: Sequence[Row]) -> str:
-    if not any(row.rounding for row in rows):  # the user stated that there is none
+    if not any(row.rounding for row in rows):  # the user stated that there is no rounding
         return ""
     return ", and rounding moves each of them by no more than each row says"
 
 
 def _of_inputs(noise: str) -> str:
-    """Which points radii are around, if these are not the inputs to the last bit."""
+    """The centres of the radii, if they are not exactly the inputs."""
     if noise.partition(":")[0] not in NOISES.having("rounds"):
         return ""
     return " Radii are around the inputs as points of the grid that the noise rounds to."
 
 
 def _classifier(manifest: Manifest, rows: Sequence[Row]) -> str:
-    """The words of the method, if the rows say the same scope; else what the rows say alone."""
+    """The classifier of the method, if the rows have the scope of the method; else a description from the rows."""
     method, scopes = manifest.method, {row.scope for row in rows}
     noise, one = manifest.terms.noise_words or "noise", scopes == {"all inputs"}
     unnamed = smoothed_classifier(noise, "all inputs" if one else "this input")
@@ -85,7 +85,7 @@ def _classifier(manifest: Manifest, rows: Sequence[Row]) -> str:
 
 
 def _named(noise: str, rows: Sequence[Row]) -> str | None:
-    """The classifier by the simplex map that all rows have; None if there is no such map."""
+    """The classifier with the simplex map that all rows share; None if there is no such map."""
     name, temperature, mass = rows[0].map, rows[0].temperature, rows[0].mass
     if name not in MAPS.having("simplex") or {(row.map, row.temperature, row.mass) for row in rows} != {
         (name, temperature, mass)
@@ -95,6 +95,6 @@ def _named(noise: str, rows: Sequence[Row]) -> str | None:
 
 
 def _uses_constant(row: Row) -> bool:
-    """Whether the radius may have used a Lipschitz constant: unless it is known that its form or its map uses none."""
+    """Whether the radius may depend on a Lipschitz constant: false only if its form or its map is known to use none."""
     may_use = row.form not in FORMS or row.form in FORMS.having("uses_constant")
     return may_use and row.map not in MAPS.having("binary")

@@ -4,7 +4,7 @@ const find = (selector) => document.querySelector(selector);
 const SVG = "http://www.w3.org/2000/svg";
 const hidden = new Set();
 
-// Text goes in as text, never as HTML: names come from files.
+// Text is inserted as text, never as HTML: names come from files.
 function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   Object.assign(element, properties);
@@ -29,12 +29,12 @@ const x = (radius) => box.left + (radius / widest) * (box.width - box.left - box
 const y = (share) => box.top + (1 - share) * (box.height - box.top - box.bottom);
 
 function steps(curve, k) {
-  // The value at a radius holds back to the step before it.
+  // The value at a step holds from the previous step on.
   let path = "", last = 0;
   for (const point of curve) { path += `${path ? "L" : "M"}${x(last)},${y(point[k])}L${x(point[0])},${y(point[k])}`; last = point[0]; }
   return path;
 }
-// What an attack did not find stays unbroken, however far the axis goes.
+// Inputs without a found point stay unbroken up to the end of the axis.
 function toTheEnd(curve) {
   const last = curve[curve.length - 1];
   return last[0] < widest ? [...curve, [widest, ...last.slice(1)]] : curve;

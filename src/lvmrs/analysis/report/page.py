@@ -1,4 +1,4 @@
-"""From runs to the page: everything that it shows is one JSON object in it, drawn by the script beside."""
+"""Writes the report page: a JSON object with all its content, and a script that draws it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def write_report(
     """Write the page.
 
     Args:
-        runs: The runs that it shows, each with at least one row.
-        out: The file to write, by its name or open; by its name it is written completely or not at all.
+        runs: The runs to show, each with at least one row.
+        out: The file to write, as a path or an open file; a path is written completely or not at all.
         radii: The radii of the table.
-        picture: Gives the picture of an input of the first run's data, by its index.
-        most: How many inputs are listed.
-        confidence: That of the intervals for the finite test set.
+        picture: Returns the picture of an input of the first run's data, by its index.
+        most: Maximum number of listed inputs.
+        confidence: Confidence level of the intervals for the finite test set.
     """
     place = None if hasattr(out, "write") else _disk.place(out)
     runs = checks.instances("runs", runs, Run, "objects of lvmrs.Run")
@@ -91,7 +91,7 @@ def write_report(
 def _page(content: dict[str, Any]) -> str:
     parts = files("lvmrs.analysis.report")
     page = parts.joinpath("page.html").read_text(encoding="utf-8")
-    # Nothing in the data can end the script that holds it.
+    # The escape keeps the data from ending the script element.
     text = json.dumps(content, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     for name, part in (
         ("style", parts.joinpath("page.css").read_text(encoding="utf-8")),
@@ -103,7 +103,7 @@ def _page(content: dict[str, Any]) -> str:
 
 
 def _distances(result: Results) -> dict[int, dict[str, Any]]:
-    """For each input that was attacked, the distance that was found, rounded up; null where none was found."""
+    """For each attacked input, the found distance, rounded up; null if no point was found."""
     found = result.attacked
     if found is None:
         return {}
@@ -130,13 +130,13 @@ def _broken(result: Results) -> int:
 
 
 def _spent(result: Results) -> dict[str, str]:
-    """Samples and verdicts of a run whose sampling stops at a goal, shown with its settings."""
+    """Samples and verdicts of a run whose sampling stops at a goal, for its list of settings."""
     spent = analysis.spending(result)
     return {} if spent is None else {"samples": "; ".join(analysis.spending_words(spent))}
 
 
 def _measures(result: Results, radii: Sequence[float], confidence: float) -> dict[str, Any]:
-    """The numbers of a run, as they are shown; ``clean`` is null where it was not measured."""
+    """The measures of a run in the form that is shown; ``clean`` is null if it was not measured."""
     summary = analysis.summarise(result, radii, confidence=confidence)
     average, clean = summary.average_certified_radius, summary.clean_accuracy
     return {
@@ -153,7 +153,7 @@ def _measures(result: Results, radii: Sequence[float], confidence: float) -> dic
 
 
 def _attack(result: Results, attack: analysis.AttackSummary, confidence: float) -> dict[str, Any]:
-    """The upper bounds of a run that was attacked, as they are shown."""
+    """The upper bounds of an attacked run in the form that is shown."""
     return {
         "inputs": attack.inputs,
         "broken": attack.broken,
@@ -169,7 +169,7 @@ def _share(share: analysis.Estimate) -> list[str]:
 
 
 def _curve(result: Results, confidence: float, rounded: Callable[[float], int] = math.floor) -> list[list[float]]:
-    """Points of the curve: the radius rounded, by default down; accuracy and its interval."""
+    """Points of the curve: the radius, rounded (by default down), accuracy and its interval."""
     return [
         [rounded(1e6 * radius) / 1e6, *(round(value, 5) for value in values)]
         for radius, *values in zip(

@@ -1,4 +1,4 @@
-"""Inputs as small pictures within a page."""
+"""Makes small pictures of inputs for a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lvmrs.record.named import why_not_data
 __all__ = ["Picture", "Pictures", "picture", "pictures_of"]
 
 Picture = Callable[[int], str | None]
-"""Gives the picture of an input, by its index; None if there is none."""
+"""Returns the picture of an input, by its index; None if there is none."""
 _SIDE = 64
 
 
@@ -29,20 +29,19 @@ class Pictures(NamedTuple):
 
     of: Picture = lambda index: None
     why_none: str | None = None
-    """Why there are no pictures, if there should be some."""
+    """Why there are no pictures, if some were expected."""
 
 
 def pictures_of(run: Run, name: str | None = None, class_index: Path | None = None) -> Pictures:
-    """Pictures of the inputs, if the data of the run can be read and are the same.
+    """Pictures of the inputs of a run, if its data can be read and are unchanged.
 
-    A run may come from someone else. So the data that it names itself are loaded only if that merely reads files, and
-    shown only if they have the hash that the run has recorded.
+    A run may come from someone else. So data that only the run names are loaded only if that merely reads files, and
+    shown only if they have the hash in the manifest.
 
     Args:
         run: The run.
-        name: Where its data are now; else where they were when it was made. What is named here and cannot be read is an
-            error.
-        class_index: The class index file of these data, if their labels are from one.
+        name: The data set; by default the one in the manifest. Raises if a given data set cannot be read.
+        class_index: The class index file of the data, if their labels come from one.
     """
     checks.instance("run", run, Run, "a lvmrs.Run")
     made = run.manifest.data
@@ -51,7 +50,7 @@ def pictures_of(run: Run, name: str | None = None, class_index: Path | None = No
     wanted = made.name if name is None else name
     if wanted is None:
         return Pictures()
-    from lvmrs import data  # torch takes seconds to import
+    from lvmrs import data  # imported here, since importing torch takes seconds
 
     try:
         dataset = data.load(wanted, split=made.split, size=made.image_size, class_index=class_index)
@@ -76,15 +75,15 @@ def pictures_of(run: Run, name: str | None = None, class_index: Path | None = No
             if name is not None:
                 raise
             return None
-        return picture(x.numpy()) if label == labels[place] else None  # else these are other data
+        return picture(x.numpy()) if label == labels[place] else None  # another label means other data
 
     return Pictures(of)
 
 
 def picture(x: NDArray[np.float32]) -> str | None:
-    """A data address for channels × height × width in [0, 1]; None for what is no image.
+    """A data URL for channels × height × width in [0, 1]; None for inputs that are not images.
 
-    Small images are kept to the pixel; larger ones become thumbnails, so that hundreds of them fit into a page.
+    Small images keep all pixels; larger ones become thumbnails, so that hundreds of them fit into a page.
     """
     if x.ndim != 3 or x.shape[0] not in (1, 3):
         return None

@@ -1,4 +1,4 @@
-"""Everything that decides the rows of a run, as a report shows it."""
+"""Formats the settings of a run for a report."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lvmrs.registry import METHODS
 
 __all__ = ["settings_shown"]
 
-# Hashes are shown by their beginning.
+# Number of shown digits of a hash.
 _SHOWN_DIGITS = 12
 
 
 def settings_shown(manifest: Manifest) -> dict[str, str]:
-    """By name, in words; what is not known or not used is left out."""
+    """The settings by name, for people, without unknown and unused ones."""
     model, data, terms = manifest.model, manifest.data, manifest.terms
     noise = {"noise": terms.noise, "sigma": terms.sigma, "alpha": terms.alpha, "n0": terms.n0, "n": terms.n}
     shown = {
@@ -50,14 +50,14 @@ def settings_shown(manifest: Manifest) -> dict[str, str]:
 
 
 def _facts(facts: ModelFacts | DataFacts | None) -> list[str]:
-    """What is known or was assumed, in words."""
+    """Known facts and assumptions, one sentence each."""
     return [] if facts is None else list(facts.sentences())
 
 
 def _method(method: MethodRecord) -> dict[str, Any]:
-    """The method by the name that is typed for it and by what it does; then the settings that the name leaves open."""
+    """The method's registered name with its description, and the settings that the name does not fix."""
     name = METHODS.name_of(method.name, method.settings)
-    if name is None:  # a method of a user's own, or of another project
+    if name is None:  # a method of the user, or of another project
         return {"method": method.name, **method.settings}
     said = METHODS.settings(name)
     return {

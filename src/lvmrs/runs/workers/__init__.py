@@ -1,7 +1,7 @@
 """Workers compute the rows of a job: this process, processes of this machine, a Ray cluster, or tasks of Slurm.
 
-The functions of ``lvmrs.runs`` take one of these. Rows are the same for all of them. ``lvmrs.runs.workers.slurm`` submits a
-command in shards.
+The functions of ``lvmrs.runs`` take one of these. Rows are the same for all of them. ``lvmrs.runs.workers.slurm``
+submits a command in shards.
 
 >>> from lvmrs.runs.workers import Here, Processes, Ray
 >>> Here().size, Processes(2).size, Ray(workers=8).size

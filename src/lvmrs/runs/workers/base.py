@@ -1,4 +1,4 @@
-"""What all kinds of workers have in common: their interface, and how tasks and errors pass between processes."""
+"""The interface of all kinds of workers, and how tasks and errors pass between processes."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ __all__ = [
 Task = Callable[[Any], Any]
 """A function that workers call for each item. Workers in other processes get a pickle of it, once."""
 Each = Callable[[Iterable[Any]], Iterator[list[Any]]]
-"""Has workers compute the task for items. It yields lists of results; each result comes once."""
+"""Has workers run the task on items. Yields lists of results, each result once."""
 
-# Deferred workers are started if the remaining items would take this process longer than these seconds (each worker
-# imports torch). The time of an item is measured on a few items after the first, which may import libraries.
+# Deferred workers are started if this process would need more than _LONG seconds for the remaining items (each worker
+# imports torch). The first item may import libraries, so the time of an item is measured on the next _MEASURED items.
 _MEASURED, _LONG = 5, 10.0
-# Seconds after which Deferred yields the results that it has: their receiver syncs the disk once for each list.
+# Seconds after which Deferred yields its results: the receiver syncs the disk once for each list.
 _TOGETHER = 0.1
 
 
 class Workers(ABC):
-    """Computes a task for many items. Results do not depend on the kind or the number of the workers."""
+    """Runs a task on many items. Results do not depend on the kind or the number of workers."""
 
     elsewhere: ClassVar[bool] = True
-    """Whether other processes compute, which get a pickle of the task."""
+    """Whether other processes compute; they get a pickle of the task."""
 
     @property
     def device(self) -> str | None:
-        """The device on which each worker runs the model; None for the device that the task names."""
+        """The device on which each worker runs the model; None for the device of the task."""
         return None
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """Number of workers that were asked for."""
+        """Number of requested workers."""
 
     @property
     def ready(self) -> int:
@@ -57,17 +57,17 @@ class Workers(ABC):
 
     @abstractmethod
     def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> AbstractContextManager[Each]:
-        """Start workers, which end with the ``with`` block.
+        """Start workers, and stop them at the end of the ``with`` block.
 
         Args:
             task: the function that workers call for each item.
-            most: number of items, if it is known; more workers than that are not started.
-            files: files that a worker reads when it loads the task. They are sent to machines that may not have them.
+            most: number of items, if it is known; no more workers are started.
+            files: files that a worker reads when it loads the task. They are sent to machines that may lack them.
         """
 
 
 class Here(Workers):
-    """Computes in the process that asks.
+    """Computes in the calling process.
 
     >>> with Here().doing(abs) as each:
     ...     list(each([-1, 2]))
@@ -88,7 +88,7 @@ class Here(Workers):
 
 
 class Deferred(Workers):
-    """Computes in this process, and starts other workers if the remaining items would take it long.
+    """Computes in this process, and starts other workers if the remaining items would take long.
 
     Args:
         others: the workers to start.
@@ -105,7 +105,7 @@ class Deferred(Workers):
 
     @contextmanager
     def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
-        """Compute here until it proves to take long."""
+        """Compute in this process until the remaining items would take long."""
         with ExitStack() as block:
 
             def each(items: Iterable[Any]) -> Iterator[list[Any]]:
@@ -135,19 +135,19 @@ class Deferred(Workers):
 
 
 def checked_workers(workers: Workers | None) -> Workers:
-    """The workers that were given; by default this process."""
+    """The given workers; by default this process."""
     workers = Here() if workers is None else workers
     checks.instance("workers", workers, Workers, "Here, Processes or Ray of lvmrs.runs.workers")
     return workers
 
 
 class Pickled(NamedTuple):
-    """An object for another process, which imports the user's modules before it unpickles the object."""
+    """A pickled object for another process, which imports the user's modules before it unpickles the object."""
 
     modules: tuple[Origin, ...]
-    """The user's files that the object refers to."""
+    """The user's files with classes and functions of the object."""
     content: bytes
-    """A pickle of the user's parts in the registry, and of the object."""
+    """A pickle of the user's parts in the registry and of the object."""
 
 
 def pickled(content: object) -> Pickled:
@@ -159,14 +159,14 @@ def pickled(content: object) -> Pickled:
 
 
 class _NotingPickler(pickle.Pickler):
-    """Notes the user's files whose classes and functions are pickled."""
+    """Records the user's files whose classes and functions are pickled."""
 
     def __init__(self, out: io.BytesIO) -> None:
         super().__init__(out)
         self.origins: dict[Origin, None] = {}
 
     def persistent_id(self, value: object) -> None:
-        """Called for each object; None has it pickled as usual."""
+        """Record the file of a class or function; returns None, so that the object is pickled as usual."""
         if isinstance(value, (type, FunctionType)) and (origin := origin_of(value.__module__)) is not None:
             self.origins[origin] = None
 
@@ -190,12 +190,12 @@ def attempt(task: Task, item: object) -> tuple[Any, Exception | None]:
 
 
 def _picklable(error: BaseException) -> Exception:
-    """The error, or a RunError that quotes it if it cannot be pickled. A note has the traceback, which pickles omit."""
+    """The error, or a RunError that quotes an error that cannot be pickled. A note has the traceback."""
     try:
         found = pickle.loads(pickle.dumps(error))  # noqa: S301 (made in this line)
     except Exception:  # pickling a class of the user's may raise anything
         found = RunError(f"{type(error).__name__}: {first_line(error)}")
     if not isinstance(found, Exception):  # sys.exit in the user's code must not end the command
-        found = RunError(f"{type(error).__name__} was raised in a process that computes rows")
+        found = RunError(f"{type(error).__name__} was raised in a worker process")
     found.add_note("in another process:\n" + "".join(traceback.format_exception(error)))
     return found  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Workers as processes of this machine, which yield results in the order of the items."""
+"""Worker processes on this machine. Results come in the order of the items."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from lvmrs.runs.workers.base import Each, Pickled, Task, Workers, attempt, pickl
 
 __all__ = ["Processes"]
 
-# At most this many items for each process are submitted before the first of them is finished; fewer if their results
-# had more than this many bytes together.
+# At most _AHEAD items per process are submitted before the first of them is finished; fewer if their results would
+# exceed _BYTES bytes together.
 _AHEAD, _BYTES = 16, 1 << 28
-# Seconds that idle processes have to end by themselves, so that libraries in them can clean up.
+# Seconds in which idle processes may end by themselves, so that libraries in them can clean up.
 _PATIENCE = 5.0
 
 
 class Processes(Workers):
-    """Processes of this machine, each with one thread. They end with the process that started them, however it ends.
+    """Processes on this machine with one thread each. They end with the process that started them, however it ends.
 
     Args:
         count: number of processes.
@@ -50,7 +50,7 @@ class Processes(Workers):
 
     @contextmanager
     def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
-        """Start processes as items come, and end all of them after the block."""
+        """Start processes as items arrive, and end all of them after the block."""
         asked = self._size
         size = asked if most is None else max(1, min(asked, most))
         context = _Context()
@@ -73,28 +73,28 @@ class Processes(Workers):
 
 
 class _Process(SpawnProcess):
-    """A process that gets no signals to stop: its parent gets them, and ends it."""
+    """A process that blocks stop signals: its parent handles them, and ends the process."""
 
     def start(self) -> None:
-        """Start it; a process inherits which signals are blocked."""
+        """Start the process with stop signals blocked; a process inherits the signal mask."""
         with _signals_blocked():
             super().start()
 
 
 class _Context(SpawnContext):
-    """Starts the processes of a pool, and kills them. They are spawned: torch's threads do not survive a fork."""
+    """Starts and kills the processes of a pool. They are spawned, since torch's threads do not survive a fork."""
 
     def __init__(self) -> None:
         self._started: list[_Process] = []
 
     def Process(self, *given: Any, **named: Any) -> _Process:  # type: ignore[override]  # noqa: N802
-        """A process of the pool."""
+        """Make a process of the pool."""
         process = _Process(*given, **named)
         self._started.append(process)
         return process
 
     def kill(self) -> None:
-        """Kill all processes that still run."""
+        """Kill all running processes."""
         for process in self._started:
             if process.pid is not None:
                 process.kill()
@@ -109,7 +109,7 @@ class _Context(SpawnContext):
 
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """Block the signals to stop in this thread, and in processes that are started within the block."""
+    """Block stop signals in this thread and in processes that are started in the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         resource_tracker.ensure_running()  # a process of Python's own; starting it unblocks some signals
@@ -120,7 +120,7 @@ def _signals_blocked() -> Iterator[None]:
 
 
 def _in_order(pool: ProcessPoolExecutor, size: int, items: Iterable[Any]) -> Iterator[list[Any]]:
-    """The results of items, in order. The number of submitted items is bounded, and so is memory if one takes long.
+    """Yield the results of items in order. Bounds the number of submitted items, and so the memory for results.
 
     Items and results are pickled here: a pool sends tensors through sockets, whose files a killed process leaves.
     """
@@ -144,7 +144,7 @@ def _in_order(pool: ProcessPoolExecutor, size: int, items: Iterable[Any]) -> Ite
             yield [result]
     except BrokenProcessPool as error:
         raise RunError(
-            "a process that was to compute rows was killed, perhaps for lack of memory; what was written is safe: "
+            "a worker process was killed, perhaps for lack of memory; rows already written are safe: "
             "resume, with fewer processes"
         ) from error
 
@@ -178,7 +178,7 @@ def _run(item: bytes) -> bytes:
 
 
 def _load_and_run(item: bytes) -> Any:
-    """Load the task before the first item, so that an error of loading is told like an error of the item."""
+    """Load the task before the first item, so that loading errors are reported like errors of the item."""
     if _Child.task is None:
         _Child.task = unpickled(_Child.pickled)
     return _Child.task(pickle.loads(item))  # noqa: S301 (from the command)

@@ -1,8 +1,8 @@
-"""Workers on a Ray cluster, or on a Ray of this machine.
+"""Workers on a Ray cluster, or on a Ray instance on this machine.
 
-Ray places the workers, sends the user's files to them, and reports that a worker has died. A worker loads the task
-once, and computes one item at a time. If a worker or its machine dies, another worker gets its item, and Ray is asked
-for a new worker. A result is taken once, from the worker that has the item: nothing is lost and nothing is doubled.
+Ray places the workers, sends the user's files to them, and reports dead workers. A worker loads the task once, and
+computes one item at a time. If a worker or its machine dies, another worker gets the item, and a new worker is
+requested. A result is taken once, from the worker that has the item, so no result is lost or duplicated.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ __all__ = ["ActorPool", "Ray", "RayWorker", "connected", "copy_files", "use_copi
 
 _ADDRESS = re.compile(r"local|(?:ray://)?[A-Za-z0-9._-]+:(?P<port>[0-9]{1,5})")
 _LAST_PORT = (1 << 16) - 1
-# The user's files are sent to nodes as a module of this name, with at most this many bytes: Ray refuses 512 MB.
+# Name of the module that carries the user's files to nodes, and its maximum size in bytes: Ray refuses 512 MB.
 _SENT, _MOST_BYTES = "lvmrs_sent_files", 400 * 10**6
 # Number of workers that may die over one item before the command gives up.
 _DEATHS = 5
-# Seconds to wait for a worker if there is none: a cluster may be asked for more machines.
+# Seconds to wait if there is no worker: a cluster may add machines on request.
 _PATIENCE = 1800.0
-# At most this many results are taken at a time; fewer if they have more than this many bytes (kept scores may).
+# Maximum number of results per list, and the number of bytes (of kept scores) after which a list is yielded.
 _AT_A_TIME, _BYTES_AT_A_TIME = 256, 1 << 28
 # Errors whose message gets the name of the machine.
 _PLAIN = (errors.DataError, errors.InvalidArgumentError, errors.ModelError, errors.ProofError, errors.RunError)
 
 
 class Ray(Workers):
-    """Workers on a Ray cluster, or on a Ray of this machine that is started for them.
+    """Workers on a Ray cluster, or on a Ray instance that is started on this machine.
 
     Args:
-        address: the address of the head, such as "10.0.0.1:6379"; "local" starts a Ray on this machine. By default it
-            is ``$RAY_ADDRESS``, or a Ray that runs on this machine, or else one that is started.
+        address: the address of the head node, such as "10.0.0.1:6379"; "local" starts Ray on this machine. By default
+            ``$RAY_ADDRESS``, or a Ray instance that runs on this machine, or a new one.
         workers: number of workers; by default as many as fit into the cluster now.
-        cpus: processors of each worker, and threads that it uses.
-        gpus: GPUs of each worker; a part such as 0.5 is possible.
+        cpus: CPUs of each worker, and number of its threads.
+        gpus: GPUs of each worker; a fraction such as 0.5 is possible.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class Ray(Workers):
 
     @property
     def device(self) -> str | None:
-        """The GPU that Ray shows to a worker, if it gives one."""
+        """The GPU that Ray assigns to a worker; None without GPUs."""
         return "cuda" if self.gpus else None
 
     @property
     def size(self) -> int:
-        """Number of workers that were asked for; the default number is known when the cluster was asked."""
+        """Number of requested workers; the default number is known once the cluster is connected."""
         return self._size
 
     @property
@@ -86,9 +86,9 @@ class Ray(Workers):
 
     @contextmanager
     def doing(self, task: Task, *, most: int | None = None, files: Iterable[Path] = ()) -> Iterator[Each]:
-        """Ask the cluster for workers, and give them back after the block."""
+        """Request workers from the cluster, and release them after the block."""
         with connected(self.address, files) as ray:
-            fitting = self._fitting(ray)  # asked in any case: a worker that no node has room for never starts
+            fitting = self._fitting(ray)  # always checked: a worker that fits on no node never starts
             self._size = self.wanted or fitting
             if most is not None:
                 self._size = max(1, min(self._size, most))
@@ -104,7 +104,7 @@ class Ray(Workers):
                 self._pool = None
 
     def _fitting(self, ray: Any) -> int:
-        """Number of workers that the cluster has room for, if nobody else uses it."""
+        """Number of workers that fit into the cluster if it is idle."""
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         found = sum(
             int(min(node.get(name, 0.0) / each for name, each in (("CPU", self.cpus), ("GPU", self.gpus)) if each))
@@ -118,7 +118,7 @@ class Ray(Workers):
 
 
 def _address(text: object) -> str:
-    """Check an address: Ray would look for any other word in the network."""
+    """Check an address: Ray would look up any other word in the network."""
     found = _ADDRESS.fullmatch(checks.text("address", text))
     if found is None or (found["port"] is not None and int(found["port"]) > _LAST_PORT):
         raise InvalidArgumentError(f"ray must be HOST:PORT, such as 10.0.0.1:6379, or local, got {text!r:.80}")
@@ -127,10 +127,10 @@ def _address(text: object) -> str:
 
 @contextmanager
 def connected(address: str | None, files: Iterable[Path] = ()) -> Iterator[Any]:
-    """Connect to a cluster and send it files, or start a Ray on this machine, which sees the files.
+    """Connect to a cluster and send it files, or start Ray on this machine, which has the files.
 
-    A connection that the caller has made is used as it is, and stays open: no files are sent then. The block gets the
-    library.
+    An existing connection of the caller is used unchanged, and stays open; no files are sent then. The block gets the
+    ray module.
     """
     ray = optional("ray", extra="ray", error=RunError)
     if ray.is_initialized():
@@ -146,7 +146,7 @@ def connected(address: str | None, files: Iterable[Path] = ()) -> Iterator[Any]:
         with guarded(f"the Ray cluster at {where} cannot be used; does it run, and ask for a token?", error=RunError):
             if address == "local" or not _joined(ray, address, files, quiet):
                 ray.init("local", include_dashboard=False, **quiet)
-        for number, handler in handlers.items():  # Ray has set one of its own
+        for number, handler in handlers.items():  # Ray has replaced them
             signal.signal(number, handler)
         yield ray
     finally:
@@ -154,7 +154,7 @@ def connected(address: str | None, files: Iterable[Path] = ()) -> Iterator[Any]:
 
 
 def _joined(ray: Any, address: str | None, files: Iterable[Path], quiet: dict[str, Any]) -> bool:
-    """Connect to a cluster; False if none was named and none runs on this machine."""
+    """Connect to a cluster; False if no address was given and no Ray runs on this machine."""
     with tempfile.TemporaryDirectory(prefix="lvmrs-") as folder:
         with guarded("the files that the job needs cannot be copied, to send them to Ray", error=RunError):
             copies = copy_files(files, Path(folder, _SENT))
@@ -174,7 +174,7 @@ def copy_files(files: Iterable[Path], folder: Path, most: int = _MOST_BYTES) -> 
     Args:
         files: the files. A Python file is copied with the modules and packages beside it, which it may import.
         folder: the folder, which is made if there are files.
-        most: number of bytes that all copies may have; the smallest files are copied first.
+        most: maximum number of bytes of all copies; the smallest files are copied first.
     """
     named = set(files)
     wanted = named.union(*(_modules_beside(file) for file in named if file.suffix == ".py"))
@@ -188,7 +188,7 @@ def copy_files(files: Iterable[Path], folder: Path, most: int = _MOST_BYTES) -> 
 
 
 def _modules_beside(file: Path) -> list[Path]:
-    """The modules and packages beside a file that can be read; pipes and dangling links cannot."""
+    """The readable modules and packages beside a file, without pipes and dangling links."""
     packages = [folder.parent for folder in file.parent.glob("*/__init__.py")]
     found = [*file.parent.glob("*.py"), *(found for package in packages for found in package.rglob("*.py"))]
     return [path for path in found if is_file(path) and os.access(path, os.R_OK)]
@@ -201,7 +201,7 @@ def use_copies(folder: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    """The versions of the libraries that rows depend on: all machines must have the same."""
+    """Versions of the libraries that affect rows: all machines must have the same."""
     return {name: version(name) for name in ("lvmrs", "torch", "numpy")}
 
 
@@ -220,7 +220,7 @@ class RayWorker:
         self._task: Task | None = None
 
     def load(self) -> tuple[None, Exception | None]:
-        """Load the task; the error, if that fails."""
+        """Load the task; returns None and the error, if loading fails."""
         self._task, failure = attempt(lambda _: self._loaded(), None)
         return None, failure
 
@@ -233,7 +233,7 @@ class RayWorker:
             )
             raise RunError(f"the worker on {_node()} has {told}; rows could differ: install the same on all nodes")
         torch.set_num_threads(self._threads)
-        content, self._content = self._content, None  # the task has what it needs of it
+        content, self._content = self._content, None  # frees memory: the task has all that it needs
         assert content is not None  # noqa: S101 (it is loaded once)
         if (sent := find_spec(_SENT)) is not None and sent.submodule_search_locations:
             use_copies(Path(next(iter(sent.submodule_search_locations))))
@@ -251,7 +251,7 @@ class RayWorker:
 
     def _named(self, item: object) -> Any:
         """Run the task; errors name the machine."""
-        assert self._task is not None  # noqa: S101 (items come after it was loaded)
+        assert self._task is not None  # noqa: S101 (load is called before run)
         try:
             return self._task(item)
         except LvmrsError as error:
@@ -280,16 +280,16 @@ class _Call(NamedTuple):
 
     worker: Any
     number: int | None
-    """Number of the item that it computes; None while it loads the task."""
+    """Number of the item; None while the worker loads the task."""
     item: Any = None
 
 
 class ActorPool:
-    """Workers that load the task, that are free, or that compute an item.
+    """Workers that load the task, are idle, or compute an item.
 
     Args:
         ray: the library, connected.
-        new: asks Ray for an actor with the methods of ``RayWorker``, without waiting for it.
+        new: requests an actor with the methods of ``RayWorker`` from Ray, without waiting for it.
     """
 
     def __init__(self, ray: Any, new: Callable[[], Any]) -> None:
@@ -308,18 +308,18 @@ class ActorPool:
         return sum(call.number is not None for call in self._calls.values())
 
     def start(self, number: int) -> None:
-        """Ask for workers."""
+        """Request workers."""
         for _ in range(number):
             worker = self._new()
             self._calls[worker.load.remote()] = _Call(worker, None)
 
     def each(self, items: Iterable[Any]) -> Iterator[list[Any]]:
-        """Compute items. Results come in lists, as they are finished; a failure is raised after the results."""
+        """Compute items. Yields lists of results as they finish; a failure is raised after the results."""
         following, waiting = enumerate(items), deque[tuple[int, Any]]()
         deaths: Counter[int] = Counter()
 
         def assign() -> None:
-            waiting.extend(islice(following, max(0, len(self._free) + 1 - len(waiting))))  # one, to know if any is left
+            waiting.extend(islice(following, max(0, len(self._free) + 1 - len(waiting))))  # one more: is any left?
             while self._free and waiting:
                 worker, (number, item) = self._free.pop(), waiting.popleft()
                 self._calls[worker.run.remote(item)] = _Call(worker, number, item)
@@ -349,30 +349,30 @@ class ActorPool:
                 elif failure is None:
                     done.append(result)
                     if sum(getattr(result, "nbytes", 0) for result in done) >= _BYTES_AT_A_TIME:
-                        break  # the others are taken next time
+                        break  # the next pass takes the others
             failure = next(filter(None, failures), None)
             if failure is None:
-                assign()  # workers need not wait until the results are written
+                assign()  # before the results are written, so that workers do not wait
             if done:
                 yield done
             if failure is not None:
                 raise failure
 
     def _finished(self) -> list[Any]:
-        """Wait for a call to finish, and return those that have."""
+        """Wait for a call to finish, and return all finished calls."""
         calls = list(self._calls)
         patience = None if self._busy else _PATIENCE
         found, _ = self._ray.wait(calls, num_returns=1, timeout=patience, fetch_local=False)
         if not found:
             raise RunError(
-                f"the Ray cluster has had no room for a worker for {_PATIENCE / 60:.0f} minutes; what was written is "
-                "safe: resume when there is room"
+                f"the Ray cluster has had no room for a worker for {_PATIENCE / 60:.0f} minutes; rows already written "
+                "are safe: resume when there is room"
             )
         found, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0, fetch_local=False)
         return list(found[:_AT_A_TIME])
 
     def _failed_start(self, error: Exception) -> Exception | None:
-        """A worker died before it had loaded the task; None if another can be tried."""
+        """The error after a worker died before it had loaded the task; None if another may be tried."""
         self._failed_starts += 1
         if missing := [line.strip() for line in str(error).splitlines() if "No module named" in line]:
             return RunError(
@@ -380,19 +380,19 @@ class ActorPool:
                 "and what the job needs, on all nodes"
             )
         workers = len(self._free) + len(self._calls)
-        if self._failed_starts <= _DEATHS + 2 * workers:  # a machine that dies takes many with it
+        if self._failed_starts <= _DEATHS + 2 * workers:  # when a machine dies, many workers die
             return None
         return RunError(
             f"{self._failed_starts} workers of the Ray cluster died before they had loaded the job, perhaps for lack "
-            f"of memory ({first_line(error)}); what was written is safe: resume, with fewer workers"
+            f"of memory ({first_line(error)}); rows already written are safe: resume, with fewer workers"
         )
 
     def _kill(self, worker: Any) -> None:
-        with suppress(self._ray.exceptions.RayError, ValueError):  # it may be dead, or only out of reach
+        with suppress(self._ray.exceptions.RayError, ValueError):  # it may be dead or unreachable
             self._ray.kill(worker)
 
     def end(self) -> None:
-        """Give all workers back, also those that compute."""
+        """Release all workers, including those that compute."""
         for worker in (*self._free, *(call.worker for call in self._calls.values())):
             self._kill(worker)
         self._calls, self._free = {}, []
@@ -402,6 +402,6 @@ def _too_many_deaths(deaths: int, error: Exception) -> Exception | None:
     if deaths < _DEATHS:
         return None
     return RunError(
-        f"{deaths} workers died over the same input, perhaps for lack of memory ({first_line(error)}); what was "
-        "written is safe: resume, with fewer workers on each machine"
+        f"{deaths} workers died while they computed the same input, perhaps for lack of memory ({first_line(error)}); "
+        "rows already written are safe: resume, with fewer workers on each machine"
     )

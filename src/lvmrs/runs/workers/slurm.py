@@ -1,4 +1,4 @@
-"""Runs on a Slurm cluster: an array with one task for each shard, and a job that merges the shards at the end.
+"""Runs a command on a Slurm cluster: an array with one task per shard, and a job that merges the shards.
 
 >>> shard_of_task({"SLURM_ARRAY_TASK_ID": "6", "SLURM_ARRAY_TASK_MIN": "5", "SLURM_ARRAY_TASK_COUNT": "4"})
 (2, 4)
@@ -32,9 +32,9 @@ _ARRAY = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT
 _LOOK = 2.0
 # How often a task may reach its time limit and be requeued.
 _TIMEOUTS = 100
-# Seconds in which Slurm kills or requeues a task whose command it has stopped: more than KillWait usually is.
+# Seconds in which Slurm kills or requeues a task after it stopped the command: more than the usual KillWait.
 _DECISION = 120.0
-# How often a command that was stopped is run again in the same task.
+# How often a stopped command is run again in the same task.
 _AGAIN = 10
 # The time limit of a task in minutes, if none is given: a day.
 _DAY = 24 * 60
@@ -52,10 +52,10 @@ _REFUSED = {
 
 
 def shard_of_task(environment: Mapping[str, str] | None = None) -> tuple[int, int]:
-    """The number of the shard of this array task, from 1, and the number of shards.
+    """The number of the shard of this array task, counted from 1, and the number of shards.
 
     Args:
-        environment: the variables that Slurm sets; by default those of this process.
+        environment: the environment variables of Slurm; by default those of this process.
     """
     found = os.environ if environment is None else environment
     words = [found.get(name, "") for name in _ARRAY]
@@ -69,7 +69,7 @@ def shard_of_task(environment: Mapping[str, str] | None = None) -> tuple[int, in
     step = max(1, _number(found, "SLURM_ARRAY_TASK_STEP", 1))
     last = _number(found, "SLURM_ARRAY_TASK_MAX", first + (count - 1) * step)
     place, rest = divmod(task - first, step)
-    # Slurm does not say which tasks a list such as 0,2,5 has, and gives it a step of 1.
+    # Slurm does not list the tasks of an array such as 0,2,5, and reports a step of 1 for it.
     if rest or not 0 <= place < count or last != first + (count - 1) * step:
         raise InvalidArgumentError(
             f"task {task} is one of {count} from {first} to {last}: the array has gaps, so that it does not say which "
@@ -96,7 +96,7 @@ def shard_directory(out: str | Path, shard: int, shards: int) -> Path:
 
 
 def checked_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Options of sbatch, with a time limit; raises if one of them would break a launched run.
+    """Options of sbatch with a time limit; raises if an option would break a launched run.
 
     >>> checked_settings({"partition": "gpu"})
     {'time': '1440', 'partition': 'gpu'}
@@ -104,7 +104,7 @@ def checked_settings(settings: Mapping[str, str]) -> dict[str, str]:
     for name in settings:
         dashed = checks.text("sbatch", name).replace("_", "-")
         for refused, why in _REFUSED.items():
-            if refused.startswith(dashed):  # sbatch takes the beginning of a name, too
+            if refused.startswith(dashed):  # sbatch accepts abbreviated names
                 raise InvalidArgumentError(f"sbatch {name!r:.40} cannot be given here: {why}; leave it out")
     known = {"time": str(_DAY), **settings}
     minutes(known["time"])
@@ -112,7 +112,7 @@ def checked_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def minutes(text: str) -> int:
-    """A time limit as sbatch takes it (minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S), in minutes."""
+    """A time limit in minutes, from sbatch's formats: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S."""
     found = _LIMIT.fullmatch(text)
     if found is None:
         raise InvalidArgumentError(
@@ -127,7 +127,7 @@ def minutes(text: str) -> int:
 
 
 class Command:
-    """A command of lvmrs that runs in a Slurm job, and resumes after it was stopped. It can be pickled.
+    """A command of lvmrs that runs in a Slurm job, and resumes after a stop. It can be pickled.
 
     Args:
         words: the command, without "lvmrs".
@@ -143,11 +143,11 @@ class Command:
         return {"words": self.words, "directory": self.directory, "_process": None}
 
     def __call__(self) -> int:
-        """Run the command. A failure raises, so that jobs that depend on this one do not begin.
+        """Run the command. Raises if it fails, so that dependent jobs do not begin.
 
-        A command that was stopped has not failed. Slurm sends SIGTERM to all processes of a task that it is about to
-        requeue or to cancel, and kills them a while later; an error in between would end the task for good. If Slurm
-        does neither, only the command got the signal, and it is run again.
+        A stopped command has not failed. Slurm sends SIGTERM to all processes of a task before it requeues or cancels
+        the task, and kills them later; an error in between would end the task for good. If Slurm does neither, only the
+        command got the signal, and the command is run again.
         """
         code = self._run()
         for _ in range(_AGAIN):
@@ -166,15 +166,15 @@ class Command:
             return self._process.wait()
 
     def checkpoint(self) -> Any:
-        """Called by submitit before the job is killed: stops the command, whose rows are on the disk, and resubmits.
+        """Stop the command, whose rows are on the disk, and resubmit it. submitit calls this before the job is killed.
 
-        It is called in a signal handler, most often while this very thread is in ``Popen.wait``, which holds a lock
+        The call comes from a signal handler, usually while the same thread is in ``Popen.wait``, which holds a lock
         that a second ``wait`` would never get. So ``waitid`` waits for the end, and leaves the exit code to the first
         ``wait``.
         """
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
-            with suppress(ChildProcessError):  # the first wait has its exit code already
+            with suppress(ChildProcessError):  # the first wait already has the exit code
                 os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         submitit = optional("submitit", extra="slurm", error=RunError)
         return submitit.helpers.DelayedSubmission(Command(self.words, self.directory))
@@ -182,16 +182,16 @@ class Command:
 
 @dataclass(frozen=True)
 class Launched:
-    """A run that was submitted."""
+    """A submitted run."""
 
     out: Path
     """Directory of the merged run."""
     shards: tuple[Path, ...]
     """Directories of the shards."""
     array: str
-    """Slurm's number of the array."""
+    """Slurm's job id of the array."""
     merging: str
-    """Slurm's number of the job that merges the shards."""
+    """Slurm's job id of the merging job."""
     logs: Path
     """Directory of the logs of all tasks."""
 
@@ -199,7 +199,7 @@ class Launched:
         """Wait until the run is merged.
 
         Args:
-            on_rows: called now and then with the number of rows of all shards, and the number that they will have.
+            on_rows: called repeatedly with the number of rows of all shards, and the number of inputs.
             look: seconds between two calls of squeue.
         """
         while _queued(self.array, self.merging):
@@ -211,8 +211,8 @@ class Launched:
         waiting = [path for path in self.shards if (run := _run_in(path)) is None or not run.complete]
         what = f"{waiting[0]} is not finished" if waiting else "the shards were not merged"
         raise RunError(
-            f"the jobs {self.array} and {self.merging} have ended, and {what}; the logs in {self.logs} say why. What "
-            "was written is safe: launch the same command again"
+            f"the jobs {self.array} and {self.merging} have ended, and {what}; the logs in {self.logs} say why. Rows "
+            "already written are safe: launch the same command again"
         )
 
     def _tell(self, on_rows: Callable[[int, int], None]) -> None:
@@ -231,26 +231,25 @@ def launch(
     directory: Path | None = None,
     signal_delay: int = 90,
 ) -> Launched:
-    """Submit a command to Slurm, in shards.
+    """Submit a command to Slurm in shards.
 
     Args:
         words: the command, such as ``["certify", "--model", …]``, without the shard.
         out: the directory of the run; shards are written beside it.
         shards: number of shards. Each is a task of an array.
-        tasks: number of tasks that run at a time; by default all. With more shards than tasks, shards may differ in
-            work.
-        settings: options of sbatch, such as ``{"partition": "gpu", "time": "120"}``; the time limit is a day if none is
-            given.
-        directory: where relative paths begin; by default the working directory.
-        signal_delay: seconds before the time limit at which a task ends in order and is submitted again.
+        tasks: maximum number of tasks that run at the same time; by default all. With more shards than tasks, shards
+            may differ in work.
+        settings: options of sbatch, such as ``{"partition": "gpu", "time": "120"}``; the default time limit is a day.
+        directory: the base of relative paths; by default the working directory.
+        signal_delay: seconds before the time limit at which a task stops and is submitted again.
 
     Returns:
-        The jobs, which can be waited for.
+        The submitted jobs, with a method to wait for them.
     """
     count = checks.count("shards", shards, least=2)
     at_once = count if tasks is None else checks.count("tasks", tasks, least=1)
     known = checked_settings(settings or {})
-    shard_directory(out, 1, count)  # refuses a path without a name, before the working directory gives it one
+    shard_directory(out, 1, count)  # raises for a path without a name, before the working directory gives it one
     place = Path.cwd() if directory is None else directory
     whole = place / Path(out).expanduser()
     if (there := _run_in(whole)) is not None and there.complete:
@@ -274,7 +273,7 @@ def launch(
 
 
 def _queued(*jobs: str) -> bool:
-    """Whether one of these jobs waits or runs; True also while squeue fails, as it does when Slurm is restarted."""
+    """Whether one of these jobs waits or runs; True while squeue fails, as it does when Slurm is restarted."""
     asked = ["squeue", "--noheader", "--jobs", ",".join(jobs)]
     found = subprocess.run(asked, capture_output=True, text=True, check=False)  # noqa: S603
     if found.returncode:
