@@ -208,8 +208,8 @@ class SmoothedClassifier:
             inputs = inputs if isinstance(inputs, Collection) else list(inputs)
         prepared = partial(_Prepared, self, terms=partial(self.terms, alpha, n, method=method), of=self._samplers.of)
         procedure = Procedure(method, n0, goal)
-        with self._samplers.crew() as crew:
-            source: Source[Input] = Batched(crew, seed, n, watch) if procedure.stops else Sampled(crew, seed, watch)
+        with self._samplers.pool() as pool:
+            source: Source[Input] = Batched(pool, seed, n, watch) if procedure.stops else Sampled(pool, seed, watch)
             all_ = None if sharing is None else prepared(sharing)
             made = pipeline.certify(prepared(inputs), source, procedure, n, sharing=all_)
             yield from self._samplers.watching(made)

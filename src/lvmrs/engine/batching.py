@@ -21,7 +21,7 @@ from torch import Tensor
 
 from lvmrs.engine.pipeline import Need, Result, Steps, Task, started
 from lvmrs.engine.sources import Input
-from lvmrs.engine.threads import Crew, Work
+from lvmrs.engine.threads import ThreadPool, Work
 from lvmrs.errors import LvmrsError
 from lvmrs.kernel.noise import Stream, samples_per_block
 from lvmrs.kernel.sampler import Answered, Compare, Sampler, Watch, check_logits
@@ -59,7 +59,7 @@ class Batched:
     """Samples a network for several inputs at once, in batches that they fill together.
 
     Args:
-        crew: the threads.
+        pool: the threads.
         seed: the seed of the noise.
         n: the most samples that an input is proved on.
         watch: called with the stage and the logits that an input has used, when its turn comes.
@@ -67,15 +67,15 @@ class Batched:
     """
 
     def __init__(
-        self, crew: Crew, seed: int, n: int, watch: Watch | None = None, fullness: Fullness | None = None
+        self, pool: ThreadPool, seed: int, n: int, watch: Watch | None = None, fullness: Fullness | None = None
     ) -> None:
-        self._crew, self._seed, self._n, self._watch = crew, seed, n, watch
+        self._pool, self._seed, self._n, self._watch = pool, seed, n, watch
         self._fullness = Fullness() if fullness is None else fullness
 
     def run(self, items: Iterable[Input], steps: Callable[[Input], Steps[Result]]) -> Iterator[tuple[Input, Result]]:
         """Take the steps of each input; see ``Source``."""
         coming: Iterator[Task[Input, Result]] | None = started(items, steps)
-        batches, window, waiting = _Batches(self._crew, self._fullness), _FEW, deque[_Sampling[Result]]()
+        batches, window, waiting = _Batches(self._pool, self._fullness), _FEW, deque[_Sampling[Result]]()
         while True:
             while coming is not None and self._has_room(waiting, window):
                 task = next(coming, None)
@@ -186,8 +186,8 @@ class _Sampling(Generic[Result]):
 class _Batches:
     """Batches that inputs fill together, and the threads that run them."""
 
-    def __init__(self, crew: Crew, fullness: Fullness) -> None:
-        self._crew, self._fullness = crew, fullness
+    def __init__(self, pool: ThreadPool, fullness: Fullness) -> None:
+        self._pool, self._fullness = pool, fullness
         self._begun: deque[tuple[list[Piece], Future[list[Answered | LvmrsError]]]] = deque()
 
     def begin(self, inputs: Iterable[_Sampling[Any]]) -> bool:
@@ -210,7 +210,7 @@ class _Batches:
         self._fullness.rows += sampler.batch - room
         self._fullness.room += sampler.batch
         work = Work(0, partial(answered, sampler, pieces), sampler.workers > 1)
-        self._begun.append((pieces, self._crew.begin(work)))
+        self._begun.append((pieces, self._pool.begin(work)))
         return True
 
     def take(self) -> None:

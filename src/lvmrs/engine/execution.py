@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lvmrs.engine.folding import fold_normalisation, functions_to_layers
 from lvmrs.engine.threads import torch_threads
-from lvmrs.engine.tracing import NotStraightError, is_layout_free, straightened
+from lvmrs.engine.tracing import NotTraceableError, is_layout_free, traced
 from lvmrs.engine.way import Way
 from lvmrs.errors import first_line
 from lvmrs.kernel.agreement import measured, moved, precision
@@ -94,30 +94,30 @@ class _Copies:
 
 
 def fast_version(model: object, inputs: Tensor) -> Fast:
-    """Make a fast version of a model; ``NotStraightError`` says why it cannot be shown to be the same function.
+    """Make a fast version of a model; ``NotTraceableError`` says why it cannot be shown to be the same function.
 
     Args:
         model: a module in eval mode; other callables have no fast version.
         inputs: a batch of noisy inputs, on which both are compared: in the batch, one by one and in threes.
     """
     if not isinstance(model, nn.Module):
-        raise NotStraightError("it is not a torch module")
+        raise NotTraceableError("it is not a torch module")
     if inputs.device.type != "cpu":
-        raise NotStraightError("it does not run on the CPU")
+        raise NotTraceableError("it does not run on the CPU")
     held = (*model.parameters(), *model.buffers())
     if {tensor.dtype for tensor in held if tensor.is_floating_point()} - {torch.float32, torch.float64}:
-        raise NotStraightError("its weights have another precision than float32 and float64")
+        raise NotTraceableError("its weights have another precision than float32 and float64")
     if any(tensor.is_inference() for tensor in held):
-        raise NotStraightError("its weights were made in inference mode")
+        raise NotTraceableError("its weights were made in inference mode")
     try:
         with torch.inference_mode(False), torch.no_grad():
             made = _made(model, inputs)
-    except NotStraightError:
+    except NotTraceableError:
         raise
     except Exception as error:  # the user's code may raise anything when it is traced or copied
-        raise NotStraightError(f"it cannot be traced ({first_line(error)})") from error
+        raise NotTraceableError(f"it cannot be traced ({first_line(error)})") from error
     if not same(model, made.network.forward, inputs):
-        raise NotStraightError("its list of steps gives other logits")
+        raise NotTraceableError("its list of steps gives other logits")
     return replace(made, layout_free=made.layout_free and _may_be_laid_out_anew(made, model, inputs))
 
 
@@ -135,7 +135,7 @@ def _may_be_laid_out_anew(made: Fast, model: nn.Module, inputs: Tensor) -> bool:
 def _made(model: nn.Module, inputs: Tensor) -> Fast:
     if runs_as_lvmrs_wrote(model):
         return Fast(copy.deepcopy(model), folded=False, layout_free=False)
-    steps = straightened(model, inputs[:2].clone())
+    steps = traced(model, inputs[:2].clone())
     functions_to_layers(steps)
     fold_normalisation(steps)
     return Fast(steps.requires_grad_(False), folded=True, layout_free=is_layout_free(steps))

@@ -25,7 +25,7 @@ def functions_to_layers(steps: fx.GraphModule) -> int:
     Networks whose layers pad in their own way call these functions.
 
     Args:
-        steps: a list of steps, as ``straightened`` gives it.
+        steps: a list of steps, as ``traced`` gives it.
 
     Returns:
         How many calls became layers.
@@ -82,7 +82,7 @@ def fold_normalisation(steps: fx.GraphModule) -> int:
     The weights of both stay as they are: other steps may read them.
 
     Args:
-        steps: a list of steps, as ``straightened`` gives it.
+        steps: a list of steps, as ``traced`` gives it.
 
     Returns:
         How many were folded.

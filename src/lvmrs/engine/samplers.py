@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from lvmrs.engine import tuning as compiling
 from lvmrs.engine.execution import Fast, fast_version
-from lvmrs.engine.threads import Crew, Sharing, cores, torch_threads
-from lvmrs.engine.tracing import NotStraightError, held_by
+from lvmrs.engine.threads import Sharing, ThreadPool, cores, torch_threads
+from lvmrs.engine.tracing import NotTraceableError, held_by
 from lvmrs.engine.tuning import Choice, chosen_batch, chosen_way
 from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
@@ -108,9 +108,9 @@ class Samplers:
             raise InvalidArgumentError(f"batch must be {way.batch} here, got {self.batch}; leave it out")
         self.way = way
 
-    def crew(self) -> Crew:
+    def pool(self) -> ThreadPool:
         """Threads for the samplers."""
-        return Crew(self._cores)
+        return ThreadPool(self._cores)
 
     def plain(self, x: Tensor) -> Sampler:
         """A sampler that runs the model as it is, for inputs like this one; how to run it need not be chosen."""
@@ -227,14 +227,14 @@ class Samplers:
             return None
         try:
             return self._shown_fast(x)
-        except NotStraightError as error:
+        except NotTraceableError as error:
             self._why = str(error)
             return None
 
     def _shown_fast(self, x: Tensor) -> Fast:
         model = self.pattern.model
         if self.pattern.autocast is not None or torch.is_autocast_enabled(x.device.type):
-            raise NotStraightError("it runs under autocast")  # which threads do not share
+            raise NotTraceableError("it runs under autocast")  # which threads do not share
         noise = torch.randn(_ROWS, *x.shape, generator=torch.Generator().manual_seed(1)).to(x)
         with evaluating(model):
             return fast_version(model, x + self.pattern.sigma * noise)

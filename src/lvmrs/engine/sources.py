@@ -12,7 +12,7 @@ from typing import Generic
 from torch import Tensor
 
 from lvmrs.engine.pipeline import AnyItem, Item, Need, Result, Steps, Task, started
-from lvmrs.engine.threads import Crew, Line, Work
+from lvmrs.engine.threads import OrderedQueue, ThreadPool, Work
 from lvmrs.kernel.noise import Stage, Stream
 from lvmrs.kernel.sampler import Answered, Request, Sampler, Watch
 from lvmrs.kernel.scores import Scores
@@ -57,17 +57,17 @@ class Sampled:
     of the next inputs, and so have work while this thread plans and proves.
 
     Args:
-        crew: the threads.
+        pool: the threads.
         seed: the seed of the noise.
         watch: called with the stage and the logits of each piece of the input whose turn it is, in order.
     """
 
-    def __init__(self, crew: Crew, seed: int, watch: Watch | None = None) -> None:
-        self._crew, self._seed, self._watch = crew, seed, watch
+    def __init__(self, pool: ThreadPool, seed: int, watch: Watch | None = None) -> None:
+        self._pool, self._seed, self._watch = pool, seed, watch
 
     def run(self, items: Iterable[Input], steps: Callable[[Input], Steps[Result]]) -> Iterator[tuple[Input, Result]]:
         """Take the steps of each input; see ``Source``."""
-        return _Sampling(started(items, steps), self._crew, self._seed, self._watch).outcomes()
+        return _Sampling(started(items, steps), self._pool, self._seed, self._watch).outcomes()
 
 
 class _Asked(Generic[Result]):
@@ -83,22 +83,22 @@ class _Asked(Generic[Result]):
 class _Sampling(Generic[Result]):
     """Samples inputs in order. Requests are answered in the order in which they are made."""
 
-    def __init__(self, tasks: Iterator[Task[Input, Result]], crew: Crew, seed: int, watch: Watch | None) -> None:
+    def __init__(self, tasks: Iterator[Task[Input, Result]], pool: ThreadPool, seed: int, watch: Watch | None) -> None:
         self._coming, self._seed, self._watch = tasks, seed, watch
-        self._most = 2 * crew.workers
+        self._most = 2 * pool.workers
         self._tasks: deque[Task[Input, Result]] = deque()
         """Inputs that were begun and not given back, in order."""
         self._unread: deque[_Asked[Result]] = deque()
         self._undone: deque[_Asked[Result]] = deque()
         """Requests of which some pieces were not handed to a thread yet."""
         self._numbers = itertools.count()
-        self._line = crew.line(self)
+        self._queue = pool.queue(self)
 
     def outcomes(self) -> Iterator[tuple[Input, Result]]:
         """The inputs with their results, in order."""
         try:
             while True:
-                self._line.goes_on()  # inputs are begun as threads have room for their pieces
+                self._queue.has_more()  # inputs are begun as threads have room for their pieces
                 if not self._tasks:
                     return
                 while not self._tasks[0].done:
@@ -107,16 +107,16 @@ class _Sampling(Generic[Result]):
                 self._tell()
                 yield self._tasks.popleft().outcome()
         finally:
-            self._line.close()
+            self._queue.close()
 
     def _answer(self, asked: _Asked[Result]) -> None:
         """Give a task the scores that it has asked for, and ask for what it needs next."""
         task, request = asked.task, asked.request
-        logits = _logits(self._line, asked.number)
+        logits = _logits(self._queue, asked.number)
         _feed(task, lambda: request.scores(self._shown(task, request.stream.stage, logits)))
         if self._undone and self._undone[0] is asked:  # it was not read to its end
             self._undone.popleft()
-        self._line.leave(asked.number)
+        self._queue.skip(asked.number)
         self._ask(task)
 
     def _ask(self, task: Task[Input, Result], *, first: bool = False) -> None:
@@ -176,11 +176,11 @@ def _work(request: Request, number: int) -> Iterator[Work[Answered]]:
     return (Work(number, compute, sampler.workers > 1, queued) for compute in sampler.pieces(request))
 
 
-def _logits(line: Line[Answered], number: int) -> Iterator[Tensor]:
+def _logits(queue: OrderedQueue[Answered], number: int) -> Iterator[Tensor]:
     """The logits of the request of this number, checked and in order."""
     classes = 0
-    while line.is_of(number):
-        logits = line.take().checked(classes)
+    while queue.is_next_of(number):
+        logits = queue.take().checked(classes)
         classes = logits.shape[1]
         yield logits
 

@@ -20,7 +20,7 @@ import torch
 
 from lvmrs._util.machine import allowed_cores
 
-__all__ = ["Crew", "Line", "Sharing", "Work", "cores", "torch_threads"]
+__all__ = ["OrderedQueue", "Sharing", "ThreadPool", "Work", "cores", "torch_threads"]
 
 Result = TypeVar("Result")
 # Pieces of work that wait or run ahead for each thread: enough to be busy while a plan is made.
@@ -40,7 +40,7 @@ class Work(Generic[Result]):
     """How many of this kind may be begun before the first is taken; for work that is only queued, as on a GPU."""
 
 
-class Crew:
+class ThreadPool:
     """Some threads; use it in a ``with`` block. While they work, torch uses one thread in each of them and in this one.
 
     Args:
@@ -49,18 +49,18 @@ class Crew:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._pool: ThreadPoolExecutor | None = None
+        self._executor: ThreadPoolExecutor | None = None
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> ThreadPool:
         """Begin; the threads start when there is work for them."""
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the threads, when what they do now is done."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
-            _Quiet.leave()
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+            self._executor = None
+            _SingleThreaded.leave()
 
     def begin(self, work: Work[Result]) -> Future[Result]:
         """Begin a piece of work: elsewhere if it may be done there, otherwise here and at once."""
@@ -77,60 +77,60 @@ class Crew:
         """How many pieces of work like this one may be begun before the first is taken."""
         return _AHEAD * self.workers if work.elsewhere and self.workers > 1 else work.ahead
 
-    def line(self, works: Iterable[Work[Result]]) -> Line[Result]:
+    def queue(self, works: Iterable[Work[Result]]) -> OrderedQueue[Result]:
         """Do all work in order, some of it ahead of time."""
-        return Line(works, self)
+        return OrderedQueue(works, self)
 
     def _started(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            _Quiet.enter()
-            self._pool = ThreadPoolExecutor(self.workers, "lvmrs", torch.set_num_threads, (1,))
-        return self._pool
+        if self._executor is None:
+            _SingleThreaded.enter()
+            self._executor = ThreadPoolExecutor(self.workers, "lvmrs", torch.set_num_threads, (1,))
+        return self._executor
 
 
-class _Quiet:
-    """Torch uses one thread while any crew works; crews may overlap, and the last one gives the threads back."""
+class _SingleThreaded:
+    """Torch uses one thread while any pool works; pools may overlap, and the last one gives the threads back."""
 
-    crews, before = 0, 1
+    pools, before = 0, 1
     lock = threading.Lock()
 
     @classmethod
     def enter(cls) -> None:
         with cls.lock:
-            cls.before = cls.before if cls.crews else torch.get_num_threads()
-            cls.crews += 1
+            cls.before = cls.before if cls.pools else torch.get_num_threads()
+            cls.pools += 1
             torch.set_num_threads(1)
 
     @classmethod
     def leave(cls) -> None:
         with cls.lock:
-            cls.crews -= 1
-            if not cls.crews:
+            cls.pools -= 1
+            if not cls.pools:
                 torch.set_num_threads(cls.before)
 
 
-class Line(Generic[Result]):
-    """Work that is done, being done and to be done, in order; ``Crew.line`` makes it.
+class OrderedQueue(Generic[Result]):
+    """Work that is done, being done and to be done, in order; ``ThreadPool.queue`` makes it.
 
     Args:
         works: the pieces of work; they are asked for when there is room for them. More may come after the last one.
-        crew: does them.
+        pool: does them.
     """
 
-    def __init__(self, works: Iterable[Work[Result]], crew: Crew) -> None:
+    def __init__(self, works: Iterable[Work[Result]], pool: ThreadPool) -> None:
         self._coming: Iterator[Work[Result]] | None = iter(works)
-        self._crew, self._room = crew, 1
+        self._pool, self._room = pool, 1
         self._begun: deque[tuple[int, Future[Result]]] = deque()
         self._failure: Exception | None = None
 
-    def goes_on(self) -> bool:
+    def has_more(self) -> bool:
         """Whether there is more; an exception of what makes the pieces is raised here, after all before it."""
         self._begin_more()
         if not self._begun and self._failure is not None:
             raise self._failure
         return bool(self._begun)
 
-    def is_of(self, owner: int) -> bool:
+    def is_next_of(self, owner: int) -> bool:
         """Whether the next piece is there, and is of this owner."""
         self._begin_more()
         return bool(self._begun) and self._begun[0][0] == owner
@@ -139,9 +139,9 @@ class Line(Generic[Result]):
         """The result of the next piece, when it is done; if it failed, its exception is raised."""
         return self._begun.popleft()[1].result()
 
-    def leave(self, owner: int) -> None:
+    def skip(self, owner: int) -> None:
         """Leave out the next pieces that are of this owner."""
-        while self.is_of(owner):
+        while self.is_next_of(owner):
             self._begun.popleft()[1].cancel()
 
     def close(self) -> None:
@@ -157,11 +157,11 @@ class Line(Generic[Result]):
                 work = next(self._coming)
             except StopIteration:  # more may come later
                 return
-            except Exception as error:  # goes_on raises it
+            except Exception as error:  # has_more raises it
                 self._failure, self._coming = error, None
             else:
-                self._room = self._crew.room(work)
-                self._begun.append((work.owner, self._crew.begin(work)))
+                self._room = self._pool.room(work)
+                self._begun.append((work.owner, self._pool.begin(work)))
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from torch.utils._pytree import tree_leaves
 
 from lvmrs.models.lipschitz.stated import changed_module, changed_process, own_code
 
-__all__ = ["NotStraightError", "Operations", "checksum", "held_by", "is_layout_free", "memory", "straightened"]
+__all__ = ["NotTraceableError", "Operations", "checksum", "held_by", "is_layout_free", "memory", "traced"]
 
 # A model that holds more than this is not watched; 100 layers hold about 3000 values.
 _MOST = 200_000
@@ -138,7 +138,16 @@ def checksum(tensor: Tensor) -> object:
 
 
 # What takes values out of tensors without an operation that could be seen.
-_LEAVING = ("tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "storage", "untyped_storage", "untyped_data_ptr")
+_CONVERSIONS = (
+    "tolist",
+    "numpy",
+    "__array__",
+    "__dlpack__",
+    "data_ptr",
+    "storage",
+    "untyped_storage",
+    "untyped_data_ptr",
+)
 _RANDOM_OR_BY_VALUE = (
     torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.nondeterministic_seeded,
 )  # fmt: skip
@@ -159,7 +168,7 @@ class Operations:
         self._derived = {id(inputs): inputs}  # they are kept, so that no other tensor gets their id
         self._numbers = {id(inputs): 0}
         self._own = {memory(inputs): inputs}
-        self._modes: tuple[Any, ...] = _Dispatched(self), _Leaving(self)
+        self._modes: tuple[Any, ...] = _Dispatched(self), _Conversions(self)
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -224,13 +233,13 @@ class _Dispatched(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.operations.add(func, args, kwargs or {})
 
 
-class _Leaving(TorchFunctionMode):
+class _Conversions(TorchFunctionMode):
     def __init__(self, operations: Operations) -> None:
         super().__init__()
         self.operations = operations
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in _LEAVING:
+        if getattr(func, "__name__", "") in _CONVERSIONS:
             self.operations.fault = f"it takes values out of tensors ({func.__name__})"
         return func(*args, **(kwargs or {}))
 
@@ -302,11 +311,11 @@ _ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim", "T", "mT", "H", "mH
 _VIEW_OR_COPY = frozenset({"contiguous", "flatten", "reshape", "reshape_as", "to", "unflatten"})
 
 
-class NotStraightError(Exception):
+class NotTraceableError(Exception):
     """A network cannot be shown to be a list of known steps; the message says why, for those who ask."""
 
 
-def straightened(model: nn.Module, example: Tensor) -> fx.GraphModule:
+def traced(model: nn.Module, example: Tensor) -> fx.GraphModule:
     """The steps of a network, with copies of its layers and weights.
 
     Args:
@@ -318,31 +327,31 @@ def straightened(model: nn.Module, example: Tensor) -> fx.GraphModule:
     """
     fault = changed_process()
     if fault is not None:
-        raise NotStraightError(fault)
+        raise NotTraceableError(fault)
     for name, module in model.named_modules():
         fault = changed_module(module)
         if fault is not None or module.training:
-            raise NotStraightError(f"{name or 'the network'}: {fault or 'it is in training mode'}")
+            raise NotTraceableError(f"{name or 'the network'}: {fault or 'it is in training mode'}")
     copied = copy.deepcopy(model)
     before = held_by(copied)
     if before is None:
-        raise NotStraightError("it holds too much to be watched")
+        raise NotTraceableError("it holds too much to be watched")
     examples = example, example[:1]  # some steps, such as squeeze, do something else in a batch of one
     expected = [_operations_of(copied, batch) for batch in examples]
     if held_by(copied) != before:
-        raise NotStraightError("it changes what it holds when it runs")
+        raise NotTraceableError("it changes what it holds when it runs")
     tracer = _Tracer(examples)
     root = nn.Sequential(copied) if tracer.is_leaf_module(copied, "") else copied
     graph = tracer.trace(root, concrete_args=_defaults(root))
     if tracer.refusal is not None:  # the network may have caught the exception
-        raise NotStraightError(tracer.refusal)
+        raise NotTraceableError(tracer.refusal)
     made = fx.GraphModule(root, graph)
     for node in graph.nodes:
         _check(node, made)
         value, _ = node.meta.pop("values")
         node.meta["dims"] = value.dim() if isinstance(value, Tensor) else None
     if [_operations_of(made, batch) for batch in examples] != expected:
-        raise NotStraightError("it does not do what its trace does")
+        raise NotTraceableError("it does not do what its trace does")
     return made
 
 
@@ -384,7 +393,7 @@ def _operations_of(model: nn.Module, example: Tensor) -> list[Any]:
     with operations:
         model(inputs)
     if operations.fault is not None:
-        raise NotStraightError(operations.fault)
+        raise NotTraceableError(operations.fault)
     return operations.done
 
 
@@ -480,9 +489,9 @@ class _Tracer(fx.Tracer):
             raise self._refused("it goes through the rows of a tensor one by one")
         return iter([obj[k] for k in range(len(value))])  # type: ignore[index]
 
-    def _refused(self, why: str) -> NotStraightError:
+    def _refused(self, why: str) -> NotTraceableError:
         self.refusal = why
-        return NotStraightError(why)
+        return NotTraceableError(why)
 
 
 def _tensors(values: object) -> list[Tensor]:
@@ -495,16 +504,16 @@ def _check(node: fx.Node, made: fx.GraphModule) -> None:
     if node.op in ("call_method", "call_function"):
         known = hasattr(Tensor, name) if node.op == "call_method" else _is_of_torch(node.target)
         if not known:
-            raise NotStraightError(f"the step {name} is not torch's own")
+            raise NotTraceableError(f"the step {name} is not torch's own")
     elif node.op == "call_module":
         layer = made.get_submodule(str(node.target))
         fault = f"{type(layer).__name__} is not known" if type(layer) not in _LAYERS else None
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) and layer.running_mean is None:
             fault = "it normalises by its batch"
         if fault is not None:
-            raise NotStraightError(f"{node.target}: {fault}")
+            raise NotTraceableError(f"{node.target}: {fault}")
     elif node.op == "get_attr" and type(_attribute(made, str(node.target))) not in (Tensor, nn.Parameter):
-        raise NotStraightError(f"{node.target} is not a plain tensor")
+        raise NotTraceableError(f"{node.target} is not a plain tensor")
 
 
 def _is_of_torch(target: Any) -> bool:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from lvmrs.engine.execution import Fast, Model, same
-from lvmrs.engine.threads import Crew, Work, torch_threads
+from lvmrs.engine.threads import ThreadPool, Work, torch_threads
 from lvmrs.engine.way import Way
 from lvmrs.errors import ModelError, first_line
 
@@ -47,7 +47,7 @@ _SMALL_PIECE = 32
 # The batch size that is good for most networks; layouts are compared at about this size.
 _MIDDLE = 32
 # What costs this much more than the best after a round is not tried again; what is within the second factor is as good.
-_HOPELESS, _AS_GOOD = 1.25, 1.03
+_CUTOFF, _AS_GOOD = 1.25, 1.03
 
 
 def costs(
@@ -55,7 +55,7 @@ def costs(
     *,
     clock: Clock = time.thread_time,
     seconds: float = _ALL,
-    hopeless: float = _HOPELESS,
+    cutoff: float = _CUTOFF,
 ) -> dict[Key, float]:
     """Measure what one sample costs in each trial; the best of several rounds counts.
 
@@ -63,7 +63,7 @@ def costs(
         trials: what to run, and how many samples that is.
         clock: what is measured.
         seconds: about how long all rounds may take, after one to warm up.
-        hopeless: what costs so many times as much as the best is not tried again.
+        cutoff: what costs so many times as much as the best is not tried again.
 
     Returns:
         Seconds for a sample, of the trials that were not dropped.
@@ -77,7 +77,7 @@ def costs(
             run, samples = trials[key]
             found[key] = min(found[key], _once(run, clock) / samples)
         least = min(found.values())
-        found = {key: cost for key, cost in found.items() if cost <= hopeless * least}
+        found = {key: cost for key, cost in found.items() if cost <= cutoff * least}
         if clock() - begun > seconds:
             break
     return found
@@ -133,15 +133,15 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
 
 def costs_together(ways: dict[Way, Model], x: Tensor, workers: int) -> dict[Way, float]:
     """What a sample costs in each way, if so many threads run a batch each."""
-    with Crew(workers) as crew:
+    with ThreadPool(workers) as pool:
         trials = {
-            way: _together(crew, run, x, way.batch, max(1, _SMALL_PIECE // way.batch)) for way, run in ways.items()
+            way: _together(pool, run, x, way.batch, max(1, _SMALL_PIECE // way.batch)) for way, run in ways.items()
         }
         return costs(trials, clock=time.process_time)
 
 
-def _together(crew: Crew, run: Model, x: Tensor, batch: int, passes: int) -> tuple[Callable[[], object], int]:
-    """Let each thread of a crew do a piece of so many passes; the second number is how many samples that is."""
+def _together(pool: ThreadPool, run: Model, x: Tensor, batch: int, passes: int) -> tuple[Callable[[], object], int]:
+    """Let each thread of a pool do a piece of so many passes; the second number is how many samples that is."""
     alone = trial(run, x, batch)
 
     def piece() -> None:
@@ -149,11 +149,11 @@ def _together(crew: Crew, run: Model, x: Tensor, batch: int, passes: int) -> tup
             alone()
 
     def together() -> None:
-        line = crew.line(Work(0, piece, elsewhere=True) for _ in range(crew.workers))
-        while line.goes_on():
-            line.take()
+        queue = pool.queue(Work(0, piece, elsewhere=True) for _ in range(pool.workers))
+        while queue.has_more():
+            queue.take()
 
-    return together, crew.workers * passes * batch
+    return together, pool.workers * passes * batch
 
 
 def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[int]:

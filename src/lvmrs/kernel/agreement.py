@@ -125,7 +125,7 @@ def measured(run: Callable[[Tensor], Tensor], rows: Tensor, logits: Tensor, eps:
     """
     usual = _usual(logits)
     columns = _columns(logits, usual)
-    found = [_columns(run(_jiggled(rows, eps, seed)), usual) for seed in range(_TIMES)]
+    found = [_columns(run(_perturbed(rows, eps, seed)), usual) for seed in range(_TIMES)]
     moves = [_usual_size((each - columns).abs().nan_to_num(nan=0.0, posinf=0.0)) for each in found]
     middle, spread = _spread(columns)
     sizes = _usual_size(_sizes(logits, usual))
@@ -154,7 +154,7 @@ def moved(model: Model, eps: float) -> Model:
     with torch.no_grad():
         for held in {id(each): each for each in (*made.parameters(), *made.buffers())}.values():
             if held.dtype in LOGITS:
-                held.data = torch.where(held.data == held.data.round(), held.data, _jiggled(held.data, eps))
+                held.data = torch.where(held.data == held.data.round(), held.data, _perturbed(held.data, eps))
     return made
 
 
@@ -172,7 +172,7 @@ def precision(model: object, *kinds: torch.dtype | None, device: torch.device) -
     return max(hidden, *(torch.finfo(kind).eps for kind in {*weights, *kinds} if kind in LOGITS))
 
 
-def _jiggled(rows: Tensor, eps: float, seed: int = 0) -> Tensor:
+def _perturbed(rows: Tensor, eps: float, seed: int = 0) -> Tensor:
     """The tensor with each number moved by about one unit of its last place, up or down."""
     signs = torch.randint(0, 2, rows.shape, generator=Generator().manual_seed(seed)).to(rows) * 2 - 1
     moved: Tensor = rows * (1 + max(eps, torch.finfo(rows.dtype).eps) * signs)

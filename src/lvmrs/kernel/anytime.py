@@ -107,9 +107,9 @@ class AnytimeProof:
             raise ProofError(
                 f"beta = {self._beta:g} is not above the risk that the noise takes, {terms.noise_risk:.3g}"
             )
-        self._doubts = _doubts(taken, self._beta - terms.noise_risk)
+        self._limit_risks = _limit_risks(taken, self._beta - terms.noise_risk)
         self._proving = plan.bound.tally(terms.n, taken.risks, taken.upper)
-        self._doubting = plan.bound.tally(terms.n, self._doubts, ~taken.upper)
+        self._limit_tally = plan.bound.tally(terms.n, self._limit_risks, ~taken.upper)
         self._best = np.where(taken.upper, 1.0, 0.0)
         self._worst = np.where(taken.upper, 0.0, 1.0)
         self._waiting = Regrouping(PORTION)
@@ -156,7 +156,7 @@ class AnytimeProof:
         return concluded(self._taken, self._best, self._looked, limit=self.now.limit, beta=self._beta)
 
     def _tally(self, columns: Tensor) -> None:
-        for tally in (self._proving, self._doubting):
+        for tally in (self._proving, self._limit_tally):
             tally.add(columns)
 
     def _look_at_bounds(self) -> None:
@@ -166,7 +166,7 @@ class AnytimeProof:
         self._look = _after(self._looked, n)
         upper = self._taken.upper
         self._best = _nearer(self._best, self._proving.bounds(), upper)
-        self._worst = _nearer(self._worst, self._doubting.bounds(), ~upper)
+        self._worst = _nearer(self._worst, self._limit_tally.bounds(), ~upper)
         self.stopped = self._looked == n or bool(self._stop(self.now))
 
 
@@ -175,7 +175,7 @@ def _nearer(old: Floats, new: Floats, upper: Sides) -> Floats:
     return np.where(upper, np.minimum(old, new), np.maximum(old, new))
 
 
-def _doubts(taken: ProofInput, beta: float) -> Floats:
+def _limit_risks(taken: ProofInput, beta: float) -> Floats:
     """How the risk of the limit is divided among the columns: it sums to beta."""
     tops, rivals = taken.tops, taken.rivals
     of_rivals = beta / (1 + tops) if rivals else 0.0

@@ -5,10 +5,10 @@ relies on answers in a batch being those alone. A model that looks around in its
 with the majority of its batch seems to be certain), and so does a model that is random or that remembers.
 
 - **At the beginning**, for each kind of input: noisy copies of an input are run together, again, each alone, at other
-  places, in crowds of another class, and together again after all of this. *Strangers* fill these batches: rows that
+  places, in mixed_batches of another class, and together again after all of this. *Strangers* fill these batches: rows that
   are unlike the input.
 - **During a run**: at the end of every sample that proves something, and after 2048, 32 768, … rows of it, rows are
-  chosen at random from the last ones and run again, one between two strangers and the others alone. The strangers must
+  chosen at random from the last ones and run again, one between two unlike_rows and the others alone. The unlike_rows must
   be answered as they were at the beginning. So what has changed for good is found before the certificate is made.
 
 If a share q of the answers in batches differs from those in small ones, m such rows find it with probability
@@ -34,14 +34,14 @@ from lvmrs.kernel.sampler import Compare, Sampler, uncompared
 __all__ = ["ModelCheck", "check_model"]
 
 _COPIES = 8  # noisy copies of the input that are run at the beginning
-_CROWD = 64  # rows in the large batches at the beginning
-_CROWDS = 2  # at most so many classes get a crowd of their own
-_NOISIER = (4, 4, 16, 16, 16)  # strangers that are the input under so many times its noise
+_MIXED_SIZE = 64  # rows in the large batches at the beginning
+_MIXED_BATCHES = 2  # at most so many classes get a mixed of their own
+_NOISIER = (4, 4, 16, 16, 16)  # unlike_rows that are the input under so many times its noise
 
 # Certificates and answers are computed from samples of these stages; the others only help to choose.
 _PROVING: tuple[Stage, ...] = ("certification", "prediction")
 _FIRST, _SPACING = 2048, 16  # a check comes after so many rows, and then after so many times as many
-_AMONG_STRANGERS = 1  # rows that are run again among strangers
+_AMONG_UNLIKE = 1  # rows that are run again among unlike_rows
 _ALONE, _MORE, _MOST = 2, 8192, 16  # rows that are run again alone: one more for each 8192 rows before, at most 16
 
 _RANDOM = (
@@ -52,7 +52,7 @@ _CHANGED = (
     "the model gives other answers than at the beginning; a certificate is about one fixed function: keep its weights "
     "and what it remembers as they are, and make a new SmoothedClassifier after a change"
 )
-_LOOKS_AROUND = (
+_DEPENDS_ON_BATCH = (
     "the model's answer to an input depends on the other inputs in its batch, or on its place among them, and cannot "
     "be certified: put normalisation layers in eval mode, with running statistics (if the model itself computes in a "
     "lower precision than float32, name that with autocast)"
@@ -87,9 +87,9 @@ def check_model(sampler: Sampler, x: Tensor, *, batch: int | None) -> ModelCheck
     check.require([copies[:3].flip(0)], together[:3].flip(0))
     alone = torch.cat([check.run(row[None]) for row in copies])
     check.require([copies], alone)
-    check = check.knowing([*_strangers(x, sampler.sigma, generator), copies[0]])
-    size = _CROWD if batch is None else min(_CROWD, max(batch, _COPIES))
-    for rows, expected in check.crowds(copies, alone, size):
+    check = check.with_unlike_rows([*_unlike_rows(x, sampler.sigma, generator), copies[0]])
+    size = _MIXED_SIZE if batch is None else min(_MIXED_SIZE, max(batch, _COPIES))
+    for rows, expected in check.mixed_batches(copies, alone, size):
         check.require([rows], expected)
     check.require_the_same(copies, together)
     return check
@@ -102,7 +102,7 @@ class ModelCheck:
     sampler: Sampler
     agreement: Agreement
     """How far rounding may move the logits."""
-    strangers: Tensor
+    unlike_rows: Tensor
     """Rows that are unlike the inputs; the last one is not."""
     known: Tensor
     """The answers to them, each alone, at the beginning."""
@@ -118,29 +118,29 @@ class ModelCheck:
     def _in_parts(self) -> bool:
         return any(getattr(module, "runs_in_parts_of", 1) != 1 for module in _modules(self.sampler))
 
-    def knowing(self, strangers: list[Tensor]) -> ModelCheck:
-        """The check with these strangers; those without finite logits are left out, since they are not the user's."""
-        *answers, last = [self.run(row[None], finite=False) for row in strangers]
+    def with_unlike_rows(self, unlike_rows: list[Tensor]) -> ModelCheck:
+        """The check with these unlike_rows; those without finite logits are left out, since they are not the user's."""
+        *answers, last = [self.run(row[None], finite=False) for row in unlike_rows]
         usable = [number for number, logits in enumerate(answers) if bool(torch.isfinite(logits).all())]
         usable.append(len(answers))  # the last one is a copy of the input
-        return replace(self, strangers=torch.stack(strangers)[usable], known=torch.cat([*answers, last])[usable])
+        return replace(self, unlike_rows=torch.stack(unlike_rows)[usable], known=torch.cat([*answers, last])[usable])
 
-    def crowds(self, copies: Tensor, alone: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Compose batches of this size in which copies stand among strangers, with the answers to each row alone.
+    def mixed_batches(self, copies: Tensor, alone: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Compose batches of this size in which copies stand among unlike_rows, with the answers to each row alone.
 
-        In the first ones all strangers are the same row, of another class than most copies. The last has all rows.
+        In the first ones all unlike_rows are the same row, of another class than most copies. The last has all rows.
         """
-        rows, answers = torch.cat([copies, self.strangers]), torch.cat([alone, self.known])
+        rows, answers = torch.cat([copies, self.unlike_rows]), torch.cat([alone, self.known])
         usual = _mode(alone)
         others = {int(logits.argmax()): number for number, logits in enumerate(self.known, start=len(copies))}
         others.pop(usual, None)
         order = random.Random(0)  # noqa: S311 (no secret)
         few = max(1, size // 8)
-        for number in list(others.values())[:_CROWDS]:
+        for number in list(others.values())[:_MIXED_BATCHES]:
             places = order.sample([*range(few), *[number] * (size - few)], size)
             yield rows[places], answers[places]
-        everyone = order.sample(range(len(rows)), len(rows))
-        places = (everyone * size)[:size]
+        every_row = order.sample(range(len(rows)), len(rows))
+        places = (every_row * size)[:size]
         yield rows[places], answers[places]
 
     def recheck(self, stream: Stream, samples: range, last: bool, inputs: Tensor) -> Compare:
@@ -155,24 +155,24 @@ class ModelCheck:
         if stream.stage not in _PROVING or not (last or _is_due(samples)):
             return uncompared
         choice = random.Random(f"{stream.seed},{stream.index},{stream.stage},{samples.stop}")  # noqa: S311 (no secret)
-        count = _AMONG_STRANGERS + min(_MOST, _ALONE + (samples.stop - 1) // _MORE)
+        count = _AMONG_UNLIKE + min(_MOST, _ALONE + (samples.stop - 1) // _MORE)
         places = choice.sample(range(len(inputs)), min(len(inputs), count))
         return partial(self._compare, inputs[places].clone(), places, stream.index)
 
     def _compare(self, rows: Tensor, places: list[int], index: int, logits: Tensor) -> None:
         expected = _plain(logits[places])
         # A program for batches of one size takes as long for a row as for a batch, so that none is run alone.
-        few = len(rows) if self._in_parts else _AMONG_STRANGERS
-        stranger, known = self._of_another_class(_mode(logits))
-        crowd = torch.cat([stranger, rows[:few].flip(0), stranger])
+        few = len(rows) if self._in_parts else _AMONG_UNLIKE
+        unlike_row, known = self._of_another_class(_mode(logits))
+        mixed = torch.cat([unlike_row, rows[:few].flip(0), unlike_row])
         answers = torch.cat([known, expected[:few].flip(0), known, expected[few:]])
         here = replace(self, agreement=self.agreement.around(_plain(logits)))
-        here.require([crowd, *rows[few:, None]], answers, f" (found while input {index} was sampled)")
+        here.require([mixed, *rows[few:, None]], answers, f" (found while input {index} was sampled)")
 
     def _of_another_class(self, usual: int) -> tuple[Tensor, Tensor]:
-        """A stranger with another answer than the usual one, if there is one, and its answer."""
+        """A unlike_row with another answer than the usual one, if there is one, and its answer."""
         number = int((self.known.argmax(dim=1) != usual).int().argmax())
-        return self.strangers[number : number + 1], self.known[number : number + 1]
+        return self.unlike_rows[number : number + 1], self.known[number : number + 1]
 
     def require(self, batches: list[Tensor], expected: Tensor, where: str = "") -> None:
         """Run batches, and raise if their logits are not those of the same rows in other company."""
@@ -182,7 +182,7 @@ class ModelCheck:
         again = torch.cat([self.run(rows) for rows in batches])
         if not self.agreement.agree(again, found):
             raise ModelError(_RANDOM + where)
-        now = [self.run(row[None]) for row in self.strangers]
+        now = [self.run(row[None]) for row in self.unlike_rows]
         if now and not self.agreement.agree(torch.cat(now), self.known):
             raise ModelError(_CHANGED + where)
         differing = self.agreement.differing(found, expected)
@@ -190,7 +190,7 @@ class ModelCheck:
         together = self.run(rows)
         if not self.agreement.widened(self.measured(rows, together), together).agree(found, expected):
             other = self.fast and self.agreement.agree(together, found[differing])
-            raise ModelError((_NOT_THE_MODEL if other else _LOOKS_AROUND) + where)
+            raise ModelError((_NOT_THE_MODEL if other else _DEPENDS_ON_BATCH) + where)
 
     def require_the_same(self, rows: Tensor, expected: Tensor) -> None:
         """Run a batch again, and refuse other answers than before."""
@@ -238,7 +238,7 @@ def _is_due(samples: range) -> bool:
     return count <= samples.stop
 
 
-def _strangers(x: Tensor, sigma: float, generator: Generator) -> Tensor:
+def _unlike_rows(x: Tensor, sigma: float, generator: Generator) -> Tensor:
     """Rows that are unlike an input, in its range: other values, the same ones elsewhere, and much more noise."""
     low, high = x.aminmax()
     shuffled = x.flatten()[torch.randperm(x.numel(), generator=generator).to(x.device)].reshape(x.shape)

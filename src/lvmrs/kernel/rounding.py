@@ -45,7 +45,7 @@ _SO = (
     "or take a method that does not use the constant, such as hard duels or votes"
 )
 _64_BITS = (torch.float64, torch.complex128)
-_LEAVING = (
+_CONVERSIONS = (
     *(torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__),
     *(torch.Tensor.item, torch.Tensor.__float__, torch.Tensor.tolist),
 )
@@ -69,7 +69,7 @@ class _WithinTorch(TorchFunctionMode):
     """Refuses to take numbers out of tensors, into NumPy and the like, where their rounding would not be seen."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _LEAVING and _inexact(args):
+        if func in _CONVERSIONS and _inexact(args):
             raise ModelError(f"the model computes outside of torch, where float64 cannot be followed, {_SO}")
         return func(*args, **(kwargs or {}))
 

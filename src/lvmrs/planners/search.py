@@ -204,7 +204,7 @@ def _strongest(logits: Tensor, most: int) -> Tensor:
 
 
 # It is less than any radius, and more than the −∞ of a bound that cannot be used for a candidate.
-_HOPELESS = -1e300
+_LOWEST = -1e300
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Seq
         rounded = np.array([terms.allowance(each, form) if terms.rounding else 0.0 for each in survey.maps])
         less, more = np.maximum(p_a - rounded, 0.0), np.minimum(p_b + rounded, 1.0)
         radius = signed_radius(form, less, more, sigma=terms.sigma, slopes=slopes)
-        return np.where(p_a < 0, -np.inf, np.maximum(radius, _HOPELESS))
+        return np.where(p_a < 0, -np.inf, np.maximum(radius, _LOWEST))
 
     # The ways are compared by R2, which is quick; other forms are tried in the best way and in the best one-sided one.
     simple = expected(R2(), np.arange(len(ways))[:, None])

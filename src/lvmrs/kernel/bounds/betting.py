@@ -176,7 +176,7 @@ _OVERSHOOT = 0.01
 # A rejection needs this much more log-wealth than the goal: far more than rounding adds in a million samples.
 _SLACK = 1e-7
 # A candidate this far below the goal in log-wealth is given up, and with it all above: they count as not rejected.
-_HOPELESS = 40.0
+_GIVE_UP = 40.0
 
 
 def blocks(n: int) -> list[int]:
@@ -269,8 +269,8 @@ class Game:
     def _undecided(self) -> slice:
         """From the first column that is not rejected in every row to the last before all rows have given up."""
         settled = self._rejected(self.wealth).all(axis=0)
-        hopeless = np.logical_or.accumulate(self.wealth < self.goal - _HOPELESS, axis=1).all(axis=0)
-        return slice(int(settled.argmin()), int((~hopeless).sum()))
+        given_up = np.logical_or.accumulate(self.wealth < self.goal - _GIVE_UP, axis=1).all(axis=0)
+        return slice(int(settled.argmin()), int((~given_up).sum()))
 
     def _shared_stake(self) -> Floats:
         mean = self.power_sums[1] / max(self.seen, 1)
