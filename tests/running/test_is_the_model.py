@@ -117,7 +117,7 @@ def test_steps_that_depend_on_the_layout_are_never_laid_out_anew(reader: Forward
         return
     assert not fast.layout_free
     assert not fast.way(8, channels_last=True).channels_last
-    with pytest.raises(ModelError, match="layout of memory"):
+    with pytest.raises(ModelError, match="depends on the memory layout"):
         SmoothedClassifier(network, 0.5, batch=8, compile=True).certify(torch.rand(SHAPE), n0=10, n=50)
 
 
