@@ -29,7 +29,7 @@ from lvmrs.engine import pipeline
 from lvmrs.engine.batching import Batched, Fullness
 from lvmrs.engine.pipeline import Procedure
 from lvmrs.engine.sources import Input
-from lvmrs.engine.threads import Crew, torch_threads
+from lvmrs.engine.threads import ThreadPool, torch_threads
 from lvmrs.kernel.goals import Goal
 from lvmrs.kernel.noise import Stream
 from lvmrs.models import ResNet
@@ -62,8 +62,8 @@ def adaptive(
     sampler, _ = smoothed.sampler(inputs[0])
     terms = partial(smoothed.terms, 0.001, n, method=Duels())
     items = [Input(k, None, partial(terms, x), x, sampler) for k, x in enumerate(inputs)]
-    with Crew(sampler.workers) as crew, torch_threads(1 if sampler.workers > 1 else torch.get_num_threads()):
-        source = Batched(crew, 0, n, fullness=fullness)
+    with ThreadPool(sampler.workers) as pool, torch_threads(1 if sampler.workers > 1 else torch.get_num_threads()):
+        source = Batched(pool, 0, n, fullness=fullness)
         return [certificate for _, certificate in pipeline.certify(items, source, Procedure(Duels(), N0, goal), n)]
 
 

@@ -139,7 +139,7 @@ def test_rounding_is_allowed_for() -> None:
 
 def test_what_is_refused() -> None:
     plan = planned(Duels())
-    with pytest.raises(ProofError, match="clopper_pearson holds for one number of samples that is known before"):
+    with pytest.raises(ProofError, match="clopper_pearson holds for one fixed number of samples only"):
         AnytimeProof(replace(plan, bound=ClopperPearson()), TERMS)
     with pytest.raises(ProofError, match="0 scores are too few for a first look"):
         AnytimeProof(plan, TERMS).certificate()

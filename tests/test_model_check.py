@@ -107,7 +107,7 @@ def test_a_majority_is_found_in_batches_of_any_size(batch: int) -> None:
             SmoothedClassifier(LOOKING_AROUND["majority"], SIGMA, batch=batch).certify(at(0.2, index), n0=100, n=1000)
 
 
-def test_a_majority_far_from_the_decision_is_found_by_its_crowd() -> None:
+def test_a_majority_far_from_the_decision_is_found_by_a_mixed_batch() -> None:
     """All noisy copies have one answer, so that only rows of another class show what happens."""
     with pytest.raises(ModelError, match=LOOKS):
         SmoothedClassifier(LOOKING_AROUND["majority"], SIGMA, batch=128).certify(at(1.2), n0=100, n=1000)
@@ -249,7 +249,7 @@ def test_a_model_that_is_rarely_random_is_found_with_a_known_probability() -> No
             return noisy(x, calls) if chance.random() < 0.01 else honest(x)
 
         found += is_found(Changing(60, rarely), inputs=20, n=1024)
-    # In the last batch of 20 inputs: that batch, a row between strangers, and two rows alone.
+    # In the last batch of 20 inputs: that batch, a row between unlike rows, and two rows alone.
     assert stats.binomtest(found, 40, 1 - 0.99 ** (20 * 4)).pvalue > 1e-4
 
 
@@ -437,7 +437,7 @@ def test_the_check_changes_no_score_and_no_random_state() -> None:
 
 @pytest.mark.parametrize(("model_batch", "calls", "rows"), [(1, 6, 10), (16, 2, 10)])
 def test_a_run_is_checked_in_few_calls(model_batch: int, calls: int, rows: int) -> None:
-    """In the 16th batch and the last: a row between two strangers, and two alone where this costs no batch."""
+    """In the 16th batch and the last: a row between two unlike rows, and two alone where this costs no batch."""
     sizes: list[int] = []
 
     def counting(x: Tensor) -> Tensor:

@@ -103,7 +103,7 @@ def test_a_name_stands_for_one_noise() -> None:
     with pytest.raises(InvalidArgumentError, match="Quiet has the name 'gaussian' of Gaussian"):
         Terms(1.0, 0.01, 100, noise=Quiet())
     NOISES.add(Scaled)
-    with pytest.raises(InvalidArgumentError, match="Scaled has settings that its spelling 'scaled' does not say"):
+    with pytest.raises(InvalidArgumentError, match="Scaled has settings that its spelling 'scaled' leaves out"):
         SmoothedClassifier(first_number, 1.0, noise=Scaled(0.1))
     with pytest.raises(InvalidArgumentError, match=r"Wordless has no distance; write it: see lvmrs\.kernel\.noise"):
         NOISES.add(type("Wordless", (Noise,), {"name": "wordless", "length": "", "fill": None, "words": None}))

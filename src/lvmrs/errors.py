@@ -9,7 +9,7 @@ __all__ = [
     "naming", "shown",
 ]  # fmt: skip
 
-# Longer messages are cut in our sentences; the error that is the cause has all of it.
+# Longer messages are truncated; the cause of the error keeps the full text.
 _LONGEST = 500
 
 
@@ -34,23 +34,23 @@ class RunError(LvmrsError):
 
 
 class ProofError(LvmrsError, ValueError):
-    """The proof refuses a plan or scores, since a certificate from them could not be trusted; the message says why."""
+    """The proof rejects a plan or scores, since a certificate from them would not be valid; the message says why."""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, to quote in a sentence of ours."""
+    """The first line of an error's message, for a quotation in another message."""
     return str(error).strip().partition("\n")[0][:_LONGEST]
 
 
 @contextmanager
 def guarded(what: str, *, error: type[LvmrsError]) -> Iterator[None]:
-    """Run code that is not ours: the user's, or a library's that may raise anything for a bad file.
+    """Run code of the user, or of a library that may raise anything for a bad file.
 
-    Whatever it raises becomes one sentence, and ``sys.exit`` is no exception: otherwise a model could end a run with
-    exit code 0 and no result. Control-C and errors of lvmrs pass as they are.
+    Every exception becomes an error of one sentence, and so does ``sys.exit``: otherwise a model could end a run with
+    exit code 0 and no result. Control-C and errors of lvmrs pass unchanged.
 
     Args:
-        what: the beginning of the sentence, which names the thing and says what failed.
+        what: the beginning of the sentence, which names the object and the failure.
         error: the class of the error that is raised.
 
     >>> with guarded("nets.py: it cannot be imported", error=ModelError):
@@ -73,20 +73,20 @@ def _described(failure: Exception) -> str:
     kind = type(failure).__name__
     try:
         reason = first_line(failure)
-    except Exception:  # the message of a class of the user's own is code of the user, too
+    except Exception:  # str() of a user's exception runs the user's code
         return kind
     return f"{kind}: {reason}" if reason else kind
 
 
 def shown(value: object, most: int = 80) -> str:
-    """Write a value as Python shows it, in one line of at most so many characters and without addresses.
+    """The repr of a value in one line of at most ``most`` characters, without addresses.
 
     >>> shown([1.5] * 1000, most=12)
     '[1.5, 1.5, …'
     """
     try:
         text = repr(value)
-    except Exception:  # that of an object of the user's own may raise anything
+    except Exception:  # repr() of a user's object may raise anything
         text = f"<{type(value).__name__}>"
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(text.split()))
     return text if len(text) <= most else f"{text[: most - 1]}…"
@@ -94,7 +94,7 @@ def shown(value: object, most: int = 80) -> str:
 
 @contextmanager
 def naming(index: int) -> Iterator[None]:
-    """Run the model for an input: a failure of the model names the input.
+    """Add the index of an input to every ``ModelError`` in the block.
 
     >>> with naming(3):
     ...     raise ModelError("the model returned NaN")

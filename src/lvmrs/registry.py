@@ -1,4 +1,4 @@
-"""Tables of names: what the entries of the registry are, and how a name is looked up, listed and added."""
+"""The registry: tables of all names that a user can type, for parts, methods, models and data."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ Part = TypeVar("Part", bound=type)
 
 @dataclass(frozen=True)
 class Entry:
-    """One name: where it lives, what it is, and what more is known about it without importing it."""
+    """The entry of one name: its location, description and properties, known without importing it."""
 
     where: str
     """``module:Class`` or ``module:function``."""
     words: str
-    """What it is, in a few words."""
+    """A short description."""
     pattern: str = ""
-    """What is written after the name and a colon, such as FILE; empty if the name stands alone."""
+    """The pattern after the name and a colon, such as FILE; empty if there is none."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that the name stands for, beside its class."""
+    """Settings of the class that the name implies."""
     facts: tuple[str, ...] = ()
-    """Attributes of the class that are true; for sources of models and data, see the note above their tables."""
+    """Attributes of the class that are true; for sources of models and data, see the comment above their tables."""
     extra: str = ""
-    """The optional extra of the package that it needs."""
+    """The optional extra of the package that it requires."""
 
 
 class Names:
-    """The known names of one kind of part, in the order in which they are shown."""
+    """The known names of one kind of part, in display order."""
 
     def __init__(self, kind: str, base: str | None, entries: Mapping[str, Entry]) -> None:
-        """``base`` is the class of all parts of this kind; None if they are functions, to which none can be added."""
+        """``base`` is the base class of the kind; None if its parts are functions, to which none can be added."""
         self.kind, self.base = kind, base
         self._entries = dict(entries)
         self._added: dict[str, type] = {}
@@ -70,7 +70,7 @@ class Names:
 
     @property
     def listed(self) -> str:
-        """All names as they are written, with commas between them: for help texts and refusals."""
+        """All names with their patterns, separated by commas, for help texts and error messages."""
         return ", ".join(map(self.written, self))
 
     def written(self, name: str) -> str:
@@ -80,29 +80,29 @@ class Names:
 
     @property
     def added(self) -> tuple[type, ...]:
-        """The parts that are not ours."""
+        """The parts that the user added."""
         return tuple(self._added.values())
 
     def having(self, fact: str) -> tuple[str, ...]:
-        """The names of the parts of which a fact is true."""
+        """The names of the parts that have a fact."""
         ours = (name for name, entry in self._entries.items() if fact in entry.facts)
         return (*ours, *(name for name, part in self._added.items() if getattr(part, fact, False)))
 
     def words(self, name: str) -> str:
-        """What the part of that name is, in a few words."""
+        """A short description of the part of that name."""
         part = self._added.get(name)
         return self._entries[name].words if part is None else (part.__doc__ or name).partition("\n")[0]
 
     def extra_of(self, name: str) -> str:
-        """The optional extra of the package that it needs, or nothing."""
+        """The optional extra of the package that the part requires, or an empty string."""
         return self._entries[name].extra if name in self._entries else ""
 
     def settings(self, name: str) -> dict[str, Any]:
-        """The settings that the name stands for, beside its class."""
+        """The settings of the class that the name implies."""
         return dict(self._entries[name].settings) if name in self._entries else {}
 
     def name_of(self, class_name: str, settings: Mapping[str, Any]) -> str | None:
-        """The name that stands for our class of that name with these settings, among others; None if there is none."""
+        """The name of the built-in class with these settings, among others; None if there is none."""
         return next(
             (
                 name
@@ -113,20 +113,20 @@ class Names:
         )
 
     def find(self, name: object, *, argument: str | None = None) -> Any:
-        """The class of that name. A name that is not known is refused in a sentence that names the ``argument``."""
+        """The class of that name. An unknown name raises an error that names the ``argument``."""
         if not isinstance(name, str) or name not in self:
             raise InvalidArgumentError(f"{argument or self.kind} must be one of {self.listed}, got {shown(name)}")
         return self._added[name] if name in self._added else _imported(self._entries[name].where)
 
     def add(self, part: Part) -> Part:
-        """Make a part of your own known under its ``name``; it can be used as a decorator."""
+        """Register a user-defined part under its ``name``; usable as a decorator."""
         if self.base is None:
             raise InvalidArgumentError(f"a {self.kind} cannot be added; name it with python:MODULE:FUNCTION")
         base = _imported(self.base)
         if not (isinstance(part, type) and issubclass(part, base)):
             raise InvalidArgumentError(f"a {self.kind} must be a class derived from {base.__name__}, got {shown(part)}")
         name = getattr(part, "name", None)
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):  # it stands in rows and manifests
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):  # rows contain the name
             raise InvalidArgumentError(f"{part.__name__} has no name; give the class an attribute name = 'word'")
         if lacking := [word for word in _class_attributes(base) if not hasattr(part, word)]:
             raise InvalidArgumentError(f"{part.__name__} has no {lacking[0]}; write it: see {base.__module__}")
@@ -151,11 +151,9 @@ def _imported(where: str) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Names of everything that can be chosen by name: parts of a certificate, methods, sources of models and data.
-#
-# One table for each kind: a name, where its class or function lives, and what it is in a few words. Help texts, choices
-# of the command line and docs are made from these tables; a name that is not in them is refused. Nothing is imported
-# before it is asked for, so reading a name costs nothing. ``add`` is for parts of your own.
+# The tables, one for each kind: a name, the location of its class or function, and a short description. Help texts,
+# choices of the command line and docs are made from these tables. Parts are imported on first use. ``add`` registers
+# user-defined parts.
 
 
 # fmt: off
@@ -179,10 +177,12 @@ BOUNDS = Names("bound", "lvmrs.kernel.bounds.base:Bound", {
         "lvmrs.kernel.bounds.beta_mixture:BetaMixture", "for 0/1 scores, whenever sampling stops", facts=("anytime",)
     ),
     "betting_mixture": Entry(
-        "lvmrs.kernel.bounds.betting_mixture:BettingMixture", "for any scores, whenever sampling stops", facts=("anytime",)
+        "lvmrs.kernel.bounds.betting_mixture:BettingMixture", "for any scores, whenever sampling stops",
+        facts=("anytime",)
     ),
     "staged": Entry(
-        "lvmrs.kernel.bounds.clopper_pearson:Staged", "for 0/1 scores, at a few stages that share the risk", facts=("anytime",)
+        "lvmrs.kernel.bounds.clopper_pearson:Staged", "for 0/1 scores, at a few stages that share the risk",
+        facts=("anytime",)
     ),
 })
 FORMS = Names("form", "lvmrs.kernel.forms:Form", {
@@ -197,11 +197,12 @@ FORMS = Names("form", "lvmrs.kernel.forms:Form", {
 NOISES = Names("noise", "lvmrs.kernel.noise:Noise", {
     "gaussian": Entry("lvmrs.kernel.noise:Gaussian", "normal numbers, the same in every direction"),
     "exact": Entry(
-        "lvmrs.kernel.exact_noise:ExactGaussian", "the same without rounding errors, for inputs on a grid", facts=("rounds",)
+        "lvmrs.kernel.exact_noise:ExactGaussian", "the same without rounding errors, for inputs on a grid",
+        facts=("rounds",)
     ),
 })
 PARTS = (MAPS, BOUNDS, FORMS, NOISES)
-"""The tables of what a certificate is made of; parts of a user's own may have been added to them."""
+"""The tables of the parts of a certificate, including user-defined parts."""
 
 METHODS = Names("method", "lvmrs.kernel.method:Method", {
     "duels": Entry("lvmrs.planners.duels:Duels", "one duel with each rival"),
@@ -229,11 +230,11 @@ OBJECTIVES = Names("objective", "lvmrs.training.objectives:Objective", {
     ),
     "denoise": Entry("lvmrs.training.objectives:Denoising", "squared error of a denoiser (Salman et al. 2020)"),
 })
-# Sources of models, denoisers and data. Their facts: "file" (what follows the colon is a file that must exist), "path"
-# (it can be a path), "code" (it names Python code), "weights" (weights can be put into it), "program" (the file is run
-# as it is, and identifies it), "foreign" (it is not run by torch), "sized" (images can be scaled to a size), "indexed"
-# (a class index file can say the labels), "inert" (files are read, and nothing else happens: a name that was read, and
-# not typed, may be loaded).
+# Sources of models, denoisers and data. Their facts: "file" (the text after the colon is a file that must exist),
+# "path" (it can be a path), "code" (it names Python code), "weights" (weights can be loaded into the model), "program"
+# (the file is a program, which identifies the model), "foreign" (torch does not run it), "sized" (images can be scaled
+# to a size), "indexed" (a class index file can define the labels), "inert" (loading only reads files, so that a name
+# from a manifest may be loaded).
 MODELS = Names("model", None, {
     "python": Entry("lvmrs.models.python:python", "a module or callable, or a function of yours that returns one; "
                     "MODULE is a file such as nets.py, or installed",
@@ -299,7 +300,7 @@ NETWORKS = Names("network", None, {
 
 
 def noise_named(spelling: str) -> Any:
-    """The noise of a spelling, such as gaussian, exact or exact:16.
+    """The noise for a spelling such as gaussian, exact or exact:16.
 
     >>> noise_named("exact:16")
     ExactGaussian(levels=16)
@@ -311,7 +312,7 @@ def noise_named(spelling: str) -> Any:
 
 
 def check_known_noise(noise: object) -> None:
-    """Refuse a noise that is not in the registry under its name: runs record its name."""
+    """Raise if a noise is not registered under its name: runs record the name."""
     kind, name = type(noise), getattr(noise, "name", None)
     if name not in NOISES or NOISES.find(name) is not kind:
         raise InvalidArgumentError(
@@ -321,11 +322,11 @@ def check_known_noise(noise: object) -> None:
 
 
 def simplex_map(name: str, *, argument: str = "map") -> Any:
-    """The class of the simplex map of that name; duels are not among them.
+    """The class of the simplex map of that name; raises for duels.
 
     Args:
         name: name of a map, such as ``"softmax"``.
-        argument: what the name is called in the sentence that refuses it.
+        argument: the name of the argument in error messages.
 
     >>> simplex_map("softmax").__name__
     'Softmax'

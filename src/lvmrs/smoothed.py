@@ -1,4 +1,4 @@
-"""The smoothed classifier: it certifies one input from end to end. It samples, plans, samples afresh and proves."""
+"""The smoothed classifier: certifies, predicts and calibrates."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ from lvmrs.registry import check_known_noise, noise_named
 __all__ = ["N0", "Given", "ScoresOf", "SmoothedClassifier", "winner"]
 
 N0 = 100
-"""Samples on which the class to predict is found, unless another number is given."""
+"""The default number of samples to find the candidate class of a prediction."""
 Given = tuple[int, Tensor] | tuple[int, Tensor, int | None]
-"""An index, an input and, where it is known, the label."""
+"""An index, an input and, if known, its label."""
 ScoresOf = Callable[[int, Stage], Scores]
-"""Gives that many scores of one input, of that stage."""
-# Noisy copies of an input on which it is measured what rounding does.
+"""Returns scores of one input, for a number of samples and a stage."""
+# Noisy copies of an input on which rounding is measured.
 _COPIES = 16
 
 
 class SmoothedClassifier:
-    """A classifier that is smoothed over noisy copies of its input.
+    """A classifier smoothed over noisy copies of its input.
 
     Args:
-        model: any callable from a batch of inputs to logits. A module runs in eval mode, and has its old mode after.
-        sigma: scale of the noise, in units of the input as it is given here: normalisation belongs to the model. None
-            is for methods without noise alone, such as ``Deterministic``.
+        model: any callable from a batch of inputs to logits. A module runs in eval mode; its mode is then restored.
+        sigma: scale of the noise, in units of the input: normalisation belongs to the model. None only for methods
+            without noise, such as ``Deterministic``.
         lipschitz: a constant of the logits in the Euclidean norm; by default the model's attribute, if it has one.
-        batch: samples in a forward pass; by default the fastest size is found by trials on the first input.
+        batch: samples in a forward pass; by default trials on the first input find the fastest size.
         device: by default that of the model's parameters, or of the input if it has none.
         autocast: precision to run the model in; certificates cannot rely on a Lipschitz constant with it.
-        compile: whether to run the model through torch.compile; None for runs that are long enough to repay it.
+        compile: whether to run the model through torch.compile; None to compile for runs long enough to gain from it.
         noise: the kind of noise, or its name, such as "exact" for images of 8 bits; see ``lvmrs.kernel.noise``.
         rounding: how far rounding moves the logits at most, in the Euclidean norm, for certificates that rely on a
             Lipschitz constant; by default it is measured against float64 (``lvmrs.kernel.rounding``).
-        fast: whether a fast version of the model may be run, if it is shown to be the same up to rounding.
-        way: how the model is run, as an earlier run has chosen it; by default it is chosen.
+        fast: whether a fast version of the model may run, if it is shown to be the same up to rounding.
+        way: how the model is run, as chosen by an earlier run; by default chosen by trials.
 
     >>> smoothed = SmoothedClassifier(nn.Identity(), sigma=0.5, batch=100)  # two logits: the input itself
     >>> certificate = smoothed.certify(torch.tensor([1.0, 0.0]), n0=100, n=1000)
@@ -102,25 +102,25 @@ class SmoothedClassifier:
         check_known_noise(noise)
         check_noise(noise)
         self.compiled, self.fast = None if compile is None else bool(compile), bool(fast)
-        pattern = Sampler(model, self._sigma or 1.0, 1, autocast=autocast, noise=noise)  # without σ for checks alone
+        pattern = Sampler(model, self._sigma or 1.0, 1, autocast=autocast, noise=noise)  # without σ, for checks only
         samplers = Samplers(pattern, given, way=way, fast=self.fast, compiled=self.compiled)
         self.rounding = Rounding(model, self.lipschitz, samplers, self._input, rounding)
         self._samplers = samplers
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse changes after it is made: what a run records would not be what it used."""
+        """Reject changes: the settings that a run records must be those that it uses."""
         if "_samplers" in self.__dict__:
             raise AttributeError(f"a smoothed classifier cannot be changed; make another one with another {name}")
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        """One line."""
+        """One-line summary for people."""
         known = "" if math.isinf(self.lipschitz) else f", lipschitz={self.lipschitz:g}"
         return f"SmoothedClassifier({type(self.model).__name__}, sigma={self._sigma}{known})"
 
     @property
     def sigma(self) -> float:
-        """The scale of the noise; refused if none was given."""
+        """The scale of the noise; raises if none was given."""
         if self._sigma is None:
             raise InvalidArgumentError("sigma must be given for samples under noise, and it is None")
         return self._sigma
@@ -148,11 +148,11 @@ class SmoothedClassifier:
             alpha: the risk.
             seed: the noise depends on it and on ``index``, and on nothing else.
             index: place of the input in its data set.
-            goal: stop before n samples, as soon as this is reached; None for all n. See ``lvmrs.kernel.goals``.
+            goal: stop before n samples as soon as the goal is reached; None for all n. See ``lvmrs.kernel.goals``.
             watch: called with the stage and each batch of logits.
 
         Returns:
-            The certificate; its ``guarantee`` says what holds.
+            The certificate; its ``guarantee`` states the certified property.
         """
         sampling: dict[str, Any] = {"n0": n0, "n": n, "alpha": alpha, "seed": seed, "goal": goal, "watch": watch}
         (certificate,) = self.certificates([(index, x)], planner, **sampling)
@@ -161,11 +161,12 @@ class SmoothedClassifier:
     def certificates(
         self, inputs: Iterable[Given], planner: Method | None = None, **settings: Any
     ) -> Iterator[Certificate]:
-        """Certify inputs one after the other; while one is planned and proved, the next is sampled.
+        """Certify inputs in order; while one is planned and proved, the next is sampled.
 
-        The inputs come with their indices, and with their labels if these are known: a budget is then spent on right
-        answers. They are asked for some time before their turn, and what is wrong with one is raised when its turn
-        comes. A budget needs them twice: what is no collection is read into memory. The rest is as in ``certify``.
+        Each input comes with its index, and with its label if known: a budget is then spent on right answers only.
+        Inputs are read ahead, and the error of an input is raised in place of its certificate. A budget reads the
+        inputs twice, so an iterable that is no collection is read into memory. The other arguments are as in
+        ``certify``.
         """
         return (certificate for _, certificate in self.certified(inputs, planner, **settings))
 
@@ -182,7 +183,7 @@ class SmoothedClassifier:
         watch: Watch | None = None,
         sharing: Collection[Given] | None = None,
     ) -> Iterator[tuple[Input, Certificate]]:
-        """Certify inputs as ``certificates`` does, and give each with its certificate.
+        """Certify inputs as ``certificates`` does, and yield each input with its certificate.
 
         Args:
             inputs: the inputs, as in ``certificates``.
@@ -192,8 +193,8 @@ class SmoothedClassifier:
             alpha: the risk.
             seed: the seed of the noise.
             goal: when sampling stops.
-            watch: called with the stage and the logits of each piece of the input whose turn it is.
-            sharing: all inputs that share a budget, also those that need no certificate; by default ``inputs``.
+            watch: called with the stage and the logits of each piece, in the order of the inputs.
+            sharing: all inputs that share a budget, including those that need no certificate; by default ``inputs``.
         """
         method = self.check_method(self.default_method if planner is None else planner)
         check_goal_for(method, goal)
@@ -208,8 +209,8 @@ class SmoothedClassifier:
             inputs = inputs if isinstance(inputs, Collection) else list(inputs)
         prepared = partial(_Prepared, self, terms=partial(self.terms, alpha, n, method=method), of=self._samplers.of)
         procedure = Procedure(method, n0, goal)
-        with self._samplers.crew() as crew:
-            source: Source[Input] = Batched(crew, seed, n, watch) if procedure.stops else Sampled(crew, seed, watch)
+        with self._samplers.pool() as pool:
+            source: Source[Input] = Batched(pool, seed, n, watch) if procedure.stops else Sampled(pool, seed, watch)
             all_ = None if sharing is None else prepared(sharing)
             made = pipeline.certify(prepared(inputs), source, procedure, n, sharing=all_)
             yield from self._samplers.watching(made)
@@ -234,16 +235,16 @@ class SmoothedClassifier:
 
         Args:
             x: the input, without a batch dimension.
-            planner: the method that certifies this classifier, by default hard duels. A method that chooses a map for
-                each input is refused, since its certificates are about no one classifier.
+            planner: the method that certifies this classifier; by default hard duels. A method that chooses a map for
+                each input raises, since its certificates are not about one classifier.
             n: samples to test the answer on.
-            n0: other samples, on which the candidate is found, by default 100; votes need none.
+            n0: other samples to find the candidate, by default 100; votes need none.
             alpha: the risk.
             seed: as in ``certify``.
             index: as in ``certify``.
 
         Returns:
-            The class, or −1 if the samples do not show it at this risk.
+            The class, or −1 if the samples do not decide at this risk.
         """
         x, method = self._input(x), self.check_method(Duels() if planner is None else planner)
         if isinstance(method, Deterministic):
@@ -270,7 +271,7 @@ class SmoothedClassifier:
     ) -> Fixed:
         """Find one map, temperature and form of the radius for all inputs, on held-out inputs.
 
-        The arguments are those of ``certify`` and of ``lvmrs.planners.fixed.calibrated``, which does the search.
+        The arguments are those of ``certify`` and of ``lvmrs.planners.fixed.calibrated``, which searches.
         """
         terms = self.terms(alpha, n)
         inputs = list(checks.iterable("inputs", inputs, "tensors"))
@@ -297,12 +298,12 @@ class SmoothedClassifier:
 
     @property
     def default_method(self) -> Duels:
-        """Duels; if what is smoothed has a Lipschitz constant, with a width that is chosen for each input."""
+        """Duels; if the smoothed scores have a Lipschitz constant, with a width chosen for each input."""
         return Duels() if math.isinf(self.lipschitz_under_noise) else Duels("chosen")
 
     @property
     def lipschitz_under_noise(self) -> float:
-        """The Lipschitz constant of what is smoothed: infinite if the noise rounds inputs to a grid."""
+        """The Lipschitz constant of the logits under noise: infinite if the noise rounds inputs to a grid."""
         return math.inf if self.noise.rounds else self.lipschitz
 
     @property
@@ -312,28 +313,28 @@ class SmoothedClassifier:
 
     @property
     def batch(self) -> int | None:
-        """Samples in a forward pass; None if it was not given and is not chosen yet."""
+        """Samples in a forward pass; None if the size is neither given nor chosen yet."""
         return self._samplers.batch
 
     def fix_way(self, way: Way) -> None:
-        """Run all inputs in this way; it is refused if another batch size was given or chosen."""
+        """Run all inputs in this way; raises if another batch size was given or chosen."""
         self._samplers.fix(way)
 
     def prepare(self, x: Tensor, samples: int = 0) -> Pace:
-        """Check the model on an input, and choose how to run it for so many samples to come, if they are known."""
+        """Check the model on an input, and choose how to run it for ``samples`` samples; 0 if unknown."""
         return self._samplers.prepare(self._input(x), samples)
 
     def sampler(self, x: Tensor) -> tuple[Sampler, Tensor]:
-        """The sampler that ``certify`` takes for an input, and the input as the sampler takes it."""
+        """The sampler that ``certify`` uses for an input, and the input on its device and in its precision."""
         x = self._input(x)
         return self._samplers.of(x), x
 
     def classes(self, x: Tensor) -> int:
-        """How many classes the model has, found on an input."""
+        """The number of classes of the model, found on an input."""
         return len(self._logits(self._input(x)))
 
     def answer(self, x: Tensor) -> int:
-        """The class that the model itself answers with, without noise and without a guarantee."""
+        """The prediction of the model itself, without noise and without a guarantee."""
         return int(self._logits(self._input(x)).argmax())
 
     def _logits(self, x: Tensor) -> Tensor:
@@ -342,7 +343,7 @@ class SmoothedClassifier:
     def unchecked_logits(self, inputs: Tensor) -> tuple[Tensor, Agreement]:
         """The logits of a batch of inputs by the model itself in float64, and how far rounding may move them.
 
-        They may be NaN, and may not be those of one fixed function.
+        They may be NaN, and are not checked to be a fixed function of each input.
         """
         rows = torch.stack([self._input(x) for x in inputs])
         return self._with_agreement(self._samplers.pattern, rows)
@@ -362,13 +363,13 @@ class SmoothedClassifier:
     def certify_batch(
         self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any
     ) -> list[Certificate]:
-        """Certify several inputs, whose indices are ``first`` and those after it; the rest is as in ``certify``."""
+        """Certify several inputs, with indices from ``first`` on; the other arguments are as in ``certify``."""
         if "index" in settings:
             raise InvalidArgumentError("index is counted from first= on for several inputs; give that instead")
         return list(self.certificates(enumerate(inputs, start=first), planner, **settings))
 
     def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
-        """Make the scores of n noisy copies of an input, the same that ``certify`` takes at that stage.
+        """Make the scores of n noisy copies of an input, the same that ``certify`` uses at that stage.
 
         Stages have independent noise: plan on "selection", prove on "certification".
         """
@@ -376,16 +377,16 @@ class SmoothedClassifier:
         return replace(self._samplers.of(x), sigma=self.sigma).scores(x, Stream(seed, index, stage), n)
 
     def check_method(self, method: Method) -> Planner | Deterministic:
-        """Give the method back; refuse what is no method, or one that needs σ or a constant that is not known."""
+        """Return the method; raise if it is no method, or needs σ or a Lipschitz constant that is not known."""
         return checked_method(
             method, lipschitz=self.lipschitz, sigma=self._sigma, autocast=self.autocast, noise=self.noise
         )
 
     def terms(self, alpha: float, n: int, *inputs: Tensor, method: Method | None = None) -> Terms:
-        """The terms of certificates of these inputs; without inputs, the terms are for planning alone.
+        """The terms of certificates of these inputs; without inputs, terms for planning only.
 
-        Rounding is measured if the method relies on the constant, or is not given. Else, and with autocast, the terms
-        have no constant, so that no plan can rely on it.
+        Rounding is measured if the method relies on the constant, or is not given. Otherwise, and with autocast, the
+        terms have no constant, so that no plan can rely on it.
         """
         check_still(self.model, self._stated)
         constant, largest = self.lipschitz_under_noise, max((x.numel() for x in inputs), default=0)
@@ -396,10 +397,10 @@ class SmoothedClassifier:
         return Terms(self.sigma, alpha, n, constant, self.noise, rounding, largest)
 
     def _input(self, x: Tensor) -> Tensor:
-        check_still(self.model, self._stated)  # whatever is asked of the model begins with an input
+        check_still(self.model, self._stated)  # every use of the model passes here
         torch_checks.warn_of_bytes("x", x := torch_checks.finite_tensor("x", x, dims=0).detach())
         kind = x.dtype if x.dtype == torch.float64 else torch.float32
-        return x.to(self._device(x), kind, copy=True)  # it is read later, when the caller may have changed it
+        return x.to(self._device(x), kind, copy=True)  # a copy, since it is read later
 
     def _device(self, x: Tensor) -> torch.device:
         held = self.model.parameters() if isinstance(self.model, nn.Module) else iter(())
@@ -408,7 +409,7 @@ class SmoothedClassifier:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """Inputs as the engine takes them, each of which is read when its turn comes; they can be read again."""
+    """Inputs in the form of the engine, made lazily; they can be read again."""
 
     smoothed: SmoothedClassifier
     inputs: Iterable[Given]
@@ -416,7 +417,7 @@ class _Prepared:
     of: Callable[[Tensor], Sampler]
 
     def __len__(self) -> int:
-        """How many there are, if they are a collection."""
+        """The number of inputs, if they are a collection."""
         return len(self.inputs)  # type: ignore[arg-type]
 
     def __contains__(self, item: object) -> bool:
@@ -432,7 +433,7 @@ class _Prepared:
 
 
 def winner(method: Planner, scores: ScoresOf, terms: Terms, n0: int | None = None, *, index: int = 0) -> int:
-    """Answer with the class that the smoothed classifier of a method answers with.
+    """Predict the answer of the smoothed classifier of a method.
 
     A certificate is about the classifier smoothed with the map of its plan. If a method has the same map for all
     inputs, that is one classifier: what it answers here is what was certified, and within the radius of a certificate
@@ -442,13 +443,13 @@ def winner(method: Planner, scores: ScoresOf, terms: Terms, n0: int | None = Non
 
     Args:
         method: a method whose map is the same for all inputs.
-        scores: gives the scores of the input.
+        scores: returns the scores of the input.
         terms: σ, risk, number of samples of the test and Lipschitz constant.
-        n0: samples on which the candidate is found, by default ``N0``; votes need none.
+        n0: samples to find the candidate, by default ``N0``; votes need none.
         index: index of the input, for errors.
 
     Returns:
-        The class, which is wrong with probability at most ``terms.alpha``, or −1 if the samples do not show it.
+        The class, which is wrong with probability at most ``terms.alpha``, or −1 if the samples do not decide.
     """
     check_one_classifier(method)
     checks.instance("terms", terms, Terms, "Terms")

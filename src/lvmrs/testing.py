@@ -1,8 +1,8 @@
 """A statistical check for authors of planners, like scikit-learn's ``check_estimator`` for estimators.
 
 ``check_planner`` counts false certificates on families of logits whose smoothed scores are known exactly, and tests the
-count against alpha. A planner cannot make false certificates, since the proof works on other samples. What the check
-finds are plans that the proof refuses, hidden state, dependence on batches, and mistakes in your own maps and bounds.
+count against alpha. A planner cannot make false certificates, since the proof uses other samples. The check finds plans
+that the proof rejects, hidden state, dependence on batches, and mistakes in user-defined maps and bounds.
 
 >>> from lvmrs import Duels
 >>> from lvmrs.testing import check_planner
@@ -50,14 +50,14 @@ __all__ = [
 
 SELECTION, CERTIFICATION = Stream(0, 0, "selection"), Stream(0, 0, "certification")
 SIGMA = 0.5
-"""The σ that the scores of all simulations carry."""
+"""The σ of the scores in all simulations."""
 Certify = Callable[[Planner, Terms, Tensor, Tensor], Certificate]
 
 
 def made_up_scores(
     logits: Tensor | Iterable[Tensor], stream: Stream = CERTIFICATION, *, sigma: float = SIGMA
 ) -> Scores:
-    """Make Scores of logits that no network gave, for simulations. What is proved from them is about no classifier.
+    """Make Scores of simulated logits. Certificates from them are about no classifier.
 
     Args:
         logits: logits (samples, classes), or batches of them.
@@ -124,7 +124,7 @@ def _random_family(classes: int, atoms: int, seed: int) -> Family:
 
 
 def _tie_that_turns_with_temperature() -> Family:
-    """Class 0 wins more often and class 1 wins by more, so that the temperature decides which one is the top class."""
+    """Class 0 wins more often and class 1 wins by more, so that the top class depends on the temperature."""
     rows = [(0.54 / 20, [0.4 + 0.02 * i, 0.0, -0.3]) for i in range(20)]
     return family(rows + [(0.46 / 20, [0.0, 0.5 + 0.03 * i, -0.3]) for i in range(20)])
 
@@ -176,8 +176,8 @@ def is_false(certificate: Certificate, known: Family, plan: Plan | None = None) 
 
     Args:
         certificate: the certificate.
-        known: the family that its scores were drawn from.
-        plan: the plan that it should have been made from; by default the plan that it names.
+        known: the family of its scores.
+        plan: the plan that should have been proved; by default the plan of the certificate.
     """
     plan = certificate.plan if plan is None else plan
     if plan is None:
@@ -210,7 +210,7 @@ def false_certificates(
 ) -> int:
     """Count the false certificates among ``repeats`` certificates, each from its own samples of a family.
 
-    ``by`` makes each certificate; ``plan`` makes the plan that should have been proved from the plan that it names.
+    ``by`` makes each certificate; ``plan`` maps the plan of a certificate to the plan that should have been proved.
     """
     n0, repeats = checks.count("n0", n0, least=1), checks.count("repeats", repeats, least=1)
     terms = Terms(SIGMA, alpha, n, lipschitz)
@@ -240,14 +240,14 @@ def check_planner(
     lipschitz: float = 1.0,
     families: Iterable[str] = tuple(FAMILIES),
 ) -> None:
-    """Check a planner; raise an AssertionError that says what is wrong with it.
+    """Check a planner; raise an AssertionError that describes the first fault.
 
     It checks that
 
     - plans are the same for the same scores, in any batches;
     - the map is the same for all scores if the planner's ``scope`` says so;
     - the planner can be pickled and does not change logits;
-    - the proof accepts its plans for 2 to 1000 classes, and refuses them on the scores that they were made on;
+    - the proof accepts its plans for 2 to 1000 classes, and rejects them on the scores on which they were made;
     - false certificates are no more frequent than ``alpha``, by simulation on the ``families``.
 
     Args:

@@ -16,7 +16,7 @@ from lvmrs.engine import pipeline
 from lvmrs.engine.batching import Batched, Fullness
 from lvmrs.engine.pipeline import Procedure
 from lvmrs.engine.sources import Input
-from lvmrs.engine.threads import Crew
+from lvmrs.engine.threads import ThreadPool
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, ProofError
 from lvmrs.kernel.anytime import AnytimeProof, looks
 from lvmrs.kernel.bounds.beta_mixture import BetaMixture
@@ -76,8 +76,8 @@ def test_batches_are_full_with_any_number_of_threads(workers: int) -> None:
     smoothed, fullness = classifier(64), Fullness()
     sampler = replace(smoothed.sampler(INPUTS[0])[0], workers=workers)
     inputs = [torch.tensor([np.cos(k), np.sin(k), 0.1]).float() for k in range(60)]
-    with Crew(workers) as crew:
-        found = sampled(smoothed, sampler, inputs, Batched(crew, 0, 600, fullness=fullness))
+    with ThreadPool(workers) as pool:
+        found = sampled(smoothed, sampler, inputs, Batched(pool, 0, 600, fullness=fullness))
     assert found == smoothed.certify_batch(inputs, Duels(), n0=32, n=600, alpha=0.01, goal=GOAL)
     assert fullness.rows == sum(each.n + 32 for each in found)
     assert fullness.share > 0.9
@@ -175,8 +175,8 @@ def test_the_model_itself_runs_in_the_thread_of_the_caller_alone() -> None:
     smoothed = SmoothedClassifier(model, 0.5, batch=32, fast=False)
     sampler = replace(smoothed.sampler(INPUTS[0])[0], runner=torch.clone, workers=2)
     threads.clear()
-    with Crew(2) as crew:
-        assert len(sampled(smoothed, sampler, INPUTS, Batched(crew, 0, 600))) == len(INPUTS)
+    with ThreadPool(2) as pool:
+        assert len(sampled(smoothed, sampler, INPUTS, Batched(pool, 0, 600))) == len(INPUTS)
     assert threads == {threading.get_ident()}
 
 

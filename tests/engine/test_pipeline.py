@@ -169,7 +169,7 @@ def test_inputs_outside_of_the_budget_are_refused() -> None:
     procedure = Procedure(Duels(), 32, Goal(budget=300))
     found = pipeline.certify(items, GivenScores(scores), procedure, 200, sharing=items[:2])
     assert [next(found)[0].index for _ in range(2)] == [0, 1]
-    with pytest.raises(InvalidArgumentError, match="input 2 is none of those that share the budget"):
+    with pytest.raises(InvalidArgumentError, match="input 2 does not share the budget"):
         next(found)
 
 

@@ -81,7 +81,7 @@ def test_where_a_plan_comes_from_is_stamped_on_it_whoever_wrote_the_planner() ->
     assert (plan.origin, plan.n0, plan.planner, plan.scope) == (SELECTION, 100, "Own", "this input")
     with pytest.raises(ProofError, match="the plan was made on these very scores"):
         prove.prove(plan, Terms(0.5, 0.01, 200), made_up_scores(z[100:], SELECTION))
-    with pytest.raises(TypeError, match=r"Sly\.plan is final, since it says where a plan comes from"):
+    with pytest.raises(TypeError, match=r"Sly\.plan is final, since it records the stream of a plan"):
         type("Sly", (Cohen,), {"plan": lambda self, scores, terms: None})
     with pytest.raises(InvalidArgumentError, match="scores must be Scores, which know their stream, got list"):
         Own().plan([z], TERMS)  # type: ignore[arg-type]
@@ -369,7 +369,7 @@ def test_lipschitz_procedures_are_ordered() -> None:
 def test_bad_planners_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="procedure must be one of noise, both, ramp, got 'luck'"):
         Lipschitz("luck")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="map must keep a Lipschitz constant, and hardmax does not"):
+    with pytest.raises(InvalidArgumentError, match="map must preserve a Lipschitz constant, and hardmax does not"):
         Lipschitz("both", map="hardmax")
     with pytest.raises(InvalidArgumentError, match=f"form must be one of {FORMS.listed}, got 'r9'"):
         Fixed("softmax", form="r9")
@@ -389,7 +389,7 @@ def test_bad_planners_are_refused() -> None:
         LVM(bounds=("hope",))
     with pytest.raises(InvalidArgumentError, match="maps must be a map to the simplex, got duel; use the method duels"):
         LVM(maps=("hardmax", "duel"))
-    with pytest.raises(InvalidArgumentError, match="bounds must hold one that works for soft maps"):
+    with pytest.raises(InvalidArgumentError, match="bounds must include one for soft maps"):
         LVM(bounds=("clopper_pearson",))
     with pytest.raises(InvalidArgumentError, match=r"mass must be positive and finite, got -1\.0"):
         LVM(mass=-1.0)

@@ -119,10 +119,10 @@ def test_votes_have_the_exact_bound_where_it_is_among_those_to_try() -> None:
         (lambda: Fixed("hardmax", 2.0), "temperature has no effect on hardmax; leave it out"),
         (lambda: LVM(maps=("hardmax",), temperatures=(0.5,)), "temperature has no effect on hardmax; leave it out"),
         (lambda: Paper(maps=("hardmax",), temperatures=(0.5,)), "temperature has no effect on hardmax; leave it out"),
-        (lambda: LVM(bounds=("clopper_pearson",)), "bounds must hold one that works for soft maps, such as betting"),
-        (lambda: Paper(bound="clopper_pearson"), "bounds must hold one that works for soft maps, such as betting"),
-        (lambda: Fixed("softmax", bounds=("clopper_pearson",)), "bounds must hold one that works for soft maps"),
-        (lambda: Lipschitz(bounds=("clopper_pearson",)), "bounds must hold one that works for soft maps"),
+        (lambda: LVM(bounds=("clopper_pearson",)), "bounds must include one for soft maps, such as betting"),
+        (lambda: Paper(bound="clopper_pearson"), "bounds must include one for soft maps, such as betting"),
+        (lambda: Fixed("softmax", bounds=("clopper_pearson",)), "bounds must include one for soft maps"),
+        (lambda: Lipschitz(bounds=("clopper_pearson",)), "bounds must include one for soft maps"),
     ],
 )
 def test_a_constructor_refuses_what_would_have_no_effect(made: Any, sentence: str) -> None:

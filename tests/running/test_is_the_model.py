@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from lvmrs import Duels, SmoothedClassifier
 from lvmrs.engine.execution import fast_version
-from lvmrs.engine.tracing import NotStraightError, held_by, is_layout_free, straightened
+from lvmrs.engine.tracing import NotTraceableError, held_by, is_layout_free, traced
 from lvmrs.errors import ModelError
 from lvmrs.kernel.goals import Goal
 from lvmrs.models import ResNet
@@ -113,11 +113,11 @@ def test_steps_that_depend_on_the_layout_are_never_laid_out_anew(reader: Forward
     network = settled(Network(reader))
     try:
         fast = fast_version(network, torch.rand(8, *SHAPE))
-    except NotStraightError:  # it runs as it is
+    except NotTraceableError:  # it runs as it is
         return
     assert not fast.layout_free
     assert not fast.way(8, channels_last=True).channels_last
-    with pytest.raises(ModelError, match="layout of memory"):
+    with pytest.raises(ModelError, match="depends on the memory layout"):
         SmoothedClassifier(network, 0.5, batch=8, compile=True).certify(torch.rand(SHAPE), n0=10, n=50)
 
 
@@ -201,11 +201,11 @@ def test_what_is_written_to_a_view_or_a_copy_is_never_laid_out_anew(writer: Forw
 
 def test_writing_before_a_view_is_layout_free() -> None:
     layers = nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(144, 8), nn.ReLU(inplace=True)
-    assert is_layout_free(straightened(nn.Sequential(*layers).eval(), torch.rand(2, *SHAPE)))
+    assert is_layout_free(traced(nn.Sequential(*layers).eval(), torch.rand(2, *SHAPE)))
 
 
 def test_usual_networks_are_layout_free() -> None:
-    assert is_layout_free(straightened(settled(ResNet(8)), torch.rand(2, 3, 16, 16)))
+    assert is_layout_free(traced(settled(ResNet(8)), torch.rand(2, 3, 16, 16)))
     assert fast_version(settled(ResNet(8)), torch.rand(8, 3, 16, 16)).convolves
 
 
@@ -219,7 +219,7 @@ def by_half_of_the_batch(network: Network, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("reader", [by_batch_size, by_half_of_the_batch])
 def test_code_that_asks_for_the_size_of_its_batch_runs_as_it_is(reader: Forward) -> None:
-    with pytest.raises(NotStraightError, match="size of its batch"):
+    with pytest.raises(NotTraceableError, match="size of its batch"):
         fast_version(settled(Network(reader)), torch.rand(8, *SHAPE))
 
 
@@ -250,7 +250,7 @@ class Stateful(nn.Module):
 
 @pytest.mark.parametrize("where", ["list", "object", "tensor"])
 def test_what_changes_when_it_runs_runs_as_it_is(where: str) -> None:
-    with pytest.raises(NotStraightError, match=r"changes what it holds|writes to what it stores"):
+    with pytest.raises(NotTraceableError, match=r"changes what it holds|writes to what it stores"):
         fast_version(Stateful(where).eval(), torch.rand(8, *SHAPE))
 
 

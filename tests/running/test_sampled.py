@@ -31,8 +31,8 @@ TERMS: dict[str, Any] = {"n0": 100, "n": 1000, "alpha": 0.01}
 
 
 @pytest.fixture
-def crew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crew of three threads, whatever machine this is."""
+def three_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three worker threads, whatever machine this is."""
     monkeypatch.setattr(samplers, "cores", lambda: 3)
 
 
@@ -62,7 +62,7 @@ def scores(smoothed: SmoothedClassifier, n: int = 500) -> Tensor:
     return torch.cat(list(smoothed.scores(X, n).logits()))
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize("noise", ["gaussian", ExactGaussian(16)])
 def test_a_crew_gives_the_scores_of_one_thread(noise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x = (X * 16).round() / 16
@@ -76,7 +76,7 @@ def test_a_crew_gives_the_scores_of_one_thread(noise: Any, monkeypatch: pytest.M
     assert torch.equal(*(torch.cat(list(each.scores(x, 300).logits())) for each in (many, one)))
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 def test_scores_are_those_of_the_model_itself() -> None:
     fast, plain = (SmoothedClassifier(network(), 0.5, batch=16, fast=fast) for fast in (True, False))
     assert fast.prepare(X).way.folded
@@ -87,7 +87,7 @@ def test_scores_are_those_of_the_model_itself() -> None:
     assert fast.certify(X, **TERMS) == plain.certify(X, **TERMS)
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 def test_weights_that_change_are_never_stale() -> None:
     made = network()
     smoothed = SmoothedClassifier(made, 0.5, batch=16)
@@ -98,7 +98,7 @@ def test_weights_that_change_are_never_stale() -> None:
         smoothed.certify(X, **TERMS)
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 def test_a_change_that_torch_does_not_count_is_found() -> None:
     made = network()
     smoothed = SmoothedClassifier(made, 0.5, batch=16)
@@ -121,7 +121,7 @@ class _Off(nn.Module):
         return torch.where(wrong[:, None], logits.roll(1, dims=1), logits)
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 def test_a_fast_version_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def off(model: object, inputs: Tensor) -> Fast | None:
         made = fast_version_(model, inputs)
@@ -134,7 +134,7 @@ def test_a_fast_version_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) 
         smoothed.certify_batch([X] * 10, **TERMS)  # three rows of the last piece of each input are compared
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 def test_what_is_wrong_with_an_input_is_said_when_its_turn_comes() -> None:
     smoothed = SmoothedClassifier(network(), 0.5, batch=16)
 
@@ -171,7 +171,7 @@ class Blind(Planner):
         return Cohen().choose([torch.eye(3)], terms)
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize("pieces", [0, 1])
 def test_planners_need_not_read_all_scores(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Blind, "pieces", pieces)
@@ -189,7 +189,7 @@ def _lower(won: int, n: int, risk: float) -> float:
     return float(clopper_pearson.lower(won, n, risk))
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 def test_a_planner_that_fails_leaves_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
@@ -206,7 +206,7 @@ def test_a_planner_that_fails_leaves_no_threads(monkeypatch: pytest.MonkeyPatch)
     check_planner(Duels())
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 def test_rows_of_a_run_are_those_of_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def linear() -> nn.Module:
         made = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 3))
@@ -237,7 +237,7 @@ def test_a_run_that_was_begun_folded_is_not_continued_otherwise() -> None:
         SmoothedClassifier(network(), 0.5, batch=8, way=Way(16))
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 def test_inputs_are_copied_before_they_are_read_ahead() -> None:
     """Data sets and loops may use the memory of an input again."""
     eye = nn.Linear(5, 5, bias=False)
@@ -277,7 +277,7 @@ class Reusing(Dataset):
         return "reusing"
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 def test_rows_are_of_their_inputs_whatever_the_indices_come_in() -> None:
     eye = nn.Linear(5, 5, bias=False)
     with torch.no_grad():
@@ -289,7 +289,7 @@ def test_rows_are_of_their_inputs_whatever_the_indices_come_in() -> None:
     assert [(row.idx, row.label, row.clean, row.predict) for row in rows] == [(k, k, k, k) for k in range(5)]
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 def test_autocast_around_a_call_does_not_depend_on_threads() -> None:
     smoothed = SmoothedClassifier(network(), 0.5, batch=16)
     assert smoothed.sampler(X)[0].workers == 3
@@ -298,7 +298,7 @@ def test_autocast_around_a_call_does_not_depend_on_threads() -> None:
     assert next(smoothed.scores(X, 10).logits()).dtype == torch.float32
 
 
-@pytest.mark.usefixtures("crew")
+@pytest.mark.usefixtures("three_threads")
 def test_crews_that_overlap_give_the_threads_back() -> None:
     smoothed = SmoothedClassifier(network(), 0.5, batch=16)
     with torch_threads(2):

@@ -11,7 +11,7 @@ from torch.nn import functional
 from lvmrs import SmoothedClassifier
 from lvmrs.engine.execution import fast_version
 from lvmrs.engine.folding import fold_normalisation, functions_to_layers
-from lvmrs.engine.tracing import NotStraightError, straightened
+from lvmrs.engine.tracing import NotTraceableError, traced
 from lvmrs.models import Preprocessed, ResNet
 from lvmrs.models.ready import build
 
@@ -145,12 +145,12 @@ def test_only_normalisation_right_after_its_layer_is_folded() -> None:
             nn.BatchNorm2d(2), nn.Flatten(),
         )
     )  # fmt: skip
-    steps = straightened(network, torch.randn(2, *SHAPE))
+    steps = traced(network, torch.randn(2, *SHAPE))
     assert fold_normalisation(steps) == 2  # one norm is first, one follows an activation
     x = torch.randn(5, *SHAPE)
     torch.testing.assert_close(steps(x), network(x))  # a layer that runs twice is folded where a norm follows
     sequence = settled(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm2d(3), nn.Flatten()))
-    assert fold_normalisation(straightened(sequence, torch.randn(2, *SHAPE))) == 0  # it normalises another dimension
+    assert fold_normalisation(traced(sequence, torch.randn(2, *SHAPE))) == 0  # it normalises another dimension
 
 
 class PaddedConv(nn.Conv2d):
@@ -169,7 +169,7 @@ def test_functions_that_convolve_become_layers_into_which_normalisation_is_folde
     network = settled(nn.Sequential(*layers, nn.Flatten()))
     network.add_module("layer_1", nn.Flatten().eval())  # the name that a new layer would have
     x = torch.randn(5, *SHAPE)
-    steps = straightened(network, x[:2])
+    steps = traced(network, x[:2])
     assert functions_to_layers(steps) == 3
     torch.testing.assert_close(steps(x), network(x), rtol=0, atol=0)
     assert fold_normalisation(steps) == 3
@@ -190,7 +190,7 @@ def test_weights_by_name_and_padding_in_words(padding: str | int) -> None:
 
     network = settled(Written(named))
     x = torch.randn(5, *SHAPE)
-    steps = straightened(network, x[:2])
+    steps = traced(network, x[:2])
     assert functions_to_layers(steps) == 1
     torch.testing.assert_close(steps(x), network(x), rtol=0, atol=0)
     assert fold_normalisation(steps) == 1
@@ -204,7 +204,7 @@ def test_functions_that_convolve_with_what_was_computed_stay_functions() -> None
 
     network = settled(Written(computed))
     x = torch.randn(5, *SHAPE)
-    steps = straightened(network, x[:2])
+    steps = traced(network, x[:2])
     assert functions_to_layers(steps) == 0
     torch.testing.assert_close(steps(x), network(x), rtol=0, atol=0)
 
@@ -332,7 +332,7 @@ NOT_STRAIGHT: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.parametrize("name", NOT_STRAIGHT)
 def test_what_is_not_shown_to_be_the_same_runs_as_it_is(name: str) -> None:
     network = settled(NOT_STRAIGHT[name]())
-    with torch.no_grad(), pytest.raises(NotStraightError):
+    with torch.no_grad(), pytest.raises(NotTraceableError):
         fast_version(network, torch.randn(8, *SHAPE))
 
 
@@ -347,10 +347,10 @@ def test_what_is_no_network_in_eval_mode_runs_as_it_is() -> None:
         (uncounted, x, "inference mode"),
     ]
     for model, inputs, why in cases:
-        with pytest.raises(NotStraightError, match=why):
+        with pytest.raises(NotTraceableError, match=why):
             fast_version(model, inputs)
-    with pytest.raises(NotStraightError, match="training mode"):
-        straightened(ResNet(8).train(), x)
+    with pytest.raises(NotTraceableError, match="training mode"):
+        traced(ResNet(8).train(), x)
 
 
 def test_our_own_networks_of_known_constant_run_as_copies() -> None:
@@ -364,7 +364,7 @@ def test_our_own_networks_of_known_constant_run_as_copies() -> None:
     with torch.inference_mode():
         assert torch.equal(run(x), network(x))
     network.register_forward_hook(lambda *args: args[-1] * 2)
-    with pytest.raises(NotStraightError, match="hook"):
+    with pytest.raises(NotTraceableError, match="hook"):
         fast_version(network, x)
 
 
@@ -390,7 +390,7 @@ def test_tracing_leaves_nothing_in_the_model() -> None:
     with torch.no_grad():
         fast_version(network, torch.randn(8, *SHAPE))
         assert set(vars(network)) == before
-        with pytest.raises(NotStraightError, match="changes what it holds"):
+        with pytest.raises(NotTraceableError, match="changes what it holds"):
             fast_version(settled(listing), torch.randn(8, *SHAPE))
     assert all(type(each) is Tensor for each in listing.seen)
 

@@ -161,7 +161,7 @@ def test_the_adversary_catches_a_limit_without_a_union_over_the_rivals(monkeypat
     def the_full_risk_for_each(taken: ProofInput, beta: float) -> Floats:
         return np.full(len(taken.risks), beta)
 
-    monkeypatch.setattr(anytime, "_doubts", the_full_risk_for_each)
+    monkeypatch.setattr(anytime, "_limit_risks", the_full_risk_for_each)
     _, wrong = ever_false(Anytime(Duels()), EQUAL_DUELS, risk=0.2, **settings)  # type: ignore[arg-type]
     assert too_many(wrong, 150, 0.2)
 

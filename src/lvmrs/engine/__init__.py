@@ -1,3 +1,3 @@
-"""The algorithm (``pipeline``), and where its samples come from (``sources``, ``batching``)."""
+"""Runs the algorithm (``pipeline``), draws samples for it (``sources``, ``batching``) and runs models fast."""
 
 __all__: list[str] = []

@@ -1,8 +1,8 @@
-"""Samples of several inputs in one batch, for sampling that stops at a goal.
+"""Batches with samples of several inputs, for sampling that stops at a goal.
 
-Between two looks at its bounds (``lvmrs.kernel.anytime``) an input needs few samples, so a batch is filled with those of
-several inputs. Which samples an input takes and where it stops depend on its own stream alone: not on the batch size,
-on other inputs, or on which thread is faster.
+Between two looks at its bounds (``lvmrs.kernel.anytime``) an input needs few samples, so several inputs share a batch.
+The samples of an input, and the sample at which it stops, depend on its own stream alone: not on the batch size, on
+other inputs, or on the speed of threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from lvmrs.engine.pipeline import Need, Result, Steps, Task, started
 from lvmrs.engine.sources import Input
-from lvmrs.engine.threads import Crew, Work
+from lvmrs.engine.threads import ThreadPool, Work
 from lvmrs.errors import LvmrsError
 from lvmrs.kernel.noise import Stream, samples_per_block
 from lvmrs.kernel.sampler import Answered, Compare, Sampler, Watch, check_logits
@@ -29,53 +29,53 @@ from lvmrs.kernel.scores import Portion, Scores, scores_of
 
 __all__ = ["Batched", "Fullness", "NoisyCopies", "Piece", "answered"]
 
-# Batches that are begun before the oldest is taken, for each thread.
+# Batches that may run before the result of the oldest is taken, for each thread.
 _AHEAD = 2
-# Inputs that are sampled at once: at least, at most, and enough to fill batches if each asks for _SPAN samples.
+# Number of inputs sampled at once: at least, at most, and enough to fill batches if each needs _SPAN samples.
 _FEW, _MOST, _SPAN = 32, 256, 32
-# Finished inputs that may wait for their turn, as a multiple of those that are sampled, if nobody watches the logits.
+# Finished inputs that may wait to be yielded in order, as a multiple of those being sampled, if no logits are kept.
 _WAIT = 8
-# Bytes of a logit, and of the watched logits that wait for the turn of their input.
+# Bytes of one logit, and the limit in bytes for kept logits of inputs that are not yielded yet.
 _BYTES, _WAITING = 4, 1 << 29
 
 
 @dataclass
 class Fullness:
-    """How full the batches were."""
+    """Counts how full the batches are."""
 
     batches: int = 0
     rows: int = 0
-    """Samples in all of them."""
+    """Samples in all batches."""
     room: int = 0
-    """Samples for which there was room."""
+    """Samples that all batches could have held."""
 
     @property
     def share(self) -> float:
-        """The share of the room that was used."""
+        """The share of batch rows that held a sample."""
         return self.rows / max(1, self.room)
 
 
 class Batched:
-    """Samples a network for several inputs at once, in batches that they fill together.
+    """Samples a network for several inputs at once, in shared batches.
 
     Args:
-        crew: the threads.
+        pool: the threads that run batches.
         seed: the seed of the noise.
-        n: the most samples that an input is proved on.
-        watch: called with the stage and the logits that an input has used, when its turn comes.
+        n: the largest number of certification samples of an input.
+        watch: called with the stage and the logits of each input, in the order of the inputs.
         fullness: counts how full the batches are.
     """
 
     def __init__(
-        self, crew: Crew, seed: int, n: int, watch: Watch | None = None, fullness: Fullness | None = None
+        self, pool: ThreadPool, seed: int, n: int, watch: Watch | None = None, fullness: Fullness | None = None
     ) -> None:
-        self._crew, self._seed, self._n, self._watch = crew, seed, n, watch
+        self._pool, self._seed, self._n, self._watch = pool, seed, n, watch
         self._fullness = Fullness() if fullness is None else fullness
 
     def run(self, items: Iterable[Input], steps: Callable[[Input], Steps[Result]]) -> Iterator[tuple[Input, Result]]:
         """Take the steps of each input; see ``Source``."""
         coming: Iterator[Task[Input, Result]] | None = started(items, steps)
-        batches, window, waiting = _Batches(self._crew, self._fullness), _FEW, deque[_Sampling[Result]]()
+        batches, window, waiting = _Batches(self._pool, self._fullness), _FEW, deque[_Sampling[Result]]()
         while True:
             while coming is not None and self._has_room(waiting, window):
                 task = next(coming, None)
@@ -96,29 +96,29 @@ class Batched:
             yield task.outcome()
 
     def _has_room(self, waiting: deque[_Sampling[Result]], window: int) -> bool:
-        """Whether another input may begin; those that are done and wait for their turn need room too."""
+        """Whether another input may begin; finished inputs that are not yielded yet count too."""
         most = window * (1 if self._watch is not None else _WAIT)
         return sum(not each.task.done for each in waiting) < window and len(waiting) < most
 
     def _window(self, sampler: Sampler) -> int:
-        """How many inputs are sampled at once: enough to fill batches, and few enough for the logits that are kept."""
+        """The number of inputs to sample at once: enough to fill batches, few enough to keep their logits in memory."""
         wanted = min(_MOST, max(_FEW, 2 * _AHEAD * sampler.workers * sampler.batch // _SPAN))
         kept = sampler.classes * self._n * _BYTES if self._watch is not None else 0
         return max(1, min(wanted, _WAITING // kept)) if kept else wanted
 
 
 class Piece(NamedTuple):
-    """Consecutive samples of an input, as a part of a batch."""
+    """Consecutive samples of one input within a batch."""
 
     sampling: _Sampling[Any]
     stream: Stream
     copies: Callable[[], Tensor]
     samples: range
-    """Their numbers in the stream."""
+    """The numbers of the samples in the stream."""
 
 
 class _Sampling(Generic[Result]):
-    """The samples of one input: those that were asked for, and those that its task was sent."""
+    """Tracks the samples of one input: those requested, and those sent to its task."""
 
     def __init__(self, task: Task[Input, Result], seed: int, *, keeps: bool) -> None:
         self.task, self._seed, self._keeps = task, seed, keeps
@@ -127,7 +127,7 @@ class _Sampling(Generic[Result]):
         self._begin_stage()
 
     def _begin_stage(self) -> None:
-        """Begin the stage that the task needs, if it is another one than before."""
+        """Begin the stage that the task needs, unless that stage is running already."""
         need, task = self.task.need, self.task
         if need is None or (self._stream is not None and self._stream.stage == need.stage):
             return
@@ -140,13 +140,13 @@ class _Sampling(Generic[Result]):
         self._portions: Iterator[Portion] = iter(self._scores(need, later))
 
     def _scores(self, need: Need, logits: Iterable[Tensor]) -> Scores:
-        """The scores of the stage that the task needs."""
+        """Scores of the stage that the task needs."""
         item, stream = self.task.item, Stream(self._seed, self.task.item.index, need.stage)
         return scores_of(stream, item.sampler.noise, item.sampler.sigma, item.x.numel(), need.n, logits)
 
     @property
     def wanted(self) -> int:
-        """How many samples it can use now, beside those that were asked for."""
+        """The number of samples that the task can use now, beyond those requested."""
         need = self.task.need
         if need is None:
             return 0
@@ -154,21 +154,21 @@ class _Sampling(Generic[Result]):
         return missing - (self._asked - self._taken)
 
     def ask(self, count: int) -> Piece:
-        """Ask for the next samples."""
-        assert self._stream is not None  # noqa: S101 (it wants some)
+        """Request the next samples."""
+        assert self._stream is not None  # noqa: S101 (the task needs samples)
         samples = range(self._asked, self._asked + count)
         self._asked = samples.stop
         return Piece(self, self._stream, partial(self._copies.of, samples.start, count), samples)
 
     def take(self, logits: Tensor) -> None:
-        """Take the logits of the next samples that were asked for."""
+        """Take the logits of the next requested samples."""
         need = self.task.need
         if need is None:
             return
         self._taken += len(logits)
         self._arrived.append(logits)
         if self._keeps:
-            self.task.kept.append((need.stage, logits.clone()))  # a part of a batch, which is not to be kept
+            self.task.kept.append((need.stage, logits.clone()))  # a copy: a view would keep the whole batch in memory
         if need.stage != "selection":
             self.task.send(next(self._portions))
         elif self._taken == need.n:
@@ -178,20 +178,20 @@ class _Sampling(Generic[Result]):
         self._begin_stage()
 
     def fail(self, error: Exception) -> None:
-        """Give up; the first error is raised when it is its turn."""
+        """Stop sampling this input; its first error is raised when the input is yielded."""
         self.task.fail(error)
         self._copies.end()
 
 
 class _Batches:
-    """Batches that inputs fill together, and the threads that run them."""
+    """Composes batches from several inputs and runs them in threads."""
 
-    def __init__(self, crew: Crew, fullness: Fullness) -> None:
-        self._crew, self._fullness = crew, fullness
+    def __init__(self, pool: ThreadPool, fullness: Fullness) -> None:
+        self._pool, self._fullness = pool, fullness
         self._begun: deque[tuple[list[Piece], Future[list[Answered | LvmrsError]]]] = deque()
 
     def begin(self, inputs: Iterable[_Sampling[Any]]) -> bool:
-        """Begin a full batch, or one that is not full if nothing else is going on; False if there is no room."""
+        """Start a full batch, or a partial one if no batch is running; False if none was started."""
         waiting = [each for each in inputs if each.wanted > 0]
         if not waiting:
             return False
@@ -200,7 +200,7 @@ class _Batches:
             return False
         same = [each for each in waiting if each.task.item.sampler is sampler]
         if self._begun and sum(each.wanted for each in same) < sampler.batch:
-            return False  # what is going on may let them ask for more
+            return False  # running batches may let inputs request more
         pieces, room = [], sampler.batch
         for each in same:
             if room and (count := min(room, each.wanted)):
@@ -210,16 +210,16 @@ class _Batches:
         self._fullness.rows += sampler.batch - room
         self._fullness.room += sampler.batch
         work = Work(0, partial(answered, sampler, pieces), sampler.workers > 1)
-        self._begun.append((pieces, self._crew.begin(work)))
+        self._begun.append((pieces, self._pool.begin(work)))
         return True
 
     def take(self) -> None:
-        """Wait for the oldest batch, and give each input its logits."""
+        """Wait for the oldest batch, and pass each input its logits."""
         pieces, future = self._begun.popleft()
         answers: list[Answered | LvmrsError]
         try:
             answers = future.result()
-        except LvmrsError as error:  # the first of these inputs raises it, when it is its turn
+        except LvmrsError as error:  # raised when the first of these inputs is yielded
             answers = [error] * len(pieces)
         for piece, answer in zip(pieces, answers, strict=True):
             try:
@@ -233,12 +233,12 @@ class _Batches:
 
 
 def answered(sampler: Sampler, pieces: list[Piece]) -> list[Answered | LvmrsError]:
-    """The answers to the pieces of a batch, or why there is none.
+    """Run one batch, and return logits or an error for each piece.
 
-    A batch has rows of several inputs. So the first piece of every input that proves something is compared, as well as
-    those that are compared in any sample; comparing runs the model itself, which threads must not share, and is left to
-    the thread that takes the answers. If the model fails on a batch, each piece is run alone once: it may fail on
-    one input.
+    A batch has rows of several inputs. So the first piece of every certification sample is compared with the model, in
+    addition to the pieces that are always compared. The comparison runs the model itself, which threads must not
+    share, so the thread that takes the results makes it. If the model fails on the batch, each piece is run once alone,
+    since the failure may concern one input only.
     """
     copies = [piece.copies() for piece in pieces]
     compare = [
@@ -265,7 +265,7 @@ def _alone(sampler: Sampler, rows: Tensor, compare: Compare) -> Answered | Lvmrs
 class NoisyCopies:
     """Draws noisy copies of one input in small requests.
 
-    Noise is drawn in whole blocks; what is left of a block is kept for the next request.
+    Noise is drawn in whole blocks; unused copies of a block are kept for the next request.
     """
 
     def __init__(self, sampler: Sampler, x: Tensor, stream: Stream) -> None:
@@ -278,7 +278,7 @@ class NoisyCopies:
         """Draw ``count`` copies from sample ``first`` on."""
         with self._lock:
             have = self._first + len(self._drawn)
-            if not self._first <= first <= have:  # parts of a batch may be asked for out of order
+            if not self._first <= first <= have:  # threads may request pieces out of order
                 self._first, self._drawn = first - first % self._block, self._x[None][:0]
                 have = self._first
             if first + count > have:
@@ -295,7 +295,7 @@ class NoisyCopies:
             return found
 
     def end(self) -> None:
-        """Keep nothing any more; what is asked for is drawn for that alone."""
+        """Free the kept copies; later requests keep none."""
         with self._lock:
             self._ended = True
             self._first, self._drawn = 0, self._x[None][:0]

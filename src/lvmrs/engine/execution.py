@@ -1,4 +1,4 @@
-"""A fast version of a model: the same function up to rounding, which several threads may run at once."""
+"""Makes a fast version of a model: the same function up to rounding, which several threads may run at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lvmrs.engine.folding import fold_normalisation, functions_to_layers
 from lvmrs.engine.threads import torch_threads
-from lvmrs.engine.tracing import NotStraightError, is_layout_free, straightened
+from lvmrs.engine.tracing import NotTraceableError, is_layout_free, traced
 from lvmrs.engine.way import Way
 from lvmrs.errors import first_line
 from lvmrs.kernel.agreement import measured, moved, precision
@@ -27,15 +27,15 @@ _IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
 
 @dataclass(frozen=True, eq=False)
 class Fast:
-    """A fast version of a model, as it was when it was made."""
+    """A fast version of a model, with copies of the weights at the time of construction."""
 
     network: nn.Module
     folded: bool
-    """Whether it is a list of steps, which any number of threads may run; otherwise each thread needs a copy."""
+    """Whether the network is a list of steps, which all threads may share; otherwise each thread needs a copy."""
     layout_free: bool
-    """Whether no step depends on the order of numbers in memory, so that it may be laid out and compiled anew."""
+    """Whether no step depends on the memory layout, so that the network may be laid out anew and compiled."""
     programs: dict[Way, nn.Module] = field(default_factory=dict)
-    """What was compiled already."""
+    """Networks compiled so far."""
 
     @property
     def convolves(self) -> bool:
@@ -43,11 +43,11 @@ class Fast:
         return self.layout_free and any(isinstance(layer, _IMAGES) for layer in self.network.modules())
 
     def way(self, batch: int, *, channels_last: bool = False, compiled: bool = False) -> Way:
-        """A way to run it."""
+        """The settings to run this network with."""
         return Way(batch, self.folded, channels_last and self.convolves, compiled)
 
     def runner(self, way: Way, workers: int, x: Tensor) -> Model:
-        """A function that so many threads may call at once, each with a batch of inputs like x."""
+        """A function that ``workers`` threads may call at once, each with a batch of inputs shaped like ``x``."""
         if way.compiled:
             if way not in self.programs:
                 self.programs[way] = self._compiled(way, x)
@@ -57,7 +57,7 @@ class Fast:
             return network.forward  # calling the module itself prints a traceback if a step fails
         copies = [copy.deepcopy(network) for _ in range(workers)]
         with torch.inference_mode():
-            for each in copies:  # what a copy prepares when it first runs is prepared now
+            for each in copies:  # warm up: a first run may allocate or initialise
                 each(x[None])
         return _Copies(copies)
 
@@ -66,7 +66,7 @@ class Fast:
         return made.to(memory_format=torch.channels_last) if way.channels_last else made  # type: ignore[call-overload]
 
     def _compiled(self, way: Way, x: Tensor) -> nn.Module:
-        """Compile it with frozen weights, for batches of one size, each in one thread; smaller ones run as they are."""
+        """Compile with frozen weights for one batch size and one thread; smaller batches run uncompiled."""
         import torch._inductor.config as inductor  # importing it takes seconds
 
         network = self._laid_out(way)
@@ -77,7 +77,7 @@ class Fast:
 
 
 class _Copies:
-    """Copies of a network; each call takes one that is free."""
+    """Copies of a network; each call uses a free one."""
 
     def __init__(self, copies: list[nn.Module]) -> None:
         self._free: queue.SimpleQueue[nn.Module] = queue.SimpleQueue()
@@ -94,30 +94,30 @@ class _Copies:
 
 
 def fast_version(model: object, inputs: Tensor) -> Fast:
-    """Make a fast version of a model; ``NotStraightError`` says why it cannot be shown to be the same function.
+    """Make a fast version of a model, or raise ``NotTraceableError`` if it cannot be shown to be the same function.
 
     Args:
         model: a module in eval mode; other callables have no fast version.
-        inputs: a batch of noisy inputs, on which both are compared: in the batch, one by one and in threes.
+        inputs: a batch of noisy inputs, on which both versions are compared: all together, one by one and in threes.
     """
     if not isinstance(model, nn.Module):
-        raise NotStraightError("it is not a torch module")
+        raise NotTraceableError("it is not a torch module")
     if inputs.device.type != "cpu":
-        raise NotStraightError("it does not run on the CPU")
+        raise NotTraceableError("it does not run on the CPU")
     held = (*model.parameters(), *model.buffers())
     if {tensor.dtype for tensor in held if tensor.is_floating_point()} - {torch.float32, torch.float64}:
-        raise NotStraightError("its weights have another precision than float32 and float64")
+        raise NotTraceableError("its weights have another precision than float32 and float64")
     if any(tensor.is_inference() for tensor in held):
-        raise NotStraightError("its weights were made in inference mode")
+        raise NotTraceableError("its weights were made in inference mode")
     try:
         with torch.inference_mode(False), torch.no_grad():
             made = _made(model, inputs)
-    except NotStraightError:
+    except NotTraceableError:
         raise
     except Exception as error:  # the user's code may raise anything when it is traced or copied
-        raise NotStraightError(f"it cannot be traced ({first_line(error)})") from error
+        raise NotTraceableError(f"it cannot be traced ({first_line(error)})") from error
     if not same(model, made.network.forward, inputs):
-        raise NotStraightError("its list of steps gives other logits")
+        raise NotTraceableError("its list of steps gives other logits")
     return replace(made, layout_free=made.layout_free and _may_be_laid_out_anew(made, model, inputs))
 
 
@@ -135,7 +135,7 @@ def _may_be_laid_out_anew(made: Fast, model: nn.Module, inputs: Tensor) -> bool:
 def _made(model: nn.Module, inputs: Tensor) -> Fast:
     if runs_as_lvmrs_wrote(model):
         return Fast(copy.deepcopy(model), folded=False, layout_free=False)
-    steps = straightened(model, inputs[:2].clone())
+    steps = traced(model, inputs[:2].clone())
     functions_to_layers(steps)
     fold_normalisation(steps)
     return Fast(steps.requires_grad_(False), folded=True, layout_free=is_layout_free(steps))

@@ -1,4 +1,4 @@
-"""Folding normalisation into the layer before it: in eval mode, both together are one linear map."""
+"""Folds batch normalisation into the layer before it: in eval mode, both together are one linear map."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "group
 
 
 def functions_to_layers(steps: fx.GraphModule) -> int:
-    """Turn calls of functions that convolve with stored weights into layers with copies of these weights, in place.
+    """Replace calls of convolution functions with stored weights by layers with copies of these weights, in place.
 
     Networks whose layers pad in their own way call these functions.
 
     Args:
-        steps: a list of steps, as ``straightened`` gives it.
+        steps: a list of steps, as ``traced`` returns it.
 
     Returns:
-        How many calls became layers.
+        The number of calls replaced.
     """
     made = 0
     for node in list(steps.graph.nodes):
@@ -38,7 +38,7 @@ def functions_to_layers(steps: fx.GraphModule) -> int:
         given = dict(zip(_ARGUMENTS, node.args, strict=False)) | node.kwargs
         stored = [given[name] for name in ("weight", "bias") if given.get(name) is not None]
         if not _all_stored(stored) or set(node.all_input_nodes) != {given["input"], *stored}:
-            continue  # the weights are computed, or the settings are
+            continue  # the weights or the settings are computed
         weight, *bias = (operator.attrgetter(str(each.target))(steps).detach().clone() for each in stored)
         settings = {name: given[name] for name in _ARGUMENTS[3:] if name in given}
         channels = weight.shape[1] * settings.get("groups", 1), weight.shape[0]
@@ -56,7 +56,7 @@ def _all_stored(values: list[object]) -> bool:
 
 
 def _replace(steps: fx.GraphModule, node: fx.Node, layer: nn.Module, taken: fx.Node) -> None:
-    """Put a call of a new layer in the place of a step. No other step, and nothing that others read, is changed."""
+    """Replace a step by a call of a new layer, without changing other steps or the tensors that they read."""
     name = next(name for number in itertools.count() if not hasattr(steps, name := f"layer_{number}"))
     steps.add_submodule(name, layer)
     with steps.graph.inserting_before(node):
@@ -67,7 +67,7 @@ def _replace(steps: fx.GraphModule, node: fx.Node, layer: nn.Module, taken: fx.N
 
 
 def _clean(steps: fx.GraphModule) -> None:
-    """Drop stored tensors and layers that no step reads any more."""
+    """Remove stored tensors and layers that no step reads."""
     for node in list(steps.graph.nodes):
         if node.op == "get_attr" and not node.users:
             steps.graph.erase_node(node)
@@ -77,15 +77,15 @@ def _clean(steps: fx.GraphModule) -> None:
 
 
 def fold_normalisation(steps: fx.GraphModule) -> int:
-    """Put one new layer in the place of each linear layer and the batch normalisation that alone takes its result.
+    """Replace each linear layer, and the batch normalisation that alone reads its output, by one new layer.
 
-    The weights of both stay as they are: other steps may read them.
+    The weights of both old layers are not changed, since other steps may read them.
 
     Args:
-        steps: a list of steps, as ``straightened`` gives it.
+        steps: a list of steps, as ``traced`` returns it.
 
     Returns:
-        How many were folded.
+        The number of normalisations folded.
     """
     folded = 0
     for node in list(steps.graph.nodes):
@@ -108,20 +108,20 @@ def fold_normalisation(steps: fx.GraphModule) -> int:
 
 
 def _only_argument(node: fx.Node) -> fx.Node | None:
-    """The step whose result a layer takes; None if the step is no layer, or takes anything else."""
+    """The step whose output a layer reads; None if the step is no layer, or has other arguments."""
     given = (*node.args, *node.kwargs.values()) if node.op == "call_module" else ()
     return given[0] if len(given) == 1 and isinstance(given[0], fx.Node) else None
 
 
 def _channels_are_second(layer: nn.Module, dims: int) -> bool:
-    """Whether a layer is linear, and the dimension that normalisation works on is that of its output channels."""
+    """Whether a layer is linear, and batch normalisation acts on the dimension of its output channels."""
     if type(layer) is nn.Linear:
         return dims == 2
     return type(layer) in _LINEAR and dims == layer.weight.dim()  # type: ignore[operator]
 
 
 def _folded(layer: nn.Module, norm: nn.Module) -> nn.Module | None:
-    """One layer for both, with new weights, computed in float64 and rounded once; None if they are too large for it."""
+    """One layer for both, with weights computed in float64 and rounded once; None if a weight overflows."""
     made = copy.deepcopy(layer)
     weight, bias = _double(layer.weight), _double(layer.bias)
     mean, variance = _double(norm.running_mean), _double(norm.running_var)
@@ -140,7 +140,7 @@ def _folded(layer: nn.Module, norm: nn.Module) -> nn.Module | None:
 
 
 def _by_output(layer: nn.Module, weight: Tensor, scale: Tensor) -> Tensor:
-    """The factor of each output channel, in a shape that fits the weight."""
+    """The factor of each output channel, reshaped to broadcast with the weight."""
     if type(layer) not in _TRANSPOSED:
         return scale.reshape(-1, *[1] * (weight.dim() - 1))
     groups = int(layer.groups)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""The algorithm: plan on the selection sample of an input, then prove on fresh samples. It is written here alone.
+"""The only loop of the algorithm: plan on the selection sample of an input, then prove on fresh samples.
 
 ``Procedure.planned`` is the only place where a plan is made, and ``Procedure.proved`` the only one where a plan is
 proved: for one input or a data set, for all n samples, goals and budgets, from a network or from kept scores. Both are
-generators. They yield what they need and are sent scores by a ``Source``, which decides when and how samples are drawn:
+generators. They yield a ``Need`` and are sent scores by a ``Source``, which decides when and how samples are drawn:
 one input after the other (``lvmrs.engine.sources``), or several inputs in one batch (``lvmrs.engine.batching``).
 
 With a budget for all inputs there are two passes. The first plans every input and forecasts its radius for several
@@ -40,14 +40,14 @@ AnyItem = TypeVar("AnyItem", bound="Item")
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One input with its index and label. Each source has a subclass with what it needs to give scores of it."""
+    """One input with its index and label. Each source has its own subclass with the data that it needs."""
 
     index: int
     """Index of the input in its data set."""
     label: int | None
-    """Its class in the data set; None if that is not known."""
+    """The label in the data set; None if it is not known."""
     terms: Callable[[], Terms]
-    """Gives the terms of its certificate; how far rounding moves its logits may be measured then."""
+    """Returns the terms of the certificate; this call may measure how far rounding moves the logits."""
 
 
 class Need(NamedTuple):
@@ -56,22 +56,22 @@ class Need(NamedTuple):
     stage: Stage
     """For "selection", all samples are sent together, as Scores; otherwise one Portion after the other."""
     n: int
-    """How many samples of the stage are taken at most."""
+    """The largest number of samples of this stage."""
     wanted: int
-    """How many more are wanted now."""
+    """The number of further samples that the step can use now."""
 
 
 Steps: TypeAlias = Generator[Need, Any, Result]
-"""Yields needs, is sent scores, and returns a result. None in place of a Portion says that there are no more."""
+"""Yields needs, is sent scores, and returns a result. None in place of a Portion means that there are no more."""
 
 
 class Planned(NamedTuple):
-    """A plan, and what it is proved with."""
+    """A plan, its terms and its forecast radii."""
 
     plan: Plan
     terms: Terms
     radii: Floats
-    """The radius that is forecast for each of several numbers of samples; empty if none was asked for."""
+    """The forecast radius for each requested number of samples; empty if none was requested."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ class Procedure:
         return (yield from self.proved(plan, terms))
 
     def planned(self, item: Item, counts: Sequence[int] = ()) -> Steps[Planned]:
-        """Plan on the selection sample of an input, and forecast the radius for numbers of samples, if some are given.
+        """Plan on the selection sample of an input, and forecast the radius for each number of samples in ``counts``.
 
-        The forecast is 0 for a plan that is not for the label of the input: only right answers count.
+        The forecast is 0 if the plan is for another class than the label: only right answers count.
         """
         terms = item.terms()
         scores = yield Need("selection", self.n0, self.n0)
@@ -107,7 +107,7 @@ class Procedure:
         return Planned(plan, terms, radii if item.label in (None, plan.top) else np.zeros_like(radii))
 
     def proved(self, plan: Plan, terms: Terms) -> Steps[Certificate]:
-        """Prove a plan on fresh samples, each once and in order, until the proof wants no more."""
+        """Prove a plan on fresh samples, each once and in order, until the proof needs no more."""
         with guarded(f"the proof of a plan by {plan.planner} fails", error=ProofError):  # a part may be the user's own
             proof = self._proof(plan, terms)
             while proof.wanted and (portion := (yield Need(self.stage, terms.n, proof.wanted))) is not None:
@@ -130,19 +130,19 @@ class Procedure:
 
 
 class Source(Protocol[AnyItem]):
-    """Gives scores of inputs: drawn from a network, or kept by an earlier run."""
+    """Provides scores of inputs: drawn from a network, or kept by an earlier run."""
 
     def run(
         self, items: Iterable[AnyItem], steps: Callable[[AnyItem], Steps[Result]]
     ) -> Iterator[tuple[AnyItem, Result]]:
-        """Take the steps of each item, with the scores that they need.
+        """Run the steps of each item with the scores that they need.
 
         Args:
-            items: the inputs; they are read some time before their turn.
-            steps: begins the steps of an item.
+            items: the inputs; a source may read them ahead.
+            steps: starts the steps of an item.
 
         Returns:
-            The items with their results, in order. What is wrong with one is raised when its turn comes.
+            The items with their results, in order. The error of an item is raised in place of its result.
         """
 
 
@@ -158,15 +158,15 @@ def certify(
 
     Args:
         items: the inputs.
-        source: gives their scores.
+        source: provides their scores.
         procedure: how they are certified.
-        n: the most samples that an input is proved on.
-        sharing: all inputs that share a budget, also those that need no certificate; by default ``items``, which must
-            then be a collection that can be read twice.
+        n: the largest number of certification samples of an input.
+        sharing: all inputs that share a budget, including those that need no certificate; by default ``items``, which
+            must then be a collection that can be read twice.
 
     Returns:
-        The inputs with their certificates, in order. What is wrong with an input is raised when its turn comes; with a
-        budget, when it is planned.
+        The inputs with their certificates, in order. The error of an input is raised in place of its certificate; with
+        a budget, while all inputs are planned.
     """
     goal = procedure.goal
     if goal is None or goal.budget is None:
@@ -177,7 +177,7 @@ def certify(
 
     def proved(item: AnyItem) -> Steps[Certificate]:
         if item.index not in plans:
-            raise InvalidArgumentError(f"input {item.index} is none of those that share the budget")
+            raise InvalidArgumentError(f"input {item.index} does not share the budget; add it to sharing")
         return procedure.proved(*plans[item.index])
 
     yield from source.run(items, proved)
@@ -206,14 +206,14 @@ def _planned_within(
 
 
 class Task(Generic[AnyItem, Result]):
-    """The steps of one item. An error ends them, and is raised when it is the turn of the item."""
+    """Runs the steps of one item. An error ends them, and ``outcome`` raises it."""
 
     def __init__(self, item: AnyItem | None, steps: Steps[Result] | None, failure: Exception | None = None) -> None:
         self._item, self._steps, self.failure = item, steps, failure
         self.need: Need | None = None
-        """What it needs; None if it is done, or has failed."""
+        """The samples that the task needs; None if it is done or has failed."""
         self.kept: list[tuple[Stage, Tensor]] = []
-        """Logits that it used before its turn, for those who keep scores."""
+        """Logits that were used before the item is yielded, for a source that shows logits in order."""
         self._result: Result | None = None
         if steps is not None:
             self.send(None)
@@ -221,32 +221,32 @@ class Task(Generic[AnyItem, Result]):
     @property
     def item(self) -> AnyItem:
         """The item."""
-        assert self._item is not None  # noqa: S101 (a task that needs something has one)
+        assert self._item is not None  # noqa: S101 (only a failed reader has none)
         return self._item
 
     @property
     def done(self) -> bool:
-        """Whether nothing more is to be done for it."""
+        """Whether the steps have ended."""
         return self.need is None
 
     def send(self, scores: object) -> None:
-        """Go on with what it needed."""
-        assert self._steps is not None  # noqa: S101 (else it needs nothing)
+        """Send the scores that the task needs, and run its next step."""
+        assert self._steps is not None  # noqa: S101 (a task without steps needs nothing)
         try:
             self.need = self._steps.send(scores)
         except StopIteration as end:
             self.need, self._result = None, end.value
-        except Exception as error:  # raised when it is its turn
+        except Exception as error:  # outcome raises it
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """Give up; the first error is raised when it is its turn."""
+        """End the task with an error; ``outcome`` raises the first one."""
         self.failure, self.need, self.kept = self.failure or error, None, []
         if self._steps is not None:
             self._steps.close()
 
     def outcome(self) -> tuple[AnyItem, Result]:
-        """The item and its result; or its error is raised."""
+        """Return the item and its result, or raise its error."""
         if self.failure is not None:
             if self._item is None:
                 raise self.failure
@@ -256,7 +256,7 @@ class Task(Generic[AnyItem, Result]):
 
 
 def started(items: Iterable[AnyItem], steps: Callable[[AnyItem], Steps[Result]]) -> Iterator[Task[AnyItem, Result]]:
-    """Begin a task for each item, when it is asked for; after an error there are no more."""
+    """Start a task for each item lazily, up to the first task that fails."""
     coming = iter(items)
     while True:
         item: AnyItem | None = None
@@ -265,7 +265,7 @@ def started(items: Iterable[AnyItem], steps: Callable[[AnyItem], Steps[Result]])
             task = Task(item, steps(item))
         except StopIteration:
             return
-        except Exception as error:  # raised when it is its turn
+        except Exception as error:  # outcome raises it
             task = Task(item, None, error)
         yield task
         if task.failure is not None:

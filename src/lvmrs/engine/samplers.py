@@ -1,4 +1,4 @@
-"""Samplers of one model: for each kind of input, the model is checked once, and how to run it is chosen once."""
+"""Makes the samplers of one model: each kind of input is checked once, and how to run the model is chosen once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from lvmrs.engine import tuning as compiling
 from lvmrs.engine.execution import Fast, fast_version
-from lvmrs.engine.threads import Crew, Sharing, cores, torch_threads
-from lvmrs.engine.tracing import NotStraightError, held_by
+from lvmrs.engine.threads import Sharing, ThreadPool, cores, torch_threads
+from lvmrs.engine.tracing import NotTraceableError, held_by
 from lvmrs.engine.tuning import Choice, chosen_batch, chosen_way
 from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
@@ -26,15 +26,15 @@ __all__ = ["Pace", "Samplers"]
 
 Made = TypeVar("Made")
 
-# A batch size that the check does not use: a model may keep something for each size.
+# A batch size that the model check does not use: a model may cache data for each batch size.
 _OTHER_ROWS = 5
 # Noisy copies of an input on which a fast version of the model is compared with the model.
 _ROWS = 16
-# The speed is measured for about so many seconds, with at most so many batches, which have at most so many samples.
+# The measurement of speed: about how many seconds, at most how many batches, and at most how many samples in a batch.
 _MEASURED, _MOST, _FEW = 0.1, 8, 1024
-# Samples in a forward pass where that does not matter.
+# The batch size where it does not affect speed.
 _PLAIN_BATCH = 64
-# A thread hands samples on after about so many seconds, or so many samples: handing on costs as much as some samples.
+# The size of a piece for one thread, in seconds and in samples at most: each piece has an overhead.
 _PIECE_SECONDS, _LARGEST_PIECE = 0.1, 1024
 
 _CHANGED = (
@@ -45,18 +45,18 @@ _CHANGED = (
 
 @dataclass(frozen=True)
 class Pace:
-    """How inputs of one kind are run."""
+    """How, and how fast, inputs of one kind are run."""
 
     way: Way
     """How the model is run."""
     workers: int
-    """How many threads run a batch each."""
+    """The number of threads that run a batch each."""
     rate: float
-    """Samples per second, as measured when nothing else runs on the machine."""
+    """Samples per second on an idle machine, as measured."""
     classes: int
     """How many classes the model has."""
     as_it_is: str | None = None
-    """Why no fast version of the model runs, but the model itself; None if a fast version does, or none was wanted."""
+    """Why the model itself runs and no fast version; None if a fast version runs, or none was requested."""
 
     @property
     def batch(self) -> int:
@@ -74,11 +74,11 @@ class Samplers:
     """One sampler for each kind of input (shape, precision, device).
 
     Args:
-        pattern: what all samplers have in common.
+        pattern: the settings that all samplers share.
         batch: samples in a forward pass; None to choose it by trials.
         way: how the model is run; None to choose it.
         fast: whether a fast version of the model may be run.
-        compiled: whether the model runs through torch.compile; None for runs that are long enough.
+        compiled: whether the model runs through torch.compile; None to compile for long runs.
     """
 
     def __init__(
@@ -93,39 +93,39 @@ class Samplers:
         self._checked: dict[tuple[Any, ...], tuple[Sampler, ModelCheck]] = {}
         self._paces: dict[tuple[Any, ...], Pace] = {}
         self._held: list[object] | None = None
-        self._watched = False  # a model that changes what it holds whenever it runs is not; its answers are compared
+        self._watched = False  # false for a model whose attributes change in every run; its logits are compared
         self._why: str | None = None
         self._cores = cores()
 
     @property
     def batch(self) -> int | None:
-        """Samples in a forward pass; None if it was not given and is not chosen yet."""
+        """Samples in a forward pass; None if the size is neither given nor chosen yet."""
         return self.given if self.way is None else self.way.batch
 
     def fix(self, way: Way) -> None:
-        """Run all inputs in this way; it is refused if another batch size was given or chosen."""
+        """Run all inputs in this way; raises if another batch size was given or chosen."""
         if self.batch not in (None, way.batch):
             raise InvalidArgumentError(f"batch must be {way.batch} here, got {self.batch}; leave it out")
         self.way = way
 
-    def crew(self) -> Crew:
-        """Threads for the samplers."""
-        return Crew(self._cores)
+    def pool(self) -> ThreadPool:
+        """A pool of threads for the samplers."""
+        return ThreadPool(self._cores)
 
     def plain(self, x: Tensor) -> Sampler:
-        """A sampler that runs the model as it is, for inputs like this one; how to run it need not be chosen."""
+        """A sampler that runs the model itself, for inputs like ``x``; it needs no choice of how to run the model."""
         return self._plain(x)[0]
 
     def of(self, x: Tensor) -> Sampler:
-        """The sampler for inputs like this one."""
+        """The sampler for inputs like ``x``."""
         return self._of(x, samples=0)
 
     def prepare(self, x: Tensor, samples: int = 0) -> Pace:
-        """Choose how inputs like this one are run; from now on, inputs of every kind are run in this way.
+        """Choose how inputs like ``x`` are run; from now on, inputs of every kind are run in this way.
 
         Args:
             x: an input, as the model gets it.
-            samples: how many samples are to come, if this is known.
+            samples: the number of samples of the run; 0 if it is not known.
         """
         self._of(x, samples)
         pace = self._paces[_kind(x)]
@@ -142,10 +142,10 @@ class Samplers:
         return self._samplers[kind]
 
     def watching(self, made: Iterator[Made]) -> Iterator[Made]:
-        """Give what was made from samples, while the model holds what it held at the beginning.
+        """Yield results, and raise once the weights or attributes of the model have changed.
 
-        Otherwise the samples are of another model than the user's: a fast version has copies of its weights, and
-        samples are drawn ahead.
+        After a change, samples would come from another model than the user's: a fast version has copies of the weights,
+        and samples are drawn ahead.
         """
         for each in made:
             self._require_unchanged()
@@ -156,18 +156,18 @@ class Samplers:
             raise ModelError(_CHANGED)
 
     def _holds(self) -> list[object] | None:
-        """What the model holds now; None if it is no module, or holds too much to be looked at."""
+        """The present weights and attributes of the model; None if it is no module, or has too many to compare."""
         model = self.pattern.model
         return held_by(model) if isinstance(model, nn.Module) else None
 
     def _plain(self, x: Tensor) -> tuple[Sampler, ModelCheck]:
-        """The model as it is, checked once for each kind of input, and the check."""
+        """A sampler of the model itself, and its check, which is made once for each kind of input."""
         kind = _kind(x)
         if kind not in self._checked:
             plain = replace(self.pattern, memory_format=_layout(x), batch=self.batch or _PLAIN_BATCH)
             with torch_threads(1):
                 check = check_model(plain, x, batch=self.batch)
-                if not self._checked:  # what is made when the model first runs is made by now
+                if not self._checked:  # lazy layers are initialised by now
                     self._held = self._holds()
                     plain.answers(x.expand(_OTHER_ROWS, *x.shape).clone(), check.classes, finite=False)
                     self._watched = self._held is not None and self._held == self._holds()
@@ -183,9 +183,9 @@ class Samplers:
         made = replace(plain, batch=way.batch, piece=piece)
         rate = (1 if x.device.type != "cpu" else self._cores) / choice.cost
         if fast is not None and way.folded == fast.folded:
-            together = choice.workers == self._cores  # a compiled program has one thread
+            together = choice.workers == self._cores  # a compiled program runs in one thread
             if self.compiled and fast.folded and not fast.layout_free:
-                raise ModelError("the model has a step that depends on the layout of memory; do not ask to compile it")
+                raise ModelError("the model depends on the memory layout and cannot be compiled; do not compile it")
             may = self.way is None and fast.folded and fast.layout_free
             if may and (self.compiled or (self.compiled is None and together)):
                 size = None if self.given is None else way.batch
@@ -210,37 +210,37 @@ class Samplers:
         return made
 
     def _rate(self, sampler: Sampler, x: Tensor, cost: float) -> float:
-        """Samples per second with all that a certificate needs besides; on a CPU, if nothing else used it."""
+        """Samples per second, including noise and checks; on a CPU, as if no other program used it."""
         clock = time.process_time if x.device.type == "cpu" else time.perf_counter
         few = min(sampler.batch, _FEW)
         n = min(max(few, round(_MEASURED / cost)), _MOST * few)
-        sampler.answers_as_run(x.expand(few, *x.shape).clone())  # the first pass takes longer
+        sampler.answers_as_run(x.expand(few, *x.shape).clone())  # warm up
         start = clock()
-        for _ in sampler.logits(x, Stream(0, 0, "calibration"), n):  # a stage that is not checked again
+        for _ in sampler.logits(x, Stream(0, 0, "calibration"), n):  # a stage without repeated checks
             pass
         return n * (self._cores if x.device.type == "cpu" else 1) / max(clock() - start, 1e-9)
 
     def _fast_version(self, x: Tensor) -> Fast | None:
-        """The fast version of the model; if there is none, why not is remembered."""
+        """The fast version of the model; None if there is none, with the reason in ``_why``."""
         self._why = None
         if not self.fast:
             return None
         try:
             return self._shown_fast(x)
-        except NotStraightError as error:
+        except NotTraceableError as error:
             self._why = str(error)
             return None
 
     def _shown_fast(self, x: Tensor) -> Fast:
         model = self.pattern.model
         if self.pattern.autocast is not None or torch.is_autocast_enabled(x.device.type):
-            raise NotStraightError("it runs under autocast")  # which threads do not share
+            raise NotTraceableError("it runs under autocast")  # autocast is a setting of one thread
         noise = torch.randn(_ROWS, *x.shape, generator=torch.Generator().manual_seed(1)).to(x)
         with evaluating(model):
             return fast_version(model, x + self.pattern.sigma * noise)
 
     def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor) -> Choice:
-        """How to run the model, and what a sample costs: as given, or by trials."""
+        """How to run the model, as given or found by trials, and the cost of a sample."""
         given = self.way
         if given is not None and fast is not None and given.folded != fast.folded:
             fast = None

@@ -1,4 +1,4 @@
-"""Where scores come from: a network that is sampled for one input after the other, or scores that are there already."""
+"""Sources of scores: a network that is sampled for one input after the other, or existing scores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Generic
 from torch import Tensor
 
 from lvmrs.engine.pipeline import AnyItem, Item, Need, Result, Steps, Task, started
-from lvmrs.engine.threads import Crew, Line, Work
+from lvmrs.engine.threads import OrderedQueue, ThreadPool, Work
 from lvmrs.kernel.noise import Stage, Stream
 from lvmrs.kernel.sampler import Answered, Request, Sampler, Watch
 from lvmrs.kernel.scores import Scores
@@ -22,7 +22,7 @@ __all__ = ["GivenScores", "Input", "Sampled"]
 
 @dataclass(frozen=True, eq=False)
 class Input(Item):
-    """An input that a network is sampled for."""
+    """An input, with the sampler of its network."""
 
     x: Tensor
     """The input as the model takes it, without a batch dimension."""
@@ -30,11 +30,11 @@ class Input(Item):
 
 
 class GivenScores(Generic[AnyItem]):
-    """Gives scores that a function has: those that a run kept, for example.
+    """Provides existing scores, such as those that a run kept.
 
     Args:
-        scores: gives the scores of an item that are needed, from the first sample on. There may be fewer than ``n``,
-            where sampling had stopped.
+        scores: returns the scores of an item for a need, from the first sample on. There may be fewer than ``n``, if
+            sampling had stopped.
     """
 
     def __init__(self, scores: Callable[[AnyItem, Need], Scores]) -> None:
@@ -43,7 +43,7 @@ class GivenScores(Generic[AnyItem]):
     def run(
         self, items: Iterable[AnyItem], steps: Callable[[AnyItem], Steps[Result]]
     ) -> Iterator[tuple[AnyItem, Result]]:
-        """Take the steps of each item; see ``Source``."""
+        """Run the steps of each item; see ``Source``."""
         for task in started(items, steps):
             while task.need is not None:
                 _feed(task, partial(self._scores, task.item, task.need))
@@ -53,21 +53,21 @@ class GivenScores(Generic[AnyItem]):
 class Sampled:
     """Samples a network for one input after the other, in batches that never mix inputs.
 
-    Certification samples of an input are asked for when its plan exists. Meanwhile threads draw the selection samples
-    of the next inputs, and so have work while this thread plans and proves.
+    Certification samples of an input are requested when its plan exists. Meanwhile threads draw the selection samples
+    of the next inputs, so they stay busy while this thread plans and proves.
 
     Args:
-        crew: the threads.
+        pool: the threads that compute pieces.
         seed: the seed of the noise.
-        watch: called with the stage and the logits of each piece of the input whose turn it is, in order.
+        watch: called with the stage and the logits of each piece, in the order of the inputs.
     """
 
-    def __init__(self, crew: Crew, seed: int, watch: Watch | None = None) -> None:
-        self._crew, self._seed, self._watch = crew, seed, watch
+    def __init__(self, pool: ThreadPool, seed: int, watch: Watch | None = None) -> None:
+        self._pool, self._seed, self._watch = pool, seed, watch
 
     def run(self, items: Iterable[Input], steps: Callable[[Input], Steps[Result]]) -> Iterator[tuple[Input, Result]]:
-        """Take the steps of each input; see ``Source``."""
-        return _Sampling(started(items, steps), self._crew, self._seed, self._watch).outcomes()
+        """Run the steps of each input; see ``Source``."""
+        return _Sampling(started(items, steps), self._pool, self._seed, self._watch).outcomes()
 
 
 class _Asked(Generic[Result]):
@@ -83,22 +83,22 @@ class _Asked(Generic[Result]):
 class _Sampling(Generic[Result]):
     """Samples inputs in order. Requests are answered in the order in which they are made."""
 
-    def __init__(self, tasks: Iterator[Task[Input, Result]], crew: Crew, seed: int, watch: Watch | None) -> None:
+    def __init__(self, tasks: Iterator[Task[Input, Result]], pool: ThreadPool, seed: int, watch: Watch | None) -> None:
         self._coming, self._seed, self._watch = tasks, seed, watch
-        self._most = 2 * crew.workers
+        self._most = 2 * pool.workers
         self._tasks: deque[Task[Input, Result]] = deque()
-        """Inputs that were begun and not given back, in order."""
+        """Inputs that were started and not yielded yet, in order."""
         self._unread: deque[_Asked[Result]] = deque()
         self._undone: deque[_Asked[Result]] = deque()
-        """Requests of which some pieces were not handed to a thread yet."""
+        """Requests with pieces that no thread was given yet."""
         self._numbers = itertools.count()
-        self._line = crew.line(self)
+        self._queue = pool.queue(self)
 
     def outcomes(self) -> Iterator[tuple[Input, Result]]:
         """The inputs with their results, in order."""
         try:
             while True:
-                self._line.goes_on()  # inputs are begun as threads have room for their pieces
+                self._queue.has_more()  # starts inputs while the queue has room for their pieces
                 if not self._tasks:
                     return
                 while not self._tasks[0].done:
@@ -107,16 +107,16 @@ class _Sampling(Generic[Result]):
                 self._tell()
                 yield self._tasks.popleft().outcome()
         finally:
-            self._line.close()
+            self._queue.close()
 
     def _answer(self, asked: _Asked[Result]) -> None:
-        """Give a task the scores that it has asked for, and ask for what it needs next."""
+        """Send a task the scores that it requested, and request the samples that it needs next."""
         task, request = asked.task, asked.request
-        logits = _logits(self._line, asked.number)
+        logits = _logits(self._queue, asked.number)
         _feed(task, lambda: request.scores(self._shown(task, request.stream.stage, logits)))
-        if self._undone and self._undone[0] is asked:  # it was not read to its end
+        if self._undone and self._undone[0] is asked:  # some of its pieces were not started
             self._undone.popleft()
-        self._line.leave(asked.number)
+        self._queue.skip(asked.number)
         self._ask(task)
 
     def _ask(self, task: Task[Input, Result], *, first: bool = False) -> None:
@@ -126,11 +126,11 @@ class _Sampling(Generic[Result]):
             self._undone.append(asked)
 
     def __iter__(self) -> Iterator[Work[Answered]]:
-        """The pieces of all requests; more may come after the last one."""
+        """The pieces of all requests; further requests may add pieces after StopIteration."""
         return self
 
     def __next__(self) -> Work[Answered]:
-        """The next piece of the oldest request; inputs are begun if there is none."""
+        """The next piece of the oldest request; starts inputs if there is none."""
         while self._undone or self._begin():
             if self._undone:
                 try:
@@ -142,7 +142,7 @@ class _Sampling(Generic[Result]):
         raise StopIteration
 
     def _begin(self) -> bool:
-        """Begin the next input, unless enough wait for their first scores; False if none was begun."""
+        """Start the next input, unless enough inputs wait for their first scores; False if none was started."""
         failed = bool(self._tasks) and self._tasks[-1].failure is not None
         if failed or sum(asked.first for asked in self._unread) >= self._most:
             return False
@@ -154,7 +154,7 @@ class _Sampling(Generic[Result]):
         return True
 
     def _shown(self, task: Task[Input, Result], stage: Stage, logits: Iterator[Tensor]) -> Iterator[Tensor]:
-        """The logits; if they are watched, they are shown now or, before the turn of their input, remembered."""
+        """The logits; a watch is shown those of the oldest input at once, and those of later inputs afterwards."""
         for batch in logits:
             if self._watch is not None and task is self._tasks[0]:
                 self._watch(stage, batch)
@@ -163,30 +163,30 @@ class _Sampling(Generic[Result]):
             yield batch
 
     def _tell(self) -> None:
-        """Show the logits that the input whose turn it is has used before."""
+        """Show the watch the kept logits of the oldest input."""
         kept, self._tasks[0].kept = self._tasks[0].kept, []
         for stage, logits in kept if self._watch is not None else ():
             self._watch(stage, logits)  # type: ignore[misc]
 
 
 def _work(request: Request, number: int) -> Iterator[Work[Answered]]:
-    """The pieces of a request, each to be computed in a thread if the sampler allows it."""
+    """The pieces of a request; threads compute them if the sampler allows it."""
     sampler = request.sampler
-    queued = 1 if request.x.device.type == "cpu" else 2  # elsewhere the next is prepared while the device works
+    queued = 1 if request.x.device.type == "cpu" else 2  # on a GPU, the next piece is prepared while the device works
     return (Work(number, compute, sampler.workers > 1, queued) for compute in sampler.pieces(request))
 
 
-def _logits(line: Line[Answered], number: int) -> Iterator[Tensor]:
-    """The logits of the request of this number, checked and in order."""
+def _logits(queue: OrderedQueue[Answered], number: int) -> Iterator[Tensor]:
+    """The logits of one request, checked and in order."""
     classes = 0
-    while line.is_of(number):
-        logits = line.take().checked(classes)
+    while queue.is_next_of(number):
+        logits = queue.take().checked(classes)
         classes = logits.shape[1]
         yield logits
 
 
 def _feed(task: Task[AnyItem, Result], make: Callable[[], Scores]) -> None:
-    """Send a task the scores that it needs: all at once to plan on, or portion by portion as long as it wants some."""
+    """Send a task the scores that it needs: all at once for planning, or portion by portion for a proof."""
     stage = None if task.need is None else task.need.stage
     try:
         scores = make()
@@ -198,7 +198,7 @@ def _feed(task: Task[AnyItem, Result], make: Callable[[], Scores]) -> None:
             if task.done:
                 return
         task.send(None)
-    except Exception as error:  # raised when it is its turn
+    except Exception as error:  # outcome raises it
         task.fail(error)
 
 

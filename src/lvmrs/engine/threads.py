@@ -1,7 +1,7 @@
-"""Threads that work ahead, and results that come in order.
+"""Worker threads that compute ahead, with results in order.
 
 On a CPU, several threads that each run whole batches are faster than one pass that uses all cores: no core waits for
-another. And where other programs use the cores too, they stay so: threads that share a pass wait for the slowest in
+another. This holds even more if other programs use the cores: threads that share a pass wait for the slowest of them in
 every layer.
 """
 
@@ -20,10 +20,10 @@ import torch
 
 from lvmrs._util.machine import allowed_cores
 
-__all__ = ["Crew", "Line", "Sharing", "Work", "cores", "torch_threads"]
+__all__ = ["OrderedQueue", "Sharing", "ThreadPool", "Work", "cores", "torch_threads"]
 
 Result = TypeVar("Result")
-# Pieces of work that wait or run ahead for each thread: enough to be busy while a plan is made.
+# Pieces of work that wait or run for each thread: enough to keep it busy while a plan is made.
 _AHEAD = 8
 
 
@@ -32,120 +32,120 @@ class Work(Generic[Result]):
     """A piece of work."""
 
     owner: int
-    """Who asked for it; these numbers grow."""
+    """The number of the request that the piece belongs to; numbers ascend."""
     do: Callable[[], Result]
     elsewhere: bool
-    """Whether it may be done in another thread."""
+    """Whether another thread may do it."""
     ahead: int = 1
-    """How many of this kind may be begun before the first is taken; for work that is only queued, as on a GPU."""
+    """How many such pieces may start before the first result is taken, if the calling thread starts them on a GPU."""
 
 
-class Crew:
-    """Some threads; use it in a ``with`` block. While they work, torch uses one thread in each of them and in this one.
+class ThreadPool:
+    """A pool of worker threads for a ``with`` block. While they exist, torch uses one thread per Python thread.
 
     Args:
-        workers: how many threads; with 1 all work is done here, in the calling thread, by all of torch's threads.
+        workers: the number of threads; with 1, the calling thread does all work, with all of torch's threads.
     """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._pool: ThreadPoolExecutor | None = None
+        self._executor: ThreadPoolExecutor | None = None
 
-    def __enter__(self) -> Crew:
-        """Begin; the threads start when there is work for them."""
+    def __enter__(self) -> ThreadPool:
+        """Return the pool; threads start with the first work."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the threads, when what they do now is done."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
-            _Quiet.leave()
+        """Cancel waiting work, finish running work and end the threads."""
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+            self._executor = None
+            _SingleThreaded.leave()
 
     def begin(self, work: Work[Result]) -> Future[Result]:
-        """Begin a piece of work: elsewhere if it may be done there, otherwise here and at once."""
+        """Start a piece of work in a worker thread if that is allowed, otherwise do it at once in this thread."""
         if work.elsewhere and self.workers > 1:
             return self._started().submit(work.do)
         done: Future[Result] = Future()
         try:
             done.set_result(work.do())
-        except Exception as error:  # whoever takes the result gets it
+        except Exception as error:  # result() raises it
             done.set_exception(error)
         return done
 
     def room(self, work: Work[Result]) -> int:
-        """How many pieces of work like this one may be begun before the first is taken."""
+        """How many pieces like this one may start before the first result is taken."""
         return _AHEAD * self.workers if work.elsewhere and self.workers > 1 else work.ahead
 
-    def line(self, works: Iterable[Work[Result]]) -> Line[Result]:
-        """Do all work in order, some of it ahead of time."""
-        return Line(works, self)
+    def queue(self, works: Iterable[Work[Result]]) -> OrderedQueue[Result]:
+        """A queue that does the work ahead of time and returns results in order."""
+        return OrderedQueue(works, self)
 
     def _started(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            _Quiet.enter()
-            self._pool = ThreadPoolExecutor(self.workers, "lvmrs", torch.set_num_threads, (1,))
-        return self._pool
+        if self._executor is None:
+            _SingleThreaded.enter()
+            self._executor = ThreadPoolExecutor(self.workers, "lvmrs", torch.set_num_threads, (1,))
+        return self._executor
 
 
-class _Quiet:
-    """Torch uses one thread while any crew works; crews may overlap, and the last one gives the threads back."""
+class _SingleThreaded:
+    """Limits torch to one thread while any pool has threads; the last pool to end restores the old number."""
 
-    crews, before = 0, 1
+    pools, before = 0, 1
     lock = threading.Lock()
 
     @classmethod
     def enter(cls) -> None:
         with cls.lock:
-            cls.before = cls.before if cls.crews else torch.get_num_threads()
-            cls.crews += 1
+            cls.before = cls.before if cls.pools else torch.get_num_threads()
+            cls.pools += 1
             torch.set_num_threads(1)
 
     @classmethod
     def leave(cls) -> None:
         with cls.lock:
-            cls.crews -= 1
-            if not cls.crews:
+            cls.pools -= 1
+            if not cls.pools:
                 torch.set_num_threads(cls.before)
 
 
-class Line(Generic[Result]):
-    """Work that is done, being done and to be done, in order; ``Crew.line`` makes it.
+class OrderedQueue(Generic[Result]):
+    """Does pieces of work ahead of time and returns their results in order; ``ThreadPool.queue`` makes it.
 
     Args:
-        works: the pieces of work; they are asked for when there is room for them. More may come after the last one.
-        crew: does them.
+        works: the pieces of work, read when there is room for them. It may yield more after StopIteration.
+        pool: the threads that do the work.
     """
 
-    def __init__(self, works: Iterable[Work[Result]], crew: Crew) -> None:
+    def __init__(self, works: Iterable[Work[Result]], pool: ThreadPool) -> None:
         self._coming: Iterator[Work[Result]] | None = iter(works)
-        self._crew, self._room = crew, 1
+        self._pool, self._room = pool, 1
         self._begun: deque[tuple[int, Future[Result]]] = deque()
         self._failure: Exception | None = None
 
-    def goes_on(self) -> bool:
-        """Whether there is more; an exception of what makes the pieces is raised here, after all before it."""
+    def has_more(self) -> bool:
+        """Whether a piece is left; raises an exception of ``works`` after the last piece before it."""
         self._begin_more()
         if not self._begun and self._failure is not None:
             raise self._failure
         return bool(self._begun)
 
-    def is_of(self, owner: int) -> bool:
-        """Whether the next piece is there, and is of this owner."""
+    def is_next_of(self, owner: int) -> bool:
+        """Whether there is a next piece, and it belongs to this owner."""
         self._begin_more()
         return bool(self._begun) and self._begun[0][0] == owner
 
     def take(self) -> Result:
-        """The result of the next piece, when it is done; if it failed, its exception is raised."""
+        """Wait for the next piece and return its result, or raise its exception."""
         return self._begun.popleft()[1].result()
 
-    def leave(self, owner: int) -> None:
-        """Leave out the next pieces that are of this owner."""
-        while self.is_of(owner):
+    def skip(self, owner: int) -> None:
+        """Cancel and drop the next pieces of this owner."""
+        while self.is_next_of(owner):
             self._begun.popleft()[1].cancel()
 
     def close(self) -> None:
-        """Leave out all that is not begun."""
+        """Cancel all waiting pieces and read no more."""
         for _, future in self._begun:
             future.cancel()
         self._begun.clear()
@@ -155,18 +155,18 @@ class Line(Generic[Result]):
         while self._coming is not None and len(self._begun) < self._room:
             try:
                 work = next(self._coming)
-            except StopIteration:  # more may come later
+            except StopIteration:  # works may yield more later
                 return
-            except Exception as error:  # goes_on raises it
+            except Exception as error:  # has_more raises it
                 self._failure, self._coming = error, None
             else:
-                self._room = self._crew.room(work)
-                self._begun.append((work.owner, self._crew.begin(work)))
+                self._room = self._pool.room(work)
+                self._begun.append((work.owner, self._pool.begin(work)))
 
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Within the block, torch uses so many threads in this one; with one, its processor time is all of it."""
+    """Within the block, torch uses ``count`` threads in the calling thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -176,29 +176,28 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 def cores() -> int:
-    """How many cores this process may use, and torch is told to use."""
+    """The number of cores that this process may use, and that torch is set to use."""
     return max(1, min(allowed_cores(), torch.get_num_threads()))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# How many threads share a pass of a model that only one thread may call.
-#
-# Threads that share a pass wait for each other in every layer. Where other programs use the cores too, that can be many
-# times slower than one thread alone. So it is measured while the model runs.
+# The number of torch threads for a model that only one Python thread may call. Threads that share a pass wait for each
+# other in every layer. If other programs use the cores, this can be many times slower than one thread, so it is
+# measured while the model runs.
 
 
-# Passes are slow if they take so many times what one undisturbed thread would take.
+# A pass is slow if it takes this many times as long as one thread on an idle core.
 _SLOW = 1.5
-# After so many slow passes, one thread does it alone for so many seconds; then sharing is tried again.
+# After this many slow passes, passes use one thread for this many seconds; then all threads are tried again.
 _PASSES, _ALONE = 3, 5.0
 
 
 class Sharing:
-    """Runs passes with all of torch's threads, or with one for a while if that is faster.
+    """Runs passes with all of torch's threads, or temporarily with one thread if passes are slow.
 
     Args:
-        cost: the processor time of one thread for a sample, in seconds.
-        clock: shows the time.
+        cost: the processor time of a sample in one thread, in seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, cost: float, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -206,7 +205,7 @@ class Sharing:
         self._slow, self._alone_until = 0, 0.0
 
     def run(self, pass_: Callable[[], Result], samples: int) -> Result:
-        """Run a pass of so many samples."""
+        """Run a pass over ``samples`` samples."""
         start = self._clock()
         if start < self._alone_until and torch.get_num_threads() > 1:
             with torch_threads(1):

@@ -1,10 +1,9 @@
-"""What a model holds: its weights and every plain value in its attributes, in a form that can be compared.
+"""Traces a network as a list of torch operations, and detects changes of its weights and attributes.
 
-Looked at are also attributes of its classes, and the variables and default arguments that its functions keep. Global
-variables that its code reads are not: rows of each input are compared with those of the model itself.
-
-A fast version of a model is made from copies. The copies stand for the model as long as it holds what it held when they
-were made, whichever way a weight is changed: by an optimizer, ``.data``, a NumPy view, or an attribute that is set.
+A fast version of a model is made from copies of its weights. ``held_by`` takes a snapshot of all weights and plain
+values, so that a later change is found however it was made: by an optimizer, ``.data``, a NumPy view, or an assignment.
+The snapshot includes attributes of classes, and closure variables and default arguments of functions, but not global
+variables; for these, rows of each input are compared with the logits of the model itself.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ from torch.utils._pytree import tree_leaves
 
 from lvmrs.models.lipschitz.stated import changed_module, changed_process, own_code
 
-__all__ = ["NotStraightError", "Operations", "checksum", "held_by", "is_layout_free", "memory", "straightened"]
+__all__ = ["NotTraceableError", "Operations", "checksum", "held_by", "is_layout_free", "memory", "traced"]
 
-# A model that holds more than this is not watched; 100 layers hold about 3000 values.
+# A model with more values than this is not watched; 100 layers have about 3000 values.
 _MOST = 200_000
 _PLAIN = frozenset(
     {str, int, bool, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size}
 )
-# It runs in eval mode, whatever mode it is in between; torch.compile leaves a mark.
+# Attributes that may change: the model always runs in eval mode, and torch.compile sets a flag.
 _PASSING = ("training", "_is_torch_compile")
-# What code consists of, and what does not change. A logger knows all loggers of the process, which come and go.
+# Objects that are not searched: code does not change, and a logger refers to all loggers of the process.
 _FIXED = (type, types.BuiltinFunctionType, types.ModuleType, types.CodeType, logging.Filterer)
 
 
 def held_by(model: nn.Module) -> list[object] | None:
-    """All that a model holds, to be compared with what it holds later; None if that is too much to look at.
+    """A snapshot of all weights and plain values of a model, to compare with a later one; None if there are too many.
 
-    Tensors and arrays are compared by a checksum of their bytes. The cost is that of reading each weight once.
+    Tensors and arrays are compared by a checksum of their bytes, so each weight is read once.
 
     >>> linear = nn.Linear(2, 2)
     >>> before = held_by(linear)
@@ -57,7 +56,7 @@ def held_by(model: nn.Module) -> list[object] | None:
     False
     """
     found = list[object]()
-    seen = dict[int, object]()  # with the objects themselves, so that no other one gets their id
+    seen = dict[int, object]()  # holds the objects, so that no new object gets the same id
     waiting: list[object] = [model]
     while waiting:
         value = waiting.pop()
@@ -65,7 +64,7 @@ def held_by(model: nn.Module) -> list[object] | None:
         if kind in _PLAIN:
             found.append(value)
         elif isinstance(value, Tensor):
-            # What is lazy has no values before the model first runs.
+            # Lazy parameters have no values before the model first runs.
             found += [kind] if is_lazy(value) else [tuple(value.shape), value.dtype, checksum(value)]
         elif isinstance(value, float | complex):
             found.append(repr(value))  # NaN is not equal to itself
@@ -81,8 +80,8 @@ def held_by(model: nn.Module) -> list[object] | None:
 
 
 def _parts(value: object) -> list[object]:
-    """What an object consists of, as far as it can be looked at without running code of the object."""
-    if isinstance(value, dict):  # those of modules, of which most are empty
+    """The parts of an object that can be read without running its code."""
+    if isinstance(value, dict):  # modules have many, and most are empty
         return [*value.keys(), *value.values()]
     if isinstance(value, list | tuple | set | frozenset | deque):
         return list(value)
@@ -116,7 +115,7 @@ def _attributes(value: object) -> list[object]:
 
 @lru_cache(maxsize=1024)
 def _slots(kind: type) -> tuple[str, ...]:
-    """The attributes of a class that are not in a dictionary: those of ``__slots__``, partial functions, properties."""
+    """Names of attributes outside of ``__dict__``: ``__slots__``, and those of partial functions and properties."""
     return tuple(
         name
         for each in kind.__mro__
@@ -126,7 +125,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def checksum(tensor: Tensor) -> object:
-    """A number that changes when a value in a tensor does."""
+    """A checksum of the values of a tensor."""
     plain = type(tensor) in (Tensor, nn.Parameter)  # others, such as those of a trace, may have no values
     if not plain or tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
         return id(tensor)
@@ -135,41 +134,50 @@ def checksum(tensor: Tensor) -> object:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The operations that torch performs while a network runs, in order, and what is wrong with them.
+# Recording the operations that torch performs while a network runs.
 
 
-# What takes values out of tensors without an operation that could be seen.
-_LEAVING = ("tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "storage", "untyped_storage", "untyped_data_ptr")
+# Methods that take values out of tensors without an operation that torch dispatches.
+_CONVERSIONS = (
+    "tolist",
+    "numpy",
+    "__array__",
+    "__dlpack__",
+    "data_ptr",
+    "storage",
+    "untyped_storage",
+    "untyped_data_ptr",
+)
 _RANDOM_OR_BY_VALUE = (
     torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.nondeterministic_seeded,
 )  # fmt: skip
 
 
 class Operations:
-    """Records the operations within a ``with`` block that depend on an input, and which results each one takes.
+    """Records the operations within a ``with`` block that depend on an input, and the results that each one reads.
 
     Args:
-        inputs: the input; operations on constants alone are left out, since a trace has their results.
+        inputs: the input; operations on constants alone are not recorded, since a trace stores their results.
     """
 
     def __init__(self, inputs: Tensor) -> None:
         self.done: list[Any] = []
         """Each operation with its arguments: results by number, constants by checksum, plain values as they are."""
         self.fault: str | None = None
-        """Why the network is more than a list of steps; None if it is not."""
-        self._derived = {id(inputs): inputs}  # they are kept, so that no other tensor gets their id
+        """Why the network is not a list of steps; None if no reason was found."""
+        self._derived = {id(inputs): inputs}  # holds the tensors, so that no new tensor gets the same id
         self._numbers = {id(inputs): 0}
         self._own = {memory(inputs): inputs}
-        self._modes: tuple[Any, ...] = _Dispatched(self), _Leaving(self)
+        self._modes: tuple[Any, ...] = _Dispatched(self), _Conversions(self)
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start recording."""
         for mode in self._modes:
             mode.__enter__()
         return self
 
     def __exit__(self, *given: Any) -> None:
-        """End."""
+        """Stop recording."""
         for mode in reversed(self._modes):
             mode.__exit__(*given)
 
@@ -190,7 +198,7 @@ class Operations:
         result = func(*args, **kwargs)
         made = [each for each in tree_leaves(result) if isinstance(each, Tensor)]
         for each in made:
-            if memory(each) not in stored:  # views of what the model stores are not the call's own
+            if memory(each) not in stored:  # a view of a stored tensor belongs to the model
                 self._own[memory(each)] = each
         if depends:
             self.done.append((str(func), described))
@@ -206,7 +214,7 @@ class Operations:
         return which, tuple(value.shape), tuple(value.stride()), value.dtype
 
     def _note_write(self, argument: Any, value: Any) -> None:
-        """Writing is allowed only to what this very call of the network has made, and to its input."""
+        """Set the fault if an operation writes to a tensor that is neither the input nor made in this call."""
         written = argument.alias_info is not None and argument.alias_info.is_write
         if written and any(memory(each) not in self._own for each in tree_leaves(value) if isinstance(each, Tensor)):
             self.fault = "it writes to what it stores"
@@ -219,45 +227,45 @@ class _Dispatched(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # otherwise torch loads its compiler, which takes a second
+        return False  # True would load torch's compiler, which takes a second
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.operations.add(func, args, kwargs or {})
 
 
-class _Leaving(TorchFunctionMode):
+class _Conversions(TorchFunctionMode):
     def __init__(self, operations: Operations) -> None:
         super().__init__()
         self.operations = operations
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in _LEAVING:
+        if getattr(func, "__name__", "") in _CONVERSIONS:
             self.operations.fault = f"it takes values out of tensors ({func.__name__})"
         return func(*args, **(kwargs or {}))
 
 
 def _is_by_value(func: Any, args: Any) -> bool:
-    if func is torch.ops.aten.index.Tensor:  # by whole numbers its result has a known shape
+    if func is torch.ops.aten.index.Tensor:  # indexing by integers gives a known shape
         return any(isinstance(each, Tensor) and each.dtype == torch.bool for each in tree_leaves(args[1:]))
     return any(tag in func.tags for tag in _RANDOM_OR_BY_VALUE)
 
 
 def memory(tensor: Tensor) -> int:
-    """Where the memory of a tensor begins, which it shares with its views."""
+    """The address of the storage of a tensor, which its views share."""
     return tensor.untyped_storage().data_ptr()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# A network as a plain list of steps, each of them a layer or function of torch.
+# Tracing a network as a list of steps, each of them a layer or function of torch.
 #
-# The list is found by running the Python code of a copy of the network once with a stand-in for the input. The stand-in
-# knows the shapes of everything, for batches of two sizes, so that code may look at shapes. Then network and list are run
-# on real inputs, and every operation that torch performs is recorded with the results that it takes: the list is taken
-# only if it performs the same operations on the same results and constants.
+# A copy of the network runs once with an ``fx.Proxy`` as its input. The proxy carries values for batches of two sizes,
+# so code may depend on shapes. Then network and list run on real inputs, and every operation that torch performs is
+# recorded with the results that it reads. The list is accepted only if it performs the same operations on the same
+# results and constants.
 #
-# Refused is a network that looks at values or at the size of its batch to decide what to do, draws random numbers, or
-# writes to what it stores. What is left does the same for every input of this shape, in a batch of any size, and has no
-# memory and no randomness of its own; so several threads may run the list at once.
+# A network is rejected if its control flow depends on values or on the batch size, if it draws random numbers, or if it
+# writes to tensors that it stores. Any other network computes the same for every input of this shape, in a batch of any
+# size, without state or randomness; so several threads may run the list at once.
 
 
 _LAYERS = (
@@ -272,8 +280,8 @@ _LAYERS = (
     nn.PixelUnshuffle,
 )  # fmt: skip
 _PYTHON = (getattr, operator.getitem, *vars(operator).values())
-# Steps whose result is defined by shapes and indices, whatever the order of the numbers in memory. Not among them are
-# as_strided, stride, is_contiguous, storage, view with a type, resize_, set_ and what else torch may have.
+# Steps whose result does not depend on the memory layout. The list leaves out as_strided, stride, is_contiguous,
+# storage, view with a type, resize_ and set_, and every step that is not known.
 _LAYOUT_FREE = frozenset(
     """
     abs absolute acos adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
@@ -295,62 +303,62 @@ _LAYOUT_FREE = frozenset(
     zeros_like
     """.split()  # noqa: SIM905 (a list of strings would be ten times as long)
 )
-# Attributes that a layout does not change.
+# Attributes that do not depend on the memory layout.
 _ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim", "T", "mT", "H", "mH", "is_cuda", "requires_grad"})
 
 
-# Steps that give a view of what they take, or a copy: the layout decides.
+# Steps that return a view or a copy of their argument, depending on the memory layout.
 _VIEW_OR_COPY = frozenset({"contiguous", "flatten", "reshape", "reshape_as", "to", "unflatten"})
 
 
-class NotStraightError(Exception):
-    """A network cannot be shown to be a list of known steps; the message says why, for those who ask."""
+class NotTraceableError(Exception):
+    """A network cannot be shown to be a list of known steps; the message says why."""
 
 
-def straightened(model: nn.Module, example: Tensor) -> fx.GraphModule:
-    """The steps of a network, with copies of its layers and weights.
+def traced(model: nn.Module, example: Tensor) -> fx.GraphModule:
+    """Trace a network as a list of steps, with copies of its layers and weights.
 
     Args:
         model: the network, in eval mode.
-        example: a batch of inputs, whose shapes decide what the network does.
+        example: a batch of inputs; the list is valid for inputs of this shape.
 
     Returns:
-        The steps; ``meta["dims"]`` of each has the number of dimensions of its result.
+        The steps; ``meta["dims"]`` of each is the number of dimensions of its result.
     """
     fault = changed_process()
     if fault is not None:
-        raise NotStraightError(fault)
+        raise NotTraceableError(fault)
     for name, module in model.named_modules():
         fault = changed_module(module)
         if fault is not None or module.training:
-            raise NotStraightError(f"{name or 'the network'}: {fault or 'it is in training mode'}")
+            raise NotTraceableError(f"{name or 'the network'}: {fault or 'it is in training mode'}")
     copied = copy.deepcopy(model)
     before = held_by(copied)
     if before is None:
-        raise NotStraightError("it holds too much to be watched")
-    examples = example, example[:1]  # some steps, such as squeeze, do something else in a batch of one
+        raise NotTraceableError("it holds too much to be watched")
+    examples = example, example[:1]  # some steps, such as squeeze, differ in a batch of one
     expected = [_operations_of(copied, batch) for batch in examples]
     if held_by(copied) != before:
-        raise NotStraightError("it changes what it holds when it runs")
+        raise NotTraceableError("it changes what it holds when it runs")
     tracer = _Tracer(examples)
     root = nn.Sequential(copied) if tracer.is_leaf_module(copied, "") else copied
     graph = tracer.trace(root, concrete_args=_defaults(root))
     if tracer.refusal is not None:  # the network may have caught the exception
-        raise NotStraightError(tracer.refusal)
+        raise NotTraceableError(tracer.refusal)
     made = fx.GraphModule(root, graph)
     for node in graph.nodes:
         _check(node, made)
         value, _ = node.meta.pop("values")
         node.meta["dims"] = value.dim() if isinstance(value, Tensor) else None
     if [_operations_of(made, batch) for batch in examples] != expected:
-        raise NotStraightError("it does not do what its trace does")
+        raise NotTraceableError("it does not do what its trace does")
     return made
 
 
 def is_layout_free(steps: fx.GraphModule) -> bool:
-    """Whether the steps compute the same when numbers are in another order in memory: each of them is known to.
+    """Whether the steps compute the same in every memory layout.
 
-    A step that writes to what may be a view or a copy, by the layout, is seen by other steps in one layout only.
+    A write to a tensor that is a view in one layout and a copy in another changes other steps in one layout only.
     """
     either = set[int]()
     for node in steps.graph.nodes:
@@ -364,11 +372,11 @@ def is_layout_free(steps: fx.GraphModule) -> bool:
 
 def _is_layout_free(node: fx.Node) -> bool:
     if node.op not in ("call_method", "call_function"):
-        return True  # inputs, weights, and layers that are listed above
+        return True  # inputs, weights and known layers
     name = _name(node)
     if name == "getattr":
         return node.args[1] in _ATTRIBUTES
-    if name == "view":  # of another shape, not of another type
+    if name == "view":  # a view of another shape, not of another type
         return not any(isinstance(each, torch.dtype) for each in (*node.args, *node.kwargs.values()))
     return name.strip("_") in _LAYOUT_FREE or name in _LAYOUT_FREE
 
@@ -379,24 +387,24 @@ def _name(node: fx.Node) -> str:
 
 
 def _operations_of(model: nn.Module, example: Tensor) -> list[Any]:
-    """What torch does when the network runs; refused if it looks at values, or writes to what it stores."""
+    """The operations of a run of the network; raises if it reads values, or writes to tensors that it stores."""
     inputs = example.clone()
     operations = Operations(inputs)
     with operations:
         model(inputs)
     if operations.fault is not None:
-        raise NotStraightError(operations.fault)
+        raise NotTraceableError(operations.fault)
     return operations.done
 
 
 def _defaults(root: nn.Module) -> dict[str, Any]:
-    """The values of the arguments after the first, which are those that they have by default."""
+    """The default values of the arguments after the first."""
     _, *others = inspect.signature(root.forward).parameters.values()
     return {each.name: each.default for each in others if each.default is not each.empty}
 
 
 class _Changing(fx.Proxy):
-    """A stand-in that is changed in place by signs such as +=, as tensors are."""
+    """A proxy on which operators such as += work in place, as on tensors."""
 
     def _changed(self, how: Any, other: Any) -> Any:
         return self.tracer.create_proxy("call_function", how, (self, other), {})
@@ -415,9 +423,9 @@ class _Changing(fx.Proxy):
 
 
 class _Tracer(fx.Tracer):
-    """Runs each step on batches of two sizes as well, so that code may ask for shapes, but not for the batch's size."""
+    """A tracer that runs each step on batches of two sizes, so that code may use shapes but not the batch size."""
 
-    proxy_buffer_attributes = True  # what is done to a buffer is a step too
+    proxy_buffer_attributes = True  # operations on buffers are steps too
 
     def __init__(self, examples: tuple[Tensor, Tensor]) -> None:
         super().__init__()
@@ -436,7 +444,7 @@ class _Tracer(fx.Tracer):
         given = [tensor for each in made.all_input_nodes for tensor in _tensors(each.meta["values"])]
         versions = [tensor._version for tensor in given]
         made.meta["values"] = [self._value(made, number) for number in range(len(self.examples))]
-        # The memory of what the step took and made, and of what it wrote to; nothing is freed before the trace ends.
+        # The storages that the step read, made and wrote to; no memory is freed before the trace ends.
         made.meta["memory"] = {memory(each) for each in (*given, *_tensors(made.meta["values"]))}
         changed = (tensor for tensor, version in zip(given, versions, strict=True) if tensor._version != version)
         made.meta["written"] = {memory(each) for each in changed}
@@ -467,7 +475,7 @@ class _Tracer(fx.Tracer):
         return bool(value)
 
     def _varies(self, node: fx.Node) -> bool:
-        """Whether a number that is not a tensor was computed from one that depends on the size of the batch."""
+        """Whether a plain number depends on the batch size."""
         value, other = node.meta["values"]
         if isinstance(value, Tensor):
             return False
@@ -481,9 +489,9 @@ class _Tracer(fx.Tracer):
             raise self._refused("it goes through the rows of a tensor one by one")
         return iter([obj[k] for k in range(len(value))])  # type: ignore[index]
 
-    def _refused(self, why: str) -> NotStraightError:
+    def _refused(self, why: str) -> NotTraceableError:
         self.refusal = why
-        return NotStraightError(why)
+        return NotTraceableError(why)
 
 
 def _tensors(values: object) -> list[Tensor]:
@@ -491,21 +499,21 @@ def _tensors(values: object) -> list[Tensor]:
 
 
 def _check(node: fx.Node, made: fx.GraphModule) -> None:
-    """Refuse a step that is not one of torch's own, as torch wrote it."""
+    """Raise if a step is not a known operation or layer of torch."""
     name = _name(node)
     if node.op in ("call_method", "call_function"):
         known = hasattr(Tensor, name) if node.op == "call_method" else _is_of_torch(node.target)
         if not known:
-            raise NotStraightError(f"the step {name} is not torch's own")
+            raise NotTraceableError(f"the step {name} is not torch's own")
     elif node.op == "call_module":
         layer = made.get_submodule(str(node.target))
         fault = f"{type(layer).__name__} is not known" if type(layer) not in _LAYERS else None
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) and layer.running_mean is None:
             fault = "it normalises by its batch"
         if fault is not None:
-            raise NotStraightError(f"{node.target}: {fault}")
+            raise NotTraceableError(f"{node.target}: {fault}")
     elif node.op == "get_attr" and type(_attribute(made, str(node.target))) not in (Tensor, nn.Parameter):
-        raise NotStraightError(f"{node.target} is not a plain tensor")
+        raise NotTraceableError(f"{node.target} is not a plain tensor")
 
 
 def _is_of_torch(target: Any) -> bool:

@@ -1,9 +1,9 @@
-"""Choosing how to run a model by short trials that a busy moment cannot spoil.
+"""Chooses how to run a model by short trials, robust to other programs on the machine.
 
-- Trials take turns, and the best of several rounds counts.
+- Trials alternate, and the best of several rounds counts.
 - On a CPU, a trial runs in as many threads as a run will have, since they share caches and memory. Its cost is the
-  *processor time* of these threads: time that other programs take is not counted.
-- Among ways that are about as good, the batch size nearest to 32 is taken, which is good for most networks.
+  *processor time* of these threads, which excludes other programs.
+- Among nearly equal settings, the batch size nearest to 32 is chosen, which suits most networks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from lvmrs.engine.execution import Fast, Model, same
-from lvmrs.engine.threads import Crew, Work, torch_threads
+from lvmrs.engine.threads import ThreadPool, Work, torch_threads
 from lvmrs.engine.way import Way
 from lvmrs.errors import ModelError, first_line
 
@@ -39,15 +39,16 @@ Clock = Callable[[], float]
 
 _SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LARGEST_ELSEWHERE = 4096
-# Seconds that one trial may take, and all together.
+# The time limit in seconds of one trial, and of all trials together.
 _ONE, _ALL = 0.2, 0.3
 _ROUNDS = 3
-# In a trial each thread has one piece of at least so many samples.
+# In a trial, each thread runs at least this many samples.
 _SMALL_PIECE = 32
-# The batch size that is good for most networks; layouts are compared at about this size.
+# The batch size that suits most networks; layouts are compared near this size.
 _MIDDLE = 32
-# What costs this much more than the best after a round is not tried again; what is within the second factor is as good.
-_HOPELESS, _AS_GOOD = 1.25, 1.03
+# After a round, trials above the first factor times the best cost are dropped; costs within the second factor are
+# equal.
+_CUTOFF, _AS_GOOD = 1.25, 1.03
 
 
 def costs(
@@ -55,18 +56,18 @@ def costs(
     *,
     clock: Clock = time.thread_time,
     seconds: float = _ALL,
-    hopeless: float = _HOPELESS,
+    cutoff: float = _CUTOFF,
 ) -> dict[Key, float]:
-    """Measure what one sample costs in each trial; the best of several rounds counts.
+    """Measure the cost of one sample in each trial; the best of several rounds counts.
 
     Args:
-        trials: what to run, and how many samples that is.
-        clock: what is measured.
-        seconds: about how long all rounds may take, after one to warm up.
-        hopeless: what costs so many times as much as the best is not tried again.
+        trials: for each key, a function and the number of samples that it runs.
+        clock: returns the time that is measured.
+        seconds: the approximate time limit of all rounds, after one to warm up.
+        cutoff: trials above this multiple of the best cost are dropped.
 
     Returns:
-        Seconds for a sample, of the trials that were not dropped.
+        Seconds per sample, for the trials that were not dropped.
     """
     found = dict.fromkeys(trials, math.inf)
     for run, _ in trials.values():
@@ -77,7 +78,7 @@ def costs(
             run, samples = trials[key]
             found[key] = min(found[key], _once(run, clock) / samples)
         least = min(found.values())
-        found = {key: cost for key, cost in found.items() if cost <= hopeless * least}
+        found = {key: cost for key, cost in found.items() if cost <= cutoff * least}
         if clock() - begun > seconds:
             break
     return found
@@ -90,7 +91,7 @@ def _once(run: Callable[[], object], clock: Clock) -> float:
 
 
 def best(found: dict[Way, float]) -> Way:
-    """The way with the most usual batch size among those that are as good as the best."""
+    """Among the settings within a few percent of the best, the one with the batch size nearest to 32."""
     enough = _AS_GOOD * min(found.values())
     good = (way for way, cost in found.items() if cost <= enough)
     return min(good, key=lambda way: (abs(math.log2(way.batch / _MIDDLE)), way.batch))
@@ -98,14 +99,14 @@ def best(found: dict[Way, float]) -> Way:
 
 @dataclass(frozen=True)
 class Choice:
-    """What trials have shown."""
+    """The result of trials."""
 
     way: Way
     """How to run the model."""
     cost: float
-    """What a sample costs in seconds: the processor time of one thread on a CPU, elsewhere as the clock shows."""
+    """Seconds per sample: processor time of one thread on a CPU, wall-clock time on other devices."""
     workers: int = 1
-    """How many threads run a batch each."""
+    """The number of threads that run a batch each."""
 
 
 def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice:
@@ -114,8 +115,8 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
     Args:
         fast: the fast version.
         x: an input, without a batch dimension.
-        batch: the batch size, if it is given.
-        threads: how many threads may be used.
+        batch: the batch size; None to choose it.
+        threads: the number of threads to use.
     """
     with torch_threads(1):
         layouts = (False, True) if fast.convolves and x.dim() == 3 else (False,)
@@ -132,16 +133,16 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
 
 
 def costs_together(ways: dict[Way, Model], x: Tensor, workers: int) -> dict[Way, float]:
-    """What a sample costs in each way, if so many threads run a batch each."""
-    with Crew(workers) as crew:
+    """The cost of a sample for each setting, with ``workers`` threads that run a batch each."""
+    with ThreadPool(workers) as pool:
         trials = {
-            way: _together(crew, run, x, way.batch, max(1, _SMALL_PIECE // way.batch)) for way, run in ways.items()
+            way: _together(pool, run, x, way.batch, max(1, _SMALL_PIECE // way.batch)) for way, run in ways.items()
         }
         return costs(trials, clock=time.process_time)
 
 
-def _together(crew: Crew, run: Model, x: Tensor, batch: int, passes: int) -> tuple[Callable[[], object], int]:
-    """Let each thread of a crew do a piece of so many passes; the second number is how many samples that is."""
+def _together(pool: ThreadPool, run: Model, x: Tensor, batch: int, passes: int) -> tuple[Callable[[], object], int]:
+    """A trial in which each thread runs ``passes`` passes, and the number of samples of the trial."""
     alone = trial(run, x, batch)
 
     def piece() -> None:
@@ -149,22 +150,22 @@ def _together(crew: Crew, run: Model, x: Tensor, batch: int, passes: int) -> tup
             alone()
 
     def together() -> None:
-        line = crew.line(Work(0, piece, elsewhere=True) for _ in range(crew.workers))
-        while line.goes_on():
-            line.take()
+        queue = pool.queue(Work(0, piece, elsewhere=True) for _ in range(pool.workers))
+        while queue.has_more():
+            queue.take()
 
-    return together, crew.workers * passes * batch
+    return together, pool.workers * passes * batch
 
 
 def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[int]:
-    """The batch sizes that can be tried in the time that one trial may take; at least the smallest.
+    """The batch sizes whose trial fits in the time limit; at least the smallest.
 
-    Each size is judged by what the one before it took: some networks need far less for a sample of a larger batch.
+    The time of each size is extrapolated from the size before it, since a larger batch can be far cheaper per sample.
     """
     enough = [sizes[0]]
     for size in sizes[1:]:
         before = trial(run, x, enough[-1])
-        before()  # the first pass takes longer
+        before()  # warm up
         if _once(before, time.thread_time) * size / enough[-1] > _ONE:
             break
         enough.append(size)
@@ -172,17 +173,17 @@ def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[in
 
 
 def _up_to(batch: int) -> tuple[int, ...]:
-    """The usual batch sizes below one that is given, and that one."""
+    """The standard batch sizes below ``batch``, and ``batch``."""
     return (*(size for size in _SIZES if size < batch), batch)
 
 
 def affordable_batch(cost: float, most: int) -> int:
-    """The largest usual batch size up to ``most`` that takes no longer than a trial may, for this cost of a sample."""
+    """The largest standard batch size up to ``most`` whose trial fits in the time limit at this cost per sample."""
     return max((size for size in _SIZES if size <= most and size * cost <= _ONE), default=_SIZES[0])
 
 
 def trial(run: Model, x: Tensor, size: int) -> Callable[[], object]:
-    """Run a batch of this size; the model may change it."""
+    """A function that runs a batch of this size, on a copy since the model may change its input."""
     inputs = x.expand(size, *x.shape).contiguous()
 
     def run_batch() -> object:
@@ -193,15 +194,15 @@ def trial(run: Model, x: Tensor, size: int) -> Callable[[], object]:
 
 
 def chosen_batch(run: Model, x: Tensor, threads: int) -> Choice:
-    """Choose the batch size of a model that runs as it is.
+    """Choose the batch size of a model that runs without a fast version.
 
-    On a CPU, sizes are tried in one thread, and the best is multiplied by the number of threads. Elsewhere the size is
-    doubled while that pays.
+    On a CPU, sizes are tried in one thread, and the best is multiplied by the number of threads. On other devices the
+    size is doubled while the cost per sample falls.
 
     Args:
         run: runs the model on a batch.
         x: an input, without a batch dimension.
-        threads: how many threads a pass uses.
+        threads: the number of threads of a pass.
     """
     if x.device.type != "cpu":
         return _doubled(run, x)
@@ -225,7 +226,7 @@ def _doubled(run: Model, x: Tensor) -> Choice:
 
 
 def _waiting(trial: Callable[[], object]) -> Callable[[], object]:
-    """A trial on a device that queues work: the queue is waited for."""
+    """A trial that waits for the result of a device that queues work."""
 
     def waited() -> object:
         answer = trial()
@@ -235,31 +236,31 @@ def _waiting(trial: Callable[[], object]) -> Callable[[], object]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Whether compiling a network pays: it takes many seconds, and saves a share of each pass.
+# Compiling a network takes many seconds, and saves a share of each pass.
 
 
-# What compiling is expected to take: seconds in any case, and for each layer.
+# The expected time of compilation in seconds: constant, and per layer.
 _SECONDS, _EACH_LAYER = 15.0, 0.2
-# The share of the time that it is expected to save, and what it must save to be kept.
+# The share of run time that compilation is expected to save, and the measured share that it must save.
 _SAVED, _AT_LEAST = 0.08, 0.02
-# It must save this many times what it takes.
+# Compilation must be expected to save this many times the time that it takes.
 _TIMES = 2.0
-# Compiled networks often want larger batches than others: this size is tried too.
+# Compiled networks are often faster with larger batches: this size is tried too.
 _BATCH = 64
-# Both versions are compared under noise of this σ.
+# The σ of the noise under which compiled and plain networks are compared.
 _STRENGTH = 0.25
 
 
 def if_worth_it(fast: Fast, choice: Choice, x: Tensor, batch: int | None, seconds: float, *, asked: bool) -> Way:
-    """The way to take: compiled if that was asked for, or if it is expected to pay and is then measured to be faster.
+    """Choose between plain and compiled: compiled if requested, or if expected and then measured to be faster.
 
     Args:
         fast: the fast version of the network.
-        choice: how to run it without compiling.
+        choice: how to run the network without compiling.
         x: an input, without a batch dimension.
-        batch: the batch size, if it is given.
-        seconds: how long the run takes without compiling.
-        asked: whether to compile in any case.
+        batch: the batch size; None to choose it.
+        seconds: the duration of the run without compiling.
+        asked: whether the user requested compilation.
     """
     way = choice.way
     layers = sum(not list(layer.children()) for layer in fast.network.modules())
@@ -272,7 +273,7 @@ def if_worth_it(fast: Fast, choice: Choice, x: Tensor, batch: int | None, second
         programs = {each: fast.runner(each, choice.workers, x) for each in ways}
     except Exception as error:  # a compiler that is missing or fails raises errors of many kinds
         if asked:
-            raise ModelError(f"the model cannot be compiled ({first_line(error)}); do not ask for it") from error
+            raise ModelError(f"the model cannot be compiled ({first_line(error)}); do not compile it") from error
         return way
     with torch_threads(1):
         noise = torch.randn(max(sizes), *x.shape, generator=torch.Generator().manual_seed(2)).to(x)

@@ -1,4 +1,4 @@
-"""How a model is run: what may change the last digits of its logits, and how fast they come. Needs no torch."""
+"""How a model is run: the settings that change its speed and the last digits of its logits. Needs no torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Way"]
 
 @dataclass(frozen=True)
 class Way:
-    """How a model is run. It belongs to a run: parts of it that come later or from elsewhere are run in the same way.
+    """How a model is run. All parts of a run, including resumed parts and other workers, use the same settings.
 
     >>> print(Way(batch=32, folded=True, channels_last=True).words)
     batches of 32, as a list of steps, channels last
@@ -20,11 +20,11 @@ class Way:
     batch: int
     """Samples in a forward pass."""
     folded: bool = False
-    """Whether the model runs as a list of its steps, with normalisation folded into the layers before it."""
+    """Whether the model runs as a list of its steps, with normalisation folded into the preceding layers."""
     channels_last: bool = False
-    """Whether weights of convolutions, and so images, have their channels last in memory."""
+    """Whether convolution weights, and so images, are stored with channels last."""
     compiled: bool = False
-    """Whether it runs through torch.compile."""
+    """Whether the model runs through torch.compile."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch", checks.count("batch", self.batch, least=1))
@@ -33,7 +33,7 @@ class Way:
 
     @property
     def words(self) -> str:
-        """It in words."""
+        """One-line summary for people."""
         how = {
             "as a list of steps": self.folded,
             "channels last": self.channels_last,

@@ -1,6 +1,6 @@
-"""The trusted kernel: what must be right for a certificate to follow from its scores. This folder is the list.
+"""The trusted kernel: all code that must be right for a certificate to follow from its scores.
 
-It imports nothing else of lvmrs but ``lvmrs.errors``.
+Of lvmrs, the kernel imports only itself and ``lvmrs.errors``.
 """
 
 __all__: list[str] = []

@@ -1,27 +1,27 @@
-"""The trusted kernel for sampling that stops when it likes: the proof of a certificate that holds at every moment.
+"""Proofs of certificates that hold at every number of samples at once, so that sampling may stop at any time.
 
 The guarantee of ``AnytimeProof``: with probability at least 1 − alpha over the noise, *all* certificates that it gives
-from the first sample to the last are right, each in the sense of ``lvmrs.kernel.proof``. So whoever samples may look at them,
-and stop for any reason: a radius is reached, time is up, other inputs need the samples more.
+from the first sample to the last are right, each in the sense of ``lvmrs.kernel.proof``. So sampling may stop for any
+reason that depends on them: a radius is reached, time is up, other inputs need the samples more.
 
 The argument is that of ``lvmrs.kernel.proof``, with three differences.
 
-1. The bounds are anytime bounds (``Bound.anytime``): each is wrong at any moment, over all moments together, with
-   probability at most its risk. The two events of the argument, the bound on A and that on the rival k* that really
-   comes nearest, are now "it is wrong at any moment", and have the same probabilities. No union over moments is needed.
-2. Since a bound holds at all moments together, the best of a column so far holds, too. So the radius never falls.
-3. The noise takes its share of the risk, here and of beta below, for the n samples of the terms, which are the most
-   that are taken.
+1. The bounds are anytime bounds (``Bound.anytime``): the probability that a bound is wrong at any number of samples is
+   at most its risk. The two events of the argument, on the bound for A and on the bound for the strongest rival k*, are
+   now "the bound is wrong at any number of samples", and have the same probabilities. No union over time is needed.
+2. Since a bound holds at all numbers of samples together, the best bound of a column so far holds, too. So the radius
+   never falls.
+3. The noise takes its share of the risk, and of beta below, for the n samples of the terms, which are the largest
+   possible number.
 
-**The limit** is a bound on the other side: the radius that this plan would certify with infinitely many samples, the
-radius of the exact means, is at most the limit, with probability at least 1 − beta, also at all moments together. Here
-a union over the rivals *is* needed. The limit is too small only if the bound on A fails, or that on *any* rival: one
-rival that is thought to be stronger than it is makes the limit too small, whoever comes nearest. So beta is divided
-among the columns. Half of what the rivals have goes to the first rival of the plan, which a planner may choose to be
-the one that it fears most, and the others share the rest.
+**The limit** is a bound on the other side: the radius of the exact means, which this plan would certify with infinitely
+many samples, is at most the limit, with probability at least 1 − beta, at all numbers of samples together. Here a union
+over the rivals *is* needed: the limit is too small if the bound on A fails, or the bound on *any* rival, since
+overestimating one rival makes the limit too small. So beta is divided among the columns. Half of the share of the
+rivals goes to the first rival of the plan, for which a planner chooses the strongest, and the others share the rest.
 
-Bounds are looked at after certain numbers of samples (``looks``), whatever the portions that samples come in. So where
-a proof stops depends on its stream alone, and not on the batch size.
+Bounds are computed at fixed numbers of samples (``looks``), whatever the portions in which samples come. So where a
+proof stops depends on its stream alone, and not on the batch size.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from lvmrs.kernel.terms import Plan, Terms
 __all__ = ["AnytimeProof", "Stop", "looks"]
 
 Stop = Callable[[Moment], bool]
-"""Says at each look whether to stop. No certificate relies on it."""
+"""Decides at each look whether to stop. No certificate relies on it."""
 
 
 def _never(now: Moment) -> bool:
@@ -52,7 +52,7 @@ def _never(now: Moment) -> bool:
 
 
 def looks(n: int) -> Iterator[int]:
-    """The numbers of samples after which bounds are looked at, up to n.
+    """The numbers of samples at which bounds are computed, up to n.
 
     >>> list(looks(200))
     [32, 64, 96, 128, 160, 192, 200]
@@ -69,16 +69,16 @@ def _after(seen: int, n: int) -> int:
 
 
 class AnytimeProof:
-    """A proof that takes scores in portions of any size and gives a certificate at any moment.
+    """A proof that takes scores in portions of any size and gives a certificate at any time.
 
-    It can be pickled at any time if ``stop`` can (a lambda cannot; ``Goal.reached`` can), and goes on with the next
-    sample of its stream. Samples after it has stopped are ignored.
+    A proof can be pickled at any time if ``stop`` can (a lambda cannot; ``Goal.reached`` can), and continues with the
+    next sample of its stream. Samples after it has stopped are ignored.
 
     Args:
-        plan: what to prove and how, from a planner; its bound must be an anytime bound (``lvmrs.planners.Anytime``).
-        terms: the terms of the certificate; n is the most samples that are taken.
+        plan: a plan by a planner; its bound must be an anytime bound (``lvmrs.planners.Anytime``).
+        terms: the terms of the certificate; n is the largest number of samples.
         beta: the risk of the limit.
-        stop: says at each look whether to stop, by default never before n.
+        stop: decides at each look whether to stop; by default only at n.
 
     >>> import torch, lvmrs
     >>> smoothed = lvmrs.SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=100)
@@ -98,7 +98,7 @@ class AnytimeProof:
         taken = self._taken = ProofInput(plan, terms)
         if not plan.bound.anytime:
             raise ProofError(
-                f"{plan.bound.name} holds for one number of samples that is known before; for sampling that may stop "
+                f"{plan.bound.name} holds for one fixed number of samples only; for sampling that may stop "
                 "at any time, plan with lvmrs.planners.Anytime"
             )
         self._stop, self.stopped = stop, False
@@ -107,9 +107,9 @@ class AnytimeProof:
             raise ProofError(
                 f"beta = {self._beta:g} is not above the risk that the noise takes, {terms.noise_risk:.3g}"
             )
-        self._doubts = _doubts(taken, self._beta - terms.noise_risk)
+        self._limit_risks = _limit_risks(taken, self._beta - terms.noise_risk)
         self._proving = plan.bound.tally(terms.n, taken.risks, taken.upper)
-        self._doubting = plan.bound.tally(terms.n, self._doubts, ~taken.upper)
+        self._limit_tally = plan.bound.tally(terms.n, self._limit_risks, ~taken.upper)
         self._best = np.where(taken.upper, 1.0, 0.0)
         self._worst = np.where(taken.upper, 0.0, 1.0)
         self._waiting = Regrouping(PORTION)
@@ -122,7 +122,7 @@ class AnytimeProof:
             raise ProofError("an earlier portion of these scores failed; begin the proof again")
         before = self._taken.seen
         logits = self._taken.take(portion)
-        self._broken = True  # until all of them are tallied: bounds from some of them alone may not be a fair look
+        self._broken = True  # until all are tallied: bounds from a part of them would not be valid
         while len(logits) and not self.stopped:
             rows = logits[: min(self._look - before, PORTION)]
             before, logits = before + len(rows), logits[len(rows) :]
@@ -134,29 +134,29 @@ class AnytimeProof:
 
     @property
     def wanted(self) -> int:
-        """How many samples are missing to the next look; 0 if it has stopped."""
+        """The number of samples up to the next look; 0 if the proof has stopped."""
         return 0 if self.stopped else self._look - self._taken.seen
 
     @property
     def used(self) -> int:
-        """How many samples the certificate is from: those up to the last look."""
+        """The number of samples behind the certificate: those up to the last look."""
         return self._looked
 
     @property
     def now(self) -> Moment:
-        """What is known at the last look."""
+        """Radius and limit at the last look."""
         plan, terms = self._taken.plan, self._taken.terms
         radius, limit = (conclusion(plan, terms, bounds)[2] for bounds in (self._best, self._worst))
         return Moment(self._looked, radius, limit)
 
     def certificate(self) -> Certificate:
-        """The certificate of this moment."""
+        """The certificate at the last look."""
         if not self._looked:
             raise ProofError(f"{self._taken.seen} scores are too few for a first look; add more")
         return concluded(self._taken, self._best, self._looked, limit=self.now.limit, beta=self._beta)
 
     def _tally(self, columns: Tensor) -> None:
-        for tally in (self._proving, self._doubting):
+        for tally in (self._proving, self._limit_tally):
             tally.add(columns)
 
     def _look_at_bounds(self) -> None:
@@ -166,17 +166,17 @@ class AnytimeProof:
         self._look = _after(self._looked, n)
         upper = self._taken.upper
         self._best = _nearer(self._best, self._proving.bounds(), upper)
-        self._worst = _nearer(self._worst, self._doubting.bounds(), ~upper)
+        self._worst = _nearer(self._worst, self._limit_tally.bounds(), ~upper)
         self.stopped = self._looked == n or bool(self._stop(self.now))
 
 
 def _nearer(old: Floats, new: Floats, upper: Sides) -> Floats:
-    """The better of two bounds that hold at once: the smaller of upper bounds, the larger of lower ones."""
+    """The better of two bounds that both hold: the smaller of upper bounds, the larger of lower bounds."""
     return np.where(upper, np.minimum(old, new), np.maximum(old, new))
 
 
-def _doubts(taken: ProofInput, beta: float) -> Floats:
-    """How the risk of the limit is divided among the columns: it sums to beta."""
+def _limit_risks(taken: ProofInput, beta: float) -> Floats:
+    """The risk of the limit for each column; the risks sum to beta."""
     tops, rivals = taken.tops, taken.rivals
     of_rivals = beta / (1 + tops) if rivals else 0.0
     shares = [of_rivals] if rivals == 1 else [of_rivals / 2] + [of_rivals / 2 / (rivals - 1)] * (rivals - 1)

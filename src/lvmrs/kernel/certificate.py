@@ -1,4 +1,4 @@
-"""The certificate: what was proved, in numbers and in words. It proves nothing by itself: see ``prove``."""
+"""The certificate: the result of a proof, in numbers and in words. ``lvmrs.kernel.proof.prove`` makes it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lvmrs.kernel.terms import Plan
 __all__ = ["ABSTAIN", "BY_A_PROOF", "Certificate"]
 
 BY_A_PROOF: Final = object()
-"""The key that makers of certificates pass: ``lvmrs.kernel.proof``, ``lvmrs.kernel.deterministic``, and who reads one from JSON."""
+"""The key that constructs a certificate: for the proof, ``Deterministic``, and readers of stored certificates."""
 
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """A class, a radius, and every number behind them. Only a proof can make one, or reading one that a proof made."""
+    """A class, a radius, and all numbers behind them. Only a proof can make one, or a reader of stored ones."""
 
     prediction: int
     """The certified class, or −1 if nothing is certified."""
@@ -33,12 +33,12 @@ class Certificate:
     """Lower bound on the mean score of the top class.
 
     For duels it is the lower bound on the mean of the hardest duel, and for a deterministic certificate it is the
-    logit of the top class, less ``rounding``.
+    logit of the top class minus ``rounding``.
     """
     p_upper: float
     """Upper bound on the mean score of every other class.
 
-    For duels it is 1 − p_lower, and for a deterministic certificate it is the largest other logit and ``rounding``.
+    For duels it is 1 − p_lower, and for a deterministic certificate it is the largest other logit plus ``rounding``.
     """
     classes: int
     """Number of classes."""
@@ -47,27 +47,27 @@ class Certificate:
     alpha: float
     """The certificate is wrong with at most this probability; 0 for a deterministic certificate."""
     noise_risk: float
-    """The part of alpha that the noise takes, because it is drawn with a finite number of bits."""
+    """The part of alpha spent on the noise, because noise is drawn with a finite number of bits."""
     n: int
     """Number of samples of the proof; 0 for a deterministic certificate."""
     lipschitz: float
-    """The Lipschitz constant of the logits that the method could rely on; infinite if there was none."""
+    """The Lipschitz constant of the logits available to the method; infinite if there was none."""
     noise: Noise
-    """The kind of noise. A deterministic certificate has no noise, and takes only the distance from this."""
+    """The kind of noise. A deterministic certificate has no noise, and uses only its distance."""
     plan: Plan | None
-    """How it was proved; None for a deterministic certificate."""
+    """The plan that was proved; None for a deterministic certificate."""
     stream: Stream | None
     """The stream of the noise; None for a deterministic certificate."""
     rounding: float = 0.0
-    """How far rounding may move the logits in the Euclidean norm; 0 where the Lipschitz constant is not used.
+    """How far rounding may move the logits in the Euclidean norm; 0 if the Lipschitz constant is not used.
 
-    For a deterministic certificate, how far it may move each logit.
+    For a deterministic certificate, how far rounding may move each logit.
     """
     limit: float = math.inf
     """An upper bound on the radius of the exact means, which infinitely many samples could certify with this plan.
 
-    It is infinite if that is not known. It is too small with probability at most ``beta``, at whatever moment sampling
-    stopped (``lvmrs.kernel.anytime``).
+    Infinite if no bound is known. It is too small with probability at most ``beta``, whenever sampling stopped
+    (``lvmrs.kernel.anytime``).
     """
     beta: float = 0.0
     """The risk of the limit; 0 if there is none."""
@@ -81,7 +81,7 @@ class Certificate:
 
     @property
     def n0(self) -> int:
-        """How many samples the plan was made on; 0 if there is no plan."""
+        """Number of selection samples of the plan; 0 if there is no plan."""
         return 0 if self.plan is None else self.plan.n0
 
     def verdict(self, target: float) -> Verdict:
@@ -90,7 +90,7 @@ class Certificate:
 
     @property
     def guarantee(self) -> str:
-        """What is certified, in one sentence, and in a second one what that relies on."""
+        """One sentence that states the certified property, and one that states its assumptions."""
         if self.prediction == ABSTAIN:
             return f"Nothing is certified: class {self.top} could not be shown to win at this risk."
         within = f"for every x' with {self.noise.length} < {radii.text(self.radius)}"
@@ -125,7 +125,7 @@ class Certificate:
         return f"{about} The noise is exact up to a probability of {self.noise_risk:.1e}, which is part of that risk."
 
     def record(self) -> dict[str, Any]:
-        """How it was proved, as fields of ``lvmrs.record.Row``."""
+        """The details of the proof, as fields of ``lvmrs.record.Row``."""
         if self.plan is None:
             nothing = {"bound": "none", "form": "deterministic", "risk_top": 0.0, "groups": "-", "risk_groups": "-"}
             return {"map": "hardmax", "temperature": 1.0, "mass": 1.0, **nothing, "scope": "all inputs"}
@@ -145,7 +145,7 @@ class Certificate:
         }
 
     def __repr__(self) -> str:
-        """One line."""
+        """One-line summary for people."""
         answer = (
             "abstains" if self.prediction == ABSTAIN else f"class {self.prediction} within {radii.text(self.radius)}"
         )

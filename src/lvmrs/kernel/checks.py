@@ -1,8 +1,8 @@
-"""Guards of the public functions: each returns its argument as the inner code wants it, or raises one clear sentence.
+"""Checks of arguments of public functions: each returns its argument in a normal form, or raises one clear sentence.
 
-Numbers may be Python scalars, NumPy arrays, sequences of numbers, or torch tensors of any device and precision; the
-scalar mathematics runs in NumPy float64. Nothing here imports torch, so that what only reads starts at once; guards
-that are about tensors are in ``lvmrs.kernel.torch_checks``.
+Numbers may be Python scalars, NumPy arrays, sequences of numbers, or torch tensors of any device and precision; they
+are converted to NumPy float64. This module does not import torch, so that commands that only read start fast; checks of
+tensors are in ``lvmrs.kernel.torch_checks``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 
 Floats: TypeAlias = NDArray[np.float64]
 if TYPE_CHECKING:
-    # Nested sequences are spelled out, up to three levels: a recursive alias would take any string for a sequence of
+    # Nested sequences are written out up to three levels: a recursive alias would accept any string as a sequence of
     # sequences.
     _Scalar: TypeAlias = np.floating[Any] | np.integer[Any] | np.bool_
     _Number: TypeAlias = float | _Scalar
@@ -74,7 +74,7 @@ _LARGEST_INPUT = 2**31
 
 def real(name: str, value: Numbers) -> Floats:
     """``value`` as a non-empty float64 array without NaN; infinities pass."""
-    if type(value) is float and value == value:  # most values are, and planners check very many
+    if type(value) is float and value == value:  # the most frequent case
         return np.asarray(value)
     if _is_tensor(value):
         value = value.detach()
@@ -91,7 +91,7 @@ def real(name: str, value: Numbers) -> Floats:
 
 
 def _is_tensor(value: object) -> TypeGuard[Tensor]:
-    """Whether this is a torch tensor; there is none where torch was not imported."""
+    """Whether this is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
@@ -106,7 +106,7 @@ def require(name: str, array: Floats, valid: NDArray[np.bool_] | np.bool_, rule:
 
 
 def one_of(name: str, value: object, choices: Iterable[str]) -> None:
-    """Refuse a word that is not among the choices."""
+    """Raise if a word is not among the choices."""
     if not isinstance(value, str) or value not in choices:
         raise InvalidArgumentError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}")
 
@@ -126,7 +126,7 @@ def several(name: str, array: Floats) -> list[float]:
 
 
 def unwrapped(array: Floats) -> Floats:
-    """``array``, or the number it holds if it has no dimensions."""
+    """``array``, or its only number if it has no dimensions."""
     number: Floats = array[()]
     return number
 
@@ -181,7 +181,7 @@ def fraction(name: str, value: Numbers) -> Floats:
 
 
 def within(name: str, value: Numbers, top: Floats, *, slack: float = 0.0) -> Floats:
-    """``value`` in [0, top], where ``top`` is the mass; what rounding put above it, by ``slack`` at most, is cut."""
+    """``value`` in [0, top], where ``top`` is the mass; values above it by at most ``slack`` are clipped."""
     array = real(name, value)
     broadcast(**{name: array, "mass": top})
     each, most = np.broadcast_arrays(array, top)
@@ -209,14 +209,14 @@ def count(name: str, value: Numbers, *, least: int, most: int = _MOST) -> int:
 
 
 def seed(name: str, value: object) -> int:
-    """A whole number from 0 to 2⁶³ − 1, of which no digit is lost: no float, and no array."""
+    """A whole number from 0 to 2⁶³ − 1, given exactly: floats and arrays are rejected."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= int(value) < 1 << 63:
         raise InvalidArgumentError(f"{name} must be a whole number from 0 to 2⁶³ − 1, got {shown(value)}")
     return int(value)
 
 
 def shape(value: Sequence[int]) -> tuple[int, ...]:
-    """The shape of an input: at least one side, each of at least 1, and no more numbers than a machine can hold."""
+    """The shape of an input: at least one dimension, each of size at least 1, within the limit on memory."""
     sides = several("shape", whole("shape", value, least=1))
     if math.prod(sides) > _LARGEST_INPUT:
         raise InvalidArgumentError(f"shape must have at most {_LARGEST_INPUT:,} numbers, got {shown(value)}")
@@ -224,27 +224,27 @@ def shape(value: Sequence[int]) -> tuple[int, ...]:
 
 
 def radii(value: Numbers) -> list[float]:
-    """Radii as a list, which may be empty: each is at least 0 and finite."""
+    """Radii as a list, which may be empty; each radius is at least 0 and finite."""
     if isinstance(value, list | tuple) and not value:
         return []
     return several("radii", at_least_zero("radii", value))
 
 
 def instance(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
-    """Refuse what is not of this class; ``what`` says what it should be, and where it comes from."""
+    """Raise if a value is not of this class; ``what`` describes the expected value in the message."""
     if not isinstance(value, kind):
         raise InvalidArgumentError(f"{name} must be {what}, got {shown(value)}")
 
 
 def iterable(name: str, values: Iterable[_Thing], what: str) -> Iterable[_Thing]:
-    """Several things, which are not looked at; ``what`` says what they should be, in the plural."""
+    """An iterable, whose elements are not checked; ``what`` describes the expected elements in the message."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidArgumentError(f"{name} must be {what}, got {shown(values)}")
     return values
 
 
 def instances(name: str, values: Iterable[_Thing], kind: type, what: str) -> list[_Thing]:
-    """At least one object of this class, as a list; ``what`` says what they should be, in the plural."""
+    """At least one object of this class, as a list; ``what`` describes the expected objects in the message."""
     found = list(iterable(name, values, what))
     if not found:
         raise InvalidArgumentError(f"{name} must be {what}, and there is none; give at least one")
@@ -259,7 +259,7 @@ def class_numbers(name: str, values: Iterable[int]) -> list[int]:
 
 
 def model(value: object) -> None:
-    """Refuse what cannot be called, as a model is with a batch of inputs."""
+    """Raise if a model is not callable."""
     if not callable(value):
         raise InvalidArgumentError(f"model must be callable on a batch of inputs, got {type(value).__name__}")
 

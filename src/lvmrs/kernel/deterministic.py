@@ -1,9 +1,9 @@
 """Certificates without noise or risk, for a classifier whose logits have a known Lipschitz constant.
 
-The logits of two classes cannot become equal closer to the input than margin/(√2 L) (Tsuzuku et al. 2018). This needs
-no samples, no plan and no proof on other samples, so it is a certifier of its own. Its certificates are about the
-network itself, not about a smoothed classifier: about the network in exact arithmetic, and about the network as it
-runs, if rounding moves each logit by no more than an allowance (``lvmrs.kernel.rounding``).
+The logits of two classes cannot become equal closer to the input than margin/(√2 L) (Tsuzuku et al. 2018). This method
+needs no samples, no plan and no statistical proof. Its certificates are about the network itself, not about a smoothed
+classifier: about the network in exact arithmetic, and about the network as it runs, if rounding moves each logit by no
+more than an allowance (``lvmrs.kernel.rounding``).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lvmrs.kernel.terms import Scope
 
 __all__ = ["Deterministic"]
 
-# Float64 rounds by less than this share of the largest logit. A Lipschitz constant that is exceeded by a relative 10⁻⁹,
-# which is what those of ``lvmrs.models`` are computed to, takes less from a margin than this too.
+# Float64 rounds by less than this share of the largest logit. An error of 10⁻⁹ of the Lipschitz constant, the accuracy
+# of the constants of ``lvmrs.models``, changes a margin by less than this too.
 _LEAST = 2.0**-28
 
 
@@ -43,7 +43,7 @@ class Deterministic(Method):
     )
 
     def classifier(self, noise: str) -> str:
-        """The network itself, in words."""
+        """Describes the network itself."""
         return "the classifier itself"
 
     def certify(self, logits: Tensor, lipschitz: float, rounding: float = 0.0) -> Certificate:
@@ -52,8 +52,8 @@ class Deterministic(Method):
         Args:
             logits: the logits of the input without noise, one for each class.
             lipschitz: a finite Lipschitz constant of the logits, in the Euclidean norm.
-            rounding: how far rounding moves each logit at most, here and within the radius. No less is allowed for than
-                one unit in the last place of the largest logit, nor than 2⁻²⁸ of it.
+            rounding: how far rounding moves each logit at most, at the input and within the radius. It is raised to at
+                least one unit in the last place of the largest logit, and to at least 2⁻²⁸ of it.
 
         Returns:
             The certificate; its radius is 0 if the two largest logits are equal.
@@ -70,7 +70,7 @@ class Deterministic(Method):
         rounding = checks.single("rounding", checks.at_least_zero("rounding", rounding))
         rounding = max(rounding, max(_LEAST, torch.finfo(logits.dtype).eps) * float(values.abs().max()))
         first, second = (float(value) for value in values.topk(2).values)
-        # As the network runs, the top logit may be too small by this much at x', and another one too large.
+        # Rounding may lower the top logit at x' by this much, and raise another logit.
         first, second = first - rounding, second + rounding
         radius = max(0.0, first - second) / (math.sqrt(2) * lipschitz)
         return Certificate(

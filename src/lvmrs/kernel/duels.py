@@ -1,13 +1,13 @@
 """Duels: the top class against one rival at a time.
 
-Votes forget who beat whom. A duel asks, for each rival k, how often the top class A beats k: q_k = E ψ(f_A − f_k), with
-ψ the step (``Duel``) or a ramp of some width (``SoftDuel``). **The duel classifier** answers with the class whose q_k
-exceeds ½ for every rival k (the Condorcet winner), and with nothing if there is none. Since ψ(m) + ψ(−m) ≤ 1, two
-classes cannot both win.
+A duel measures, for each rival k, how often the top class A beats k: q_k = E ψ(f_A − f_k), with ψ the step (``Duel``)
+or a ramp of some width (``SoftDuel``). Votes count only the winner of each sample, and lose this pairwise information.
+**The duel classifier** answers with the class whose q_k exceeds ½ for every rival k (the Condorcet winner), and
+abstains if there is none. Since ψ(m) + ψ(−m) ≤ 1, two classes cannot both win.
 
 The pair (q_k, 1 − q_k) is a smoothed classifier of two classes, so every form of the radius holds for it, with 1 − q_k
-as the score of the rival. Ties of logits count as lost. Several rivals are pooled by their largest logit: the duel with
-the best of them is won no more often than the duel with any.
+as the score of the rival. Ties of logits count as lost. Several rivals are pooled by their largest logit: a duel with
+the best of them is won no more often than a duel with each of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Duel", "SoftDuel"]
 
 
 def _rivals(logits: Tensor, alone: Tensor, pooled: Tensor) -> Tensor:
-    """The logits of each class of ``alone``, and the largest of those of ``pooled``."""
+    """The logits of each class of ``alone``, and the largest logit of ``pooled``."""
     parts = [logits[:, alone.to(logits.device)]]
     if len(pooled):
         parts.append(logits[:, pooled.to(logits.device)].amax(dim=1, keepdim=True))
@@ -62,7 +62,7 @@ class Duel(_Duels):
 
     @classmethod
     def constants(cls, lipschitz: Numbers, *, temperature: Numbers = 1.0, mass: Numbers = 1.0) -> Slopes:
-        """Infinite constants, since the step jumps."""
+        """Infinite constants, since the step is discontinuous."""
         unknown = np.full(np.shape(checks.constant(lipschitz)), np.inf)
         return Slopes(unknown, unknown)
 

@@ -1,9 +1,9 @@
-"""Normal numbers rounded to a grid, drawn exactly from random integers.
+"""Gaussian noise for inputs on a grid, drawn exactly from random integers.
 
 If Z is normal with standard deviation ``scale``, in steps of the grid, then round(Z) is the whole number k with the
 probability Φ((k + ½)/scale) − Φ((k − ½)/scale). A uniform 64-bit integer U gives it: k is decided by how many of the
 *thresholds* 2⁶⁴ Φ((k + ½)/scale) are at most U. The thresholds are computed with 40 digits and rounded to whole
-numbers, so each is off by less than 1. This is all that separates the numbers drawn from the numbers meant, and
+numbers, so each is off by less than 1. This is the only deviation from the exact distribution, and
 ``GridNormal.error`` bounds it.
 
 Most numbers need only the first 16 bits of U, which are looked up in a table. Where a threshold has the same first 16
@@ -34,9 +34,9 @@ __all__ = ["ExactGaussian", "GridNormal", "grid_normal", "suited_noise"]
 _BITS, _FIRST = 64, 16
 _DIGITS = 40
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
-# Beyond this the tail is less than 2⁻⁶⁴.
+# Beyond this many standard deviations, the tail is less than 2⁻⁶⁴.
 _BEYOND = 10
-# The time to compute the thresholds grows with the scale: about 5 seconds for this one.
+# The time to compute the thresholds grows with the scale: about 5 seconds at this limit.
 _LARGEST_SCALE = 10_000
 
 
@@ -47,9 +47,9 @@ class GridNormal:
     thresholds: NDArray[np.uint64]
     """The smallest U of each number but the first, in ascending order."""
     table: NDArray[Any]
-    """The number for the first 16 bits of U, or the smallest number of the type where they do not decide it."""
+    """The number for the first 16 bits of U, or the smallest value of the type if more bits are needed."""
     place: NDArray[np.int32]
-    """Which threshold is the first one whose first 16 bits are not smaller, for each value of these bits."""
+    """For each value of the first 16 bits, the first threshold whose first 16 bits are not smaller."""
     several: NDArray[np.bool_]
     """For each threshold, whether the next one has the same first 16 bits."""
     largest: int
@@ -61,7 +61,7 @@ class GridNormal:
         """Overwrite an array of the table's type with independent numbers."""
         raw, numbers = generator.bit_generator.random_raw, out.reshape(-1)
         first = raw(-(-numbers.size * _FIRST // _BITS)).view(np.uint16)[: numbers.size]
-        np.take(self.table, first, out=numbers, mode="clip")  # no index is out of range, and "clip" needs no copy
+        np.take(self.table, first, out=numbers, mode="clip")  # no index is out of range, and "clip" avoids a copy
         undecided = np.flatnonzero(numbers == np.iinfo(self.table.dtype).min)
         if undecided.size:
             rest = raw(undecided.size) >> np.uint64(_FIRST)
@@ -69,7 +69,7 @@ class GridNormal:
             numbers[undecided] = self._decided(known, (known.astype(np.uint64) << np.uint64(_BITS - _FIRST)) | rest)
 
     def _decided(self, first: NDArray[np.uint16], uniform: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The numbers of integers that have a threshold with the same first 16 bits."""
+        """The numbers for integers that share their first 16 bits with a threshold."""
         place = self.place[first]
         numbers: NDArray[np.int64] = place + np.int64(-self.largest) + (self.thresholds[place] <= uniform)
         far = np.flatnonzero(self.several[place])
@@ -78,19 +78,19 @@ class GridNormal:
         return numbers
 
     def numbers_of(self, uniform: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The numbers that uniform 64-bit integers stand for, without the table."""
+        """The numbers for uniform 64-bit integers, computed without the table."""
         return np.searchsorted(self.thresholds, uniform, side="right") - self.largest
 
 
 @functools.lru_cache(maxsize=16)
 def grid_normal(scale: Fraction) -> GridNormal:
-    """Prepare to draw round(Z), where Z is normal.
+    """Make a generator of round(Z), where Z is normal.
 
     Args:
         scale: standard deviation of Z, in steps of the grid; a fraction, so that it is exact.
 
     Returns:
-        What draws the numbers.
+        The generator.
 
     >>> grid_normal(Fraction(255, 2)).largest
     1158
@@ -104,7 +104,7 @@ def grid_normal(scale: Fraction) -> GridNormal:
     below = tails[::-1]
     above = [(1 << _BITS) - tail for tail in tails]
     thresholds = np.array([*below, *above], dtype=np.uint64)
-    # Each threshold is off by less than 1 in 2⁶⁴, and what lies beyond the last one on either side is as unlikely.
+    # Each threshold is off by less than 1 in 2⁶⁴, and so is the probability beyond the last one on either side.
     error = (len(thresholds) + 3) * 2.0**-_BITS
     kind: type[np.signedinteger[Any]] = np.int16 if len(tails) < np.iinfo(np.int16).max else np.int32
     starts = np.arange(1 << _FIRST, dtype=np.uint64) << np.uint64(_BITS - _FIRST)
@@ -146,25 +146,26 @@ def _upper_tail(z: Decimal) -> Decimal:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Gaussian noise for inputs on a grid, such as images of 8 bits, without any rounding of floating-point numbers.
+# The noise: Gaussian noise for inputs on a grid, such as 8-bit images, without floating-point rounding.
 #
-# In floating point, x + δ keeps traces of x in its last bits, and a classifier can be built that reads them and makes
-# certificates false (Voráček and Hein 2022). Here the classifier that is smoothed sees its inputs *rounded to the grid*:
-# the network runs on round(x + δ). That is a function of x + δ like any other, so every theorem about Gaussian noise
-# holds for it, at all real x'. For an x on the grid, round(x + δ) = x + round(δ). So the noise is a whole number of
+# In floating point, the last bits of x + δ depend on x, and a classifier can be built that reads them and makes
+# certificates false (Voráček and Hein 2022). Here the classifier that is smoothed sees its inputs *rounded to the
+# grid*: the network runs on round(x + δ). That is a function of x + δ like any other, so every theorem about Gaussian
+# noise holds for it, at all real x'. For an x on the grid, round(x + δ) = x + round(δ). So the noise is a whole number
+# of
 # steps: it is drawn exactly (``lvmrs.kernel.exact_noise``), added to x in whole numbers, and converted once.
 #
 # Rounding jumps, so what is smoothed has no Lipschitz constant, whatever the network has.
 
 
 _BYTE = 255
-# An input may be off its point of the grid by so many units in the last place: 0.1 is not a floating-point number.
+# An input may differ from its grid point by this many units in the last place: 0.1 is not a floating-point number.
 _UNITS = 4
 
 
 @dataclass(frozen=True)
 class ExactGaussian(Noise):
-    """Gaussian noise for inputs that are multiples of 1/levels, which are rounded to such multiples after the noise.
+    """Gaussian noise for inputs that are multiples of 1/levels; noisy inputs are rounded to such multiples.
 
     >>> ExactGaussian().words(0.5)
     'Gaussian noise of σ = 0.5, after which inputs are rounded to multiples of 1/255'
@@ -184,17 +185,17 @@ class ExactGaussian(Noise):
 
     @property
     def centre(self) -> str:
-        """The point of the grid: floating point has no number for most multiples of 1/levels."""
+        """The grid point, since most multiples of 1/levels are not floating-point numbers."""
         return f"the input, each number of which stands for the nearest multiple of 1/{self.levels}"
 
     @property
     def setting(self) -> str:
-        """The levels, unless they are those of 8 bits."""
+        """The levels; empty for those of 8 bits."""
         return "" if self.levels == _BYTE else str(self.levels)
 
     @classmethod
     def of(cls, setting: str) -> ExactGaussian:
-        """The noise with this many levels, written as in ``exact:16``."""
+        """The noise with this number of levels, written as in ``exact:16``."""
         if not setting:
             return cls()
         if not (setting.isascii() and setting.isdecimal() and len(setting) < 10):
@@ -204,15 +205,15 @@ class ExactGaussian(Noise):
         return cls(int(setting))
 
     def words(self, sigma: float) -> str:
-        """The standard deviation and the grid, in words."""
+        """Describes the standard deviation and the grid."""
         return f"{Gaussian().words(sigma)}, after which inputs are rounded to multiples of 1/{self.levels}"
 
     def error(self, sigma: float) -> float:
-        """Bound on the total variation distance between one number that is drawn and one of the distribution."""
+        """Bound on the total variation distance between one drawn number and the exact distribution."""
         return self._numbers(sigma).error
 
     def kind(self, sigma: float, dtype: torch.dtype) -> torch.dtype:
-        """Whole numbers of 16 bits, or of 32 where these do not suffice."""
+        """16-bit integers, or 32-bit integers if 16 bits do not suffice."""
         return torch.int16 if self._numbers(sigma).table.dtype == np.int16 else torch.int32
 
     def fill(self, out: NDArray[Any], generator: np.random.Generator, sigma: float) -> None:
@@ -220,7 +221,7 @@ class ExactGaussian(Noise):
         self._numbers(sigma).fill(out, generator)
 
     def base(self, x: Tensor) -> Tensor:
-        """The input in steps of the grid; refused if it is not on the grid."""
+        """The input in steps of the grid; raises if it is not on the grid."""
         given = x.cpu().double()
         steps = torch.round(given * self.levels)
         off = (given - steps / self.levels).abs() > _UNITS * torch.finfo(x.dtype).eps * given.abs()
@@ -235,7 +236,7 @@ class ExactGaussian(Noise):
         return steps.to(x)
 
     def combine(self, base: Tensor, drawn: Tensor, sigma: float, out: Tensor) -> Tensor:
-        """Add in whole numbers, which floating point does without rounding here, and convert once."""
+        """Add integers, which floating point does exactly here, and convert once."""
         return torch.add(base, drawn, out=out).div_(self.levels)
 
     def _numbers(self, sigma: float) -> GridNormal:
@@ -244,22 +245,22 @@ class ExactGaussian(Noise):
 
 @functools.lru_cache(maxsize=16)
 def _in_steps(sigma: float, levels: int) -> GridNormal:
-    """It is asked for with every block of noise, and fractions are slow."""
+    """The generator for σ and levels, cached because fractions are slow."""
     return grid_normal(Fraction(sigma) * levels)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Which noise suits an input, where the user names none.
+# The default noise.
 
 
 def suited_noise(levels: int | None, lipschitz: float | None = None) -> Noise:
-    """The noise for inputs on a grid, unless a Lipschitz constant is to be used.
+    """The default noise: exact noise for inputs on a grid, unless a Lipschitz constant is known.
 
-    Rounding to the grid has no Lipschitz constant, so exact noise would give up the radius that the constant brings.
+    Rounding to the grid has no Lipschitz constant, so exact noise would lose the radius gained by the constant.
 
     Args:
         levels: inputs are multiples of 1/levels; None if they are not known to be on a grid.
-        lipschitz: a Lipschitz constant of the network that certificates may rely on; None or infinite if there is none.
+        lipschitz: a Lipschitz constant of the network that certificates may use; None or infinite if there is none.
 
     Returns:
         Exact noise on that grid, or Gaussian noise in floating point.

@@ -1,4 +1,4 @@
-"""The interface of the forms of the radius."""
+"""The forms of the radius, as objects that the proof and the planners call."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ __all__ = ["R1", "R2", "R3", "Form", "R1Noise", "Ramp"]
 
 @dataclass(frozen=True)
 class Form(ABC):
-    """A theorem: within this radius, scores that obey the bounds at x cannot change their order."""
+    """A theorem: within this radius, scores that satisfy the bounds at x cannot change their order."""
 
     name: ClassVar[str]
     noises: ClassVar[tuple[str, ...]] = ("gaussian",)
-    """The noises that the theorem is about, by name."""
+    """The laws of noise for which the theorem holds, by name."""
     needs_constant: ClassVar[bool] = False
-    """Whether it needs scores with a Lipschitz constant."""
+    """Whether the theorem needs a Lipschitz constant of the scores."""
     uses_constant: ClassVar[bool] = False
-    """Whether it relies on a Lipschitz constant if there is one."""
+    """Whether the theorem uses a Lipschitz constant if there is one."""
 
     @property
     def one_sided(self) -> Form:
-        """The form to use where the bound on all rivals is 1 − p_a; by default the same."""
+        """The form to use if the bound on all rivals is 1 − p_a; by default the same form."""
         return self
 
     @abstractmethod
     def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
         """The certified radius.
 
-        It must grow with p_a and fall with p_b, so that the worst rival decides. Planners ask for many radii at once.
+        It must grow with p_a and fall with p_b, so that the worst rival decides. Planners pass arrays of many bounds.
 
         Args:
             p_a: lower bound on the score of the top class, as a share of the mass; an array of any shape.
             p_b: upper bound on the score of every other class, as a share of the mass.
             sigma: standard deviation of the noise.
-            slopes: Lipschitz constants of the scores before smoothing, as shares of the mass; infinite where there are
-                none.
+            slopes: Lipschitz constants of the scores before smoothing, as shares of the mass; infinite if unknown.
 
         Returns:
             The radius; 0 if p_a ≤ p_b.
@@ -56,7 +55,7 @@ class Form(ABC):
 
 @dataclass(frozen=True)
 class R1(Form):
-    """R1 with the constant that noise and scores have together, L erf(1/(2Lσ))."""
+    """R1 with the constant of the smoothed scores from noise and network together, L erf(1/(2Lσ))."""
 
     name: ClassVar[str] = "r1"
     needs_constant: ClassVar[bool] = True
@@ -69,7 +68,7 @@ class R1(Form):
 
 @dataclass(frozen=True)
 class R1Noise(Form):
-    """R1 with the constant that noise gives to any scores, 1/(σ√π)."""
+    """R1 with the constant of smoothed scores from noise alone, 1/(σ√π)."""
 
     name: ClassVar[str] = "r1-noise"
 
@@ -90,7 +89,7 @@ class R2(Form):
 
     @property
     def one_sided(self) -> Form:
-        """R3, which R2 equals for p_b = 1 − p_a."""
+        """R3, which equals R2 for p_b = 1 − p_a."""
         return R3()
 
     def radius(self, p_a: Floats, p_b: Floats, *, sigma: float, slopes: Slopes) -> Floats:
@@ -119,7 +118,7 @@ class R3(Form):
 
 @dataclass(frozen=True)
 class Ramp(Form):
-    """The larger of the ramp radii per class and pairwise; R2 where there is no Lipschitz constant."""
+    """The larger of the ramp radii per class and pairwise; equal to R2 without a Lipschitz constant."""
 
     name: ClassVar[str] = "ramp"
     uses_constant: ClassVar[bool] = True

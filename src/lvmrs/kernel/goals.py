@@ -1,4 +1,4 @@
-"""How an abstention is written, and what counts as a correct answer. Needs no torch."""
+"""Abstentions, correct answers, and goals that end sampling. Needs no torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 ABSTAIN: Final = -1
-"""What stands in the place of a class where nothing is certified."""
+"""The prediction of a certificate that abstains."""
 
 
 @overload
@@ -43,7 +43,7 @@ def is_correct(answer: int | NDArray[np.int64], label: int | NDArray[np.int64]) 
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# When sampling for an input is done: what is known at a moment, what is asked, and the answer. It needs no torch.
+# Goals: when sampling of an input ends.
 
 
 Verdict = Literal["certified", "cannot be certified", "undecided"]
@@ -53,16 +53,16 @@ UNDECIDED: Verdict = "undecided"
 
 
 class Moment(NamedTuple):
-    """What is known about an input after some samples."""
+    """Radius and limit of an input after some number of samples."""
 
     n: int
-    """Samples so far."""
+    """Number of samples so far."""
     radius: float
     """The certified radius; 0 if nothing is certified."""
     limit: float
     """An upper bound on the radius of the exact means, which infinitely many samples could certify with this plan.
 
-    Infinite if nothing is known.
+    Infinite if no bound is known.
     """
 
 
@@ -72,7 +72,7 @@ def verdict(radius: float, limit: float, target: float) -> Verdict:
     Args:
         radius: the certified radius.
         limit: an upper bound on the radius of the exact means.
-        target: the radius that is asked for.
+        target: the radius in question.
 
     >>> verdict(0.3, 0.6, 0.25), verdict(0.3, 0.6, 0.5), verdict(0.3, 0.6, 0.75)
     ('certified', 'undecided', 'cannot be certified')
@@ -84,7 +84,7 @@ def verdict(radius: float, limit: float, target: float) -> Verdict:
 
 @dataclass(frozen=True)
 class Goal:
-    """What sampling is for: it stops as soon as the goal is reached.
+    """A goal of sampling: sampling of an input stops as soon as the goal is reached.
 
     Exactly one of ``targets``, ``tolerance`` and ``budget`` is given. Each target is to be certified (false with
     probability at most alpha) or shown to be out of reach of the plan: above the radius that the exact means give
@@ -97,14 +97,14 @@ class Goal:
     """
 
     targets: tuple[float, ...] = ()
-    """Radii, each of which is to be decided."""
+    """Radii to decide."""
     tolerance: float | None = None
     """How far the certified radius may stay below the limit."""
     beta: float = 0.001
     """The risk of the limit: the radius of the exact means is above it with probability at most beta."""
     budget: int | None = None
-    """Samples for all inputs together, also those to plan on. How many each input is proved on is planned before they
-    are drawn, so that the average radius gains most. Where labels are known, only right answers count."""
+    """Samples for all inputs together, including selection samples. The samples of each input are allocated before they
+    are drawn, to maximise the average radius. If labels are known, only right answers count."""
 
     def __post_init__(self) -> None:
         several: list[float] = []
@@ -126,11 +126,11 @@ class Goal:
 
     @property
     def limited(self) -> bool:
-        """Whether there is a budget for all inputs: the number of samples of each is settled before they are drawn."""
+        """Whether there is a budget for all inputs, which fixes the number of samples of each before they are drawn."""
         return self.budget is not None
 
     def reached(self, now: Moment) -> bool:
-        """Whether enough is known about an input; with a budget, it never is."""
+        """Whether sampling of an input can stop; never with a budget."""
         if self.limited:
             return False
         if self.tolerance is not None:
@@ -139,7 +139,7 @@ class Goal:
 
     @property
     def words(self) -> str:
-        """When sampling stops, in words that fit after "sampling stops"."""
+        """The condition to stop, as a phrase that follows "sampling stops"."""
         if self.limited:
             how_much = f"{self.budget} samples for all inputs"
             return (
@@ -152,6 +152,6 @@ class Goal:
 
 
 def check_goal(goal: object) -> Goal:
-    """Give the goal back; refuse what is no goal."""
+    """Return the goal; raise if it is not a Goal."""
     checks.instance("goal", goal, Goal, "a goal such as lvmrs.kernel.goals.Goal(targets=(0.5,))")
     return goal  # type: ignore[return-value]

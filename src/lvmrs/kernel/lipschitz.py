@@ -1,9 +1,9 @@
-"""Lipschitz constants (Euclidean norm): of the simplex maps, and of what smoothing makes of a Lipschitz classifier.
+"""Lipschitz constants (Euclidean norm) of the simplex maps, and of smoothed scores.
 
 Each constant comes in two kinds, chosen by ``of``: that of the ``"vector"`` of scores (L_vec) and that of the score of
-one ``"class"`` (L_k). ``lipschitz`` is the constant of the same kind before the step that the function describes, and
-``inf`` stands for "not known". ``mass`` is what the scores sum to, ``sigma`` the standard deviation of the noise.
-Numbers and arrays broadcast; the result is a float64 array of the shape that they have together, or a single number.
+one ``"class"`` (L_k). ``lipschitz`` is the constant of the same kind before the map or the smoothing, and
+``inf`` means "not known". ``mass`` is the sum of the scores, ``sigma`` the standard deviation of the noise.
+Numbers and arrays broadcast; the result is a float64 array of the broadcast shape, or a single number.
 
 The bounds are theorems 1 and 2 of Delattre et al. (2024). Where its appendix restates the vector bound with another
 factor inside erf, the theorem is right.
@@ -92,9 +92,9 @@ def smoothed_limit(lipschitz: Numbers, *, sigma: Numbers, of: Kind, mass: Number
 
 
 def optimal_sigma(lipschitz: Numbers, *, of: Kind, mass: Numbers = 1.0) -> Floats:
-    """The σ at which noise and constant gain most from each other: r/(L_vec √π), or r/(L_k √(2π)) for a class.
+    """The σ at which noise and constant together gain most: r/(L_vec √π), or r/(L_k √(2π)) for a class.
 
-    At this σ ``smoothed`` is erf(√π/2) L ≈ 0.79 L, where noise alone and the constant alone both give L.
+    At this σ ``smoothed`` is erf(√π/2) L ≈ 0.79 L, while noise alone and the constant alone both give L.
 
     Args:
         lipschitz: the constant of the scores before smoothing; it must be finite.

@@ -1,8 +1,8 @@
-"""The interface of everything that can be smoothed.
+"""Maps from logits to scores: the interface, and the simplex maps hardmax, softmax and sparsemax.
 
 A map gives, for each sample, one score for the top class and one for each rival (a simplex map), or one score for the
-top class against each rival (a duel). The proof bounds the means of these *columns*. It asks the map for its columns,
-its Lipschitz constants and its words, and makes no decision by its name.
+top class against each rival (a duel). The proof bounds the means of these *columns*. The map provides its columns, its
+Lipschitz constants and its description; the proof never depends on its name.
 """
 
 from __future__ import annotations
@@ -39,37 +39,37 @@ __all__ = [
     "usable",
 ]
 
-# How far single precision may carry the sum of a thousand scores from their mass.
+# The largest rounding error of the sum of a thousand scores in single precision.
 _SUM = 1e-3
 
 
 class Slopes(NamedTuple):
-    """Lipschitz constants of scores; infinite where there are none."""
+    """Lipschitz constants of scores; infinite if there are none."""
 
     vector: Floats
     """Constant of the vector of all scores."""
     one: Floats
-    """Constant that holds for the score of each single class."""
+    """Constant of the score of each single class."""
 
 
 @dataclass(frozen=True)
 class Map(ABC):
-    """What is smoothed, with its temperature and mass."""
+    """A map from logits to scores, with its temperature and mass."""
 
     temperature: float = 1.0
-    """What the logits are divided by."""
+    """The divisor of the logits."""
     mass: float = 1.0
-    """What the scores of all classes sum to."""
+    """The sum of the scores of all classes."""
 
     name: ClassVar[str]
     simplex: ClassVar[bool] = False
-    """Whether it maps each logit vector to the simplex."""
+    """Whether the map sends each logit vector to the simplex."""
     tempered: ClassVar[bool] = True
     """Whether the temperature has an effect."""
     binary: ClassVar[bool] = False
     """Whether scores are 0 or 1, and columns booleans; such scores have no Lipschitz constant."""
     paired: ClassVar[bool] = False
-    """Whether a column compares the top class with a rival: it then stands for the pair (q, 1 − q)."""
+    """Whether a column compares the top class with a rival, as the pair (q, 1 − q)."""
 
     def __post_init__(self) -> None:
         for name in ("temperature", "mass"):
@@ -78,17 +78,17 @@ class Map(ABC):
 
     @abstractmethod
     def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
-        """The scores that are bounded, one column each.
+        """The scores that the proof bounds, one column each.
 
         Args:
             logits: finite logits of shape (samples, classes).
-            top: the class that is to be certified.
-            alone: rivals that have a column each.
-            pooled: rivals that share one column, which is never better for the top class than that of any of them;
-                may be empty.
+            top: the class to certify.
+            alone: rivals with a column each.
+            pooled: rivals that share one column, which is at most as favourable to the top class as the column of each
+                of them; may be empty.
 
         Returns:
-            Scores as shares of the mass, of shape (samples, columns): float64, or bool where they are 0 or 1. The
+            Scores as shares of the mass, of shape (samples, columns): float64, or bool for 0/1 scores. The
             columns are the top class (not for a paired map), each class of ``alone``, and one for ``pooled`` if it is
             not empty.
         """
@@ -100,8 +100,8 @@ class Map(ABC):
 
         Args:
             lipschitz: a constant of the vector of logits; ``inf`` if none is known.
-            temperature: what the logits are divided by.
-            mass: what the scores sum to. All three broadcast.
+            temperature: the divisor of the logits.
+            mass: the sum of the scores. All three broadcast.
         """
 
     def slopes(self, lipschitz: float) -> Slopes:
@@ -111,16 +111,16 @@ class Map(ABC):
 
     @abstractmethod
     def classifier(self, noise: str) -> str:
-        """The smoothed classifier, in words that fit before "answers with class 3"; ``noise`` is that in words."""
+        """The smoothed classifier, as a phrase before "answers with class 3"; ``noise`` is that of ``Noise.words``."""
 
     @property
     def settings(self) -> str:
-        """Temperature and mass in words, where they have an effect."""
+        """Describes temperature and mass, as far as they have an effect."""
         return map_settings(self.temperature if self.tempered else None, self.mass)
 
 
 class SimplexMap(Map):
-    """A map of logits to the simplex {p ≥ 0, Σp = mass}. Authors write ``apply`` and ``constants``."""
+    """A map of logits to the simplex {p ≥ 0, Σp = mass}. Authors implement ``apply`` and ``constants``."""
 
     simplex: ClassVar[bool] = True
 
@@ -144,10 +144,10 @@ class SimplexMap(Map):
         Args:
             shifted: logits of shape (samples, classes), shifted so that the largest of each sample is 0.
             temperatures: the temperatures.
-            mass: what the scores sum to.
+            mass: the sum of the scores.
 
         Yields:
-            Scores of shape (classes, samples). The next one may overwrite the memory of this one.
+            Scores of shape (classes, samples). Each may overwrite the memory of the one before.
         """
         return (cls(t, mass).apply(shifted).t().contiguous() for t in temperatures)
 
@@ -157,14 +157,14 @@ class SimplexMap(Map):
         return tuple(cls(t, mass) for t in (temperatures if cls.tempered else (1.0,)))
 
     def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
-        """The shares of the top class, of each class of ``alone``, and of all of ``pooled`` together."""
+        """The scores of the top class and of each class of ``alone``, and the sum of those of ``pooled``."""
         p = self.apply(logits)
         shares = p.to(statistics_device(p.device)).to(torch.float64) / self.mass
         sums = shares.sum(dim=1, keepdim=True)
         right = (sums - 1).abs().max() <= _SUM and shares.min() >= 0  # false where a score is NaN
         if shares.shape != logits.shape or not right:
             raise ProofError(f"the map {self.name} gives scores that are not at least 0 with sum {self.mass:g}")
-        shares /= sums  # rivals are bounded by what the top class leaves, so what rounding added must go
+        shares /= sums  # rivals are bounded by 1 − p_a, so the sum must be exactly 1
         parts = [shares[:, top : top + 1], shares[:, alone.to(shares.device)]]
         if len(pooled):
             parts.append(shares[:, pooled.to(shares.device)].sum(dim=1, keepdim=True))
@@ -176,13 +176,13 @@ class SimplexMap(Map):
 
 
 def usable(logits: Tensor, temperature: Numbers, mass: Numbers, *, dims: int = 1) -> tuple[Tensor, float, float]:
-    """Check logits, temperature and mass, and return them in the form that the maps compute with.
+    """Check logits, temperature and mass, and convert them for the maps.
 
     Args:
         logits: floating tensor of at least ``dims`` dimensions, finite and not empty.
         temperature: a single positive number.
         mass: a single positive number.
-        dims: how many dimensions the logits must have at least.
+        dims: the least number of dimensions of the logits.
 
     Returns:
         The logits in float32 or better, the temperature and the mass. Temperature, mass and their product lie in the
@@ -210,16 +210,16 @@ def below_largest(logits: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Hardmax: all mass on the largest logit, so that a mean score is a share of votes.
+# Hardmax: all mass on the largest logit; a mean score is then a share of votes.
 
 
 def hardmax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) -> Tensor:
-    """All mass on the largest logit; of equal logits the one with the lowest index counts as largest.
+    """All mass on the largest logit; in a tie, on the one with the lowest index.
 
     Args:
         logits: finite logits; the last dimension is the classes.
         temperature: has no effect.
-        mass: what the scores sum to.
+        mass: the sum of the scores.
 
     Returns:
         Scores of the same shape and precision (float32 for 16-bit logits).
@@ -249,9 +249,9 @@ class Hardmax(SimplexMap):
         return (p for _ in temperatures)
 
     def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
-        """Which column has the largest logit, as booleans; the columns are those of every simplex map."""
+        """Whether each column has the largest logit, as booleans."""
         width = 1 + len(alone) + bool(len(pooled))
-        column = torch.full((logits.shape[1],), width)  # one column more for classes that are in none
+        column = torch.full((logits.shape[1],), width)  # one extra column for classes without a column
         column[top] = 0
         column[alone] = torch.arange(1, 1 + len(alone))
         column[pooled] = width - 1
@@ -261,7 +261,7 @@ class Hardmax(SimplexMap):
 
     @classmethod
     def constants(cls, lipschitz: Numbers, *, temperature: Numbers = 1.0, mass: Numbers = 1.0) -> Slopes:
-        """Infinite constants, since votes jump."""
+        """Infinite constants, since votes are discontinuous."""
         arguments = checks.constant(lipschitz), checks.positive("temperature", temperature), checks.mass(mass)
         checks.broadcast(lipschitz=arguments[0], temperature=arguments[1], mass=arguments[2])
         unknown = np.full(np.broadcast_shapes(*(array.shape for array in arguments)), np.inf)
@@ -280,7 +280,7 @@ def softmax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) -> T
     Args:
         logits: finite logits z; the last dimension is the classes.
         temperature: t.
-        mass: what the scores sum to.
+        mass: the sum of the scores.
 
     Returns:
         Scores of the same shape and precision (float32 for 16-bit logits). Gradients flow through it.
@@ -307,7 +307,8 @@ class Softmax(SimplexMap):
         """Scores at each temperature, all in the same memory."""
         by_class = shifted.t().contiguous()
         p = torch.empty_like(by_class)
-        # Denormal results are many times slower than normal ones: exponents stop before them, at 1e-35 in float32.
+        # Denormal numbers are many times slower than normal ones: exponents are clipped before them, at 1e-35 in
+        # float32.
         floor = 0.9 * math.log(torch.finfo(p.dtype).tiny)
         for t in temperatures:
             torch.div(by_class, t, out=p).clamp_(min=floor).exp_()
@@ -328,8 +329,8 @@ class Softmax(SimplexMap):
 # ==========================  ===================================================================================
 # paper                       here
 # ==========================  ===================================================================================
-# κ(z), ρ(z)                  ``support`` (how many classes keep mass), ``threshold`` (what every logit loses)
-# Σ_{j≤k} z_(j) − k z_(k)     ``onset`` of the k-th largest logit: it keeps mass once t·r exceeds this
+# κ(z), ρ(z)                  ``support`` (number of classes with mass), ``threshold`` (subtracted from every logit)
+# Σ_{j≤k} z_(j) − k z_(k)     ``onset`` of the k-th largest logit: it has mass if t·r exceeds this
 # ==========================  ===================================================================================
 #
 # The order of z/t is the order of z and the onsets do not depend on t, so one sort serves all temperatures. Sparsemax:
@@ -344,7 +345,7 @@ def sparsemax(logits: Tensor, *, temperature: float = 1.0, mass: float = 1.0) ->
     Args:
         logits: finite logits z; the last dimension is the classes.
         temperature: t.
-        mass: r, what the scores sum to.
+        mass: r, the sum of the scores.
 
     Returns:
         Scores of the same shape and precision (float32 for 16-bit logits); classes far behind have exactly 0.
@@ -389,9 +390,9 @@ class Sparsemax(SimplexMap):
 
 
 def _descending_and_onset(shifted: Tensor) -> tuple[Tensor, Tensor]:
-    """Sorted logits z_(1) ≥ z_(2) ≥ …, and for each k the t·r above which the k-th has mass.
+    """Sorted logits z_(1) ≥ z_(2) ≥ …, and for each k the t·r above which the k-th logit has mass.
 
-    The onset is Σ_{j≤k} z_(j) − k z_(k), summed from the gaps k (z_(k) − z_(k+1)): no cancellation, never falling.
+    The onset is Σ_{j≤k} z_(j) − k z_(k), summed from the gaps k (z_(k) − z_(k+1)) without cancellation; it is monotone.
     """
     descending = shifted.sort(dim=-1, descending=True).values
     ranks = torch.arange(1, shifted.shape[-1], dtype=shifted.dtype, device=shifted.device)
@@ -400,9 +401,9 @@ def _descending_and_onset(shifted: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _threshold(descending: Tensor, onset: Tensor, reach: Tensor) -> Tensor:
-    """What the projection on the simplex of mass t·r subtracts from every logit, for each value of ``reach``."""
+    """The number that the projection on the simplex of mass ``reach`` = t·r subtracts from every logit."""
     wanted = reach.expand(*onset.shape[:-1], len(reach)).contiguous()
-    support = torch.searchsorted(onset.detach(), wanted)  # how many onsets lie below t·r
+    support = torch.searchsorted(onset.detach(), wanted)  # the number of onsets below t·r
     last = support - 1
     return descending.gather(-1, last) - (wanted - onset.gather(-1, last)) / support
 
@@ -411,7 +412,7 @@ def _threshold(descending: Tensor, onset: Tensor, reach: Tensor) -> Tensor:
 # Moments of a simplex map at many temperatures from one pass over the logits.
 
 
-# Numbers handled at a time in a sweep: few megabytes of scratch, and the call overhead spread over many samples.
+# Numbers per chunk of a sweep: a few megabytes of memory, and enough samples to amortise the call overhead.
 _CHUNK = 1 << 20
 
 
@@ -420,15 +421,15 @@ def sweep(
 ) -> Moments:
     """Moments of the scores of every class at many temperatures, from one pass over the logits.
 
-    It needs memory for a chunk of the sample, not for T × n × c scores.
+    Memory is needed for a chunk of the sample, not for T × n × c scores.
 
     Args:
         kind: class of the simplex map.
         logits: a sample of logits, of shape (…, n, c); n is the number of samples.
-        temperatures: T of them.
-        mass: what the scores sum to.
-        kept: if given, the classes whose scores are wanted. One column more is for the best of the other classes in
-            each sample; since a map keeps the order of the logits, its mean is at least that of each of them.
+        temperatures: T temperatures.
+        mass: the sum of the scores.
+        kept: if given, the classes with a column each. One further column has the best score of the other classes in
+            each sample; since a map preserves the order of the logits, its mean is at least that of each of them.
 
     Returns:
         Moments over the n samples, in float64, of shape (…, T, c); of shape (…, T, kept + 1) with ``kept``.
@@ -445,7 +446,7 @@ def sweep(
     logits, _, mass = usable(logits.detach() if isinstance(logits, Tensor) else logits, values.min(), mass, dims=2)
     usable(logits[..., :1, :], values.max(), mass)
     *leading, n, c = logits.shape
-    swept = values.tolist() if kind.tempered else [1.0]  # one column serves all where the temperature has no effect
+    swept = values.tolist() if kind.tempered else [1.0]  # once if the temperature has no effect
     each = [_sweep_sample(sample, swept, kind, mass, kept) for sample in logits.reshape(-1, n, c)]
     shape = (*leading, len(values), c if kept is None else len(kept) + 1)
     mean, squares = (
@@ -462,12 +463,12 @@ def _sweep_sample(
     columns = c if kept is None else len(kept) + 1
     where = statistics_device(sample.device)
     total = Moments.empty((len(temperatures), columns), device=where)
-    # A map may hold a few numbers for each sample and temperature.
+    # A map may store a few numbers per sample and temperature.
     for chunk in torch.split(sample, max(1, _CHUNK // (c + 4 * len(temperatures)))):
         mean, norm = torch.empty(2, len(temperatures), columns, dtype=torch.float64, device=where)
         scores = torch.empty(columns, len(chunk), dtype=torch.float64, device=where)
         rows = None if kept is None else _kept_and_best_other(chunk, kept)
-        # Scores are class-major: sums over classes and over samples then both run along contiguous memory.
+        # Scores are class-major, so that sums over classes and over samples both use contiguous memory.
         for i, p in enumerate(kind.over_temperatures(below_largest(chunk), temperatures, mass)):
             scores.copy_(p if rows is None else p.gather(0, rows))
             torch.mean(scores, dim=1, out=mean[i])

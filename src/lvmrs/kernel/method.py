@@ -1,6 +1,6 @@
-"""What a certificate is about, in words: one classifier for all inputs, or one whose map was chosen for this input.
+"""The interface of all methods, and descriptions of the classifiers that certificates are about.
 
-Needs no torch: rows and manifests hold these words too.
+Needs no torch: rows and manifests contain these descriptions too.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["CHOSEN", "Method", "Scope", "map_settings", "smoothed_classifier", "
 Scope = Literal["this input", "all inputs"]
 
 CHOSEN: Final[dict[Scope, str]] = {"this input": "chosen for each input", "all inputs": "the same for all inputs"}
-"""How the map of the classifier was chosen, for each scope."""
+"""A phrase for each scope."""
 
 
 def smoothed_classifier(noise: str, scope: Scope) -> str:
-    """A smoothed classifier whose map is not named; ``noise`` is the text of ``Noise.words``.
+    """Describes a smoothed classifier without naming its map; ``noise`` is the text of ``Noise.words``.
 
     >>> smoothed_classifier("Gaussian noise of σ = 0.5", "all inputs")
     'the classifier smoothed with Gaussian noise of σ = 0.5, with its map the same for all inputs'
@@ -27,7 +27,7 @@ def smoothed_classifier(noise: str, scope: Scope) -> str:
 
 
 def smoothed_with(noise: str, map_name: str, settings: str = "") -> str:
-    """A classifier smoothed with a simplex map, which is named; ``settings`` is the text of ``map_settings``.
+    """Describes a classifier smoothed with a named simplex map; ``settings`` is the text of ``map_settings``.
 
     >>> smoothed_with("Gaussian noise of σ = 0.5", "softmax", map_settings(0.25, 1.0))
     'the classifier smoothed with Gaussian noise of σ = 0.5 and softmax at temperature 0.25'
@@ -36,38 +36,38 @@ def smoothed_with(noise: str, map_name: str, settings: str = "") -> str:
 
 
 def map_settings(temperature: float | None, mass: float) -> str:
-    """Temperature and mass of a map; the temperature is None where it has no effect, and a mass of 1 is not said."""
+    """Describes temperature and mass of a map; leaves out a temperature of None and a mass of 1."""
     at = "" if temperature is None else f" at temperature {temperature:.4g}"
     return at if mass == 1.0 else f"{at} with mass {mass:.4g}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The interface of all methods of certifying: whether a method samples, what it needs, what it certifies.
+# The interface of all methods.
 
 
 class Method(ABC):  # noqa: B024 (its two kinds have only these facts in common)
-    """A way to certify an input: a ``Planner``, which works on samples under noise, or ``Deterministic``."""
+    """A method to certify an input: a ``Planner``, which uses samples under noise, or ``Deterministic``."""
 
     samples: ClassVar[bool] = True
-    """Whether it works on samples under noise."""
+    """Whether the method uses samples under noise."""
     settled: ClassVar[Mapping[str, str]] = {}
-    """Why settings of other methods cannot be chosen for this one, by the names of the settings."""
+    """Why this method does not take settings of other methods, by the names of the settings."""
 
     @property
     def needs_constant(self) -> bool:
-        """Whether it needs a Lipschitz constant of the logits."""
+        """Whether the method needs a Lipschitz constant of the logits."""
         return False
 
     @property
     def uses_constant(self) -> bool:
-        """Whether its radii can be larger with a Lipschitz constant of the logits than without."""
+        """Whether a Lipschitz constant of the logits can make the radii larger."""
         return True
 
     @property
     def scope(self) -> Scope:
-        """Whether the map that is smoothed is chosen for each input, or is the same for all inputs."""
+        """Whether the map is chosen for each input, or is the same for all inputs."""
         return "this input"
 
     def classifier(self, noise: str) -> str:
-        """The classifier that its certificates are about, in words; ``noise`` is the text of ``Noise.words``."""
+        """Describes the classifier of its certificates; ``noise`` is the text of ``Noise.words``."""
         return smoothed_classifier(noise, self.scope)

@@ -1,19 +1,21 @@
-"""A check that a model is one fixed function of each input: before a run, and now and then during it.
+"""Checks that a model is one fixed function of each input, before a run and repeatedly during it.
 
-A certificate is about a function: what the model answers to an input **alone**. Samples are computed in batches, so it
-relies on answers in a batch being those alone. A model that looks around in its batch breaks this (one that answers
-with the majority of its batch seems to be certain), and so does a model that is random or that remembers.
+A certificate is about a function: the answer of the model to an input **alone**. Samples are computed in batches, so a
+certificate relies on equal logits for a row in a batch and alone. A model whose logits depend on the rest of the batch
+violates this (a model that answers with the majority of its batch seems to be certain), and so does a model with
+randomness or state.
 
-- **At the beginning**, for each kind of input: noisy copies of an input are run together, again, each alone, at other
-  places, in crowds of another class, and together again after all of this. *Strangers* fill these batches: rows that
-  are unlike the input.
-- **During a run**: at the end of every sample that proves something, and after 2048, 32 768, … rows of it, rows are
-  chosen at random from the last ones and run again, one between two strangers and the others alone. The strangers must
-  be answered as they were at the beginning. So what has changed for good is found before the certificate is made.
+- **At the beginning**, for each kind of input: noisy copies of an input run together, again, each alone, in other
+  positions, in batches mixed with rows of another class, and together again at the end. *Unlike rows*, rows that differ
+  much from the input, fill these batches.
+- **During a run**: at the end of every certification or prediction sample, and after 2048, 32 768, … of its rows, some
+  of the last rows are chosen at random and run again, one between two unlike rows and the others alone. The logits of
+  the unlike rows must be those of the beginning. So a lasting change of the model is found before the certificate is
+  made.
 
-If a share q of the answers in batches differs from those in small ones, m such rows find it with probability
-1 − (1 − q)ᵐ, for every input anew; m is 6 for n = 3000 and 24 for n = 10⁵. A model that behaves otherwise when it is
-checked cannot be found out by running it.
+If a share q of the rows in batches has other logits than in small batches, m such rows find it with probability
+1 − (1 − q)ᵐ, independently for every input; m is 6 for n = 3000 and 24 for n = 10⁵. A model that detects the check and
+behaves differently cannot be found by running it.
 """
 
 from __future__ import annotations
@@ -33,16 +35,16 @@ from lvmrs.kernel.sampler import Compare, Sampler, uncompared
 
 __all__ = ["ModelCheck", "check_model"]
 
-_COPIES = 8  # noisy copies of the input that are run at the beginning
-_CROWD = 64  # rows in the large batches at the beginning
-_CROWDS = 2  # at most so many classes get a crowd of their own
-_NOISIER = (4, 4, 16, 16, 16)  # strangers that are the input under so many times its noise
+_COPIES = 8  # noisy copies of the input in the first check
+_MIXED_SIZE = 64  # rows of a mixed batch in the first check
+_MIXED_BATCHES = 2  # the largest number of classes with a mixed batch each
+_NOISIER = (4, 4, 16, 16, 16)  # unlike rows that are the input under multiples of its noise
 
-# Certificates and answers are computed from samples of these stages; the others only help to choose.
+# Certificates and predictions are computed from samples of these stages; the others only help to choose.
 _PROVING: tuple[Stage, ...] = ("certification", "prediction")
-_FIRST, _SPACING = 2048, 16  # a check comes after so many rows, and then after so many times as many
-_AMONG_STRANGERS = 1  # rows that are run again among strangers
-_ALONE, _MORE, _MOST = 2, 8192, 16  # rows that are run again alone: one more for each 8192 rows before, at most 16
+_FIRST, _SPACING = 2048, 16  # row number of the first check in a sample, and the factor to the next
+_AMONG_UNLIKE = 1  # rows that run again among unlike rows
+_ALONE, _MORE, _MOST = 2, 8192, 16  # rows that run again alone: one more for every 8192 rows, at most 16
 
 _RANDOM = (
     "the model gives different answers to the same inputs; a certificate is about one fixed function: switch off what "
@@ -52,7 +54,7 @@ _CHANGED = (
     "the model gives other answers than at the beginning; a certificate is about one fixed function: keep its weights "
     "and what it remembers as they are, and make a new SmoothedClassifier after a change"
 )
-_LOOKS_AROUND = (
+_DEPENDS_ON_BATCH = (
     "the model's answer to an input depends on the other inputs in its batch, or on its place among them, and cannot "
     "be certified: put normalisation layers in eval mode, with running statistics (if the model itself computes in a "
     "lower precision than float32, name that with autocast)"
@@ -65,31 +67,31 @@ _NOT_THE_MODEL = (
 
 
 def check_model(sampler: Sampler, x: Tensor, *, batch: int | None) -> ModelCheck:
-    """Refuse a model whose answers to an input and to rows like it are no logits, or no function of each row.
+    """Raise if the answers of a model to an input and similar rows are no logits, or not a function of each row.
 
     Args:
         sampler: a sampler of the model.
         x: the input, without a batch dimension.
-        batch: samples in a forward pass, where that is known: larger batches may not fit into the memory.
+        batch: samples in a forward pass, if known: larger batches may not fit into memory.
 
     Returns:
         The check, to be repeated during the run.
     """
-    generator = Generator().manual_seed(0)  # its own: the noise of certificates comes from elsewhere
+    generator = Generator().manual_seed(0)  # separate from the noise of certificates
     copies = x + sampler.sigma * _normal(_COPIES, x, generator)
     first = sampler.answers(_copied(copies, sampler), 0)
     together = _plain(first)
     eps = precision(sampler.model, first.dtype, sampler.autocast, device=first.device)
-    unknown = measured(lambda rows: together, copies, together, eps)  # nothing is known of rounding yet
+    unknown = measured(lambda rows: together, copies, together, eps)  # rounding is not measured yet
     check = ModelCheck(sampler, unknown, copies[:0], together[:0])
     check.require_the_same(copies, together)
     check = replace(check, agreement=check.measured(copies, together))
     check.require([copies[:3].flip(0)], together[:3].flip(0))
     alone = torch.cat([check.run(row[None]) for row in copies])
     check.require([copies], alone)
-    check = check.knowing([*_strangers(x, sampler.sigma, generator), copies[0]])
-    size = _CROWD if batch is None else min(_CROWD, max(batch, _COPIES))
-    for rows, expected in check.crowds(copies, alone, size):
+    check = check.with_unlike_rows([*_unlike_rows(x, sampler.sigma, generator), copies[0]])
+    size = _MIXED_SIZE if batch is None else min(_MIXED_SIZE, max(batch, _COPIES))
+    for rows, expected in check.mixed_batches(copies, alone, size):
         check.require([rows], expected)
     check.require_the_same(copies, together)
     return check
@@ -102,10 +104,10 @@ class ModelCheck:
     sampler: Sampler
     agreement: Agreement
     """How far rounding may move the logits."""
-    strangers: Tensor
-    """Rows that are unlike the inputs; the last one is not."""
+    unlike_rows: Tensor
+    """Rows unlike the inputs, and one noisy copy of the input as the last row."""
     known: Tensor
-    """The answers to them, each alone, at the beginning."""
+    """The logits of the unlike rows, each alone, at the beginning."""
     fast: bool = False
     """Whether samples are computed by a fast version of the model."""
 
@@ -118,87 +120,88 @@ class ModelCheck:
     def _in_parts(self) -> bool:
         return any(getattr(module, "runs_in_parts_of", 1) != 1 for module in _modules(self.sampler))
 
-    def knowing(self, strangers: list[Tensor]) -> ModelCheck:
-        """The check with these strangers; those without finite logits are left out, since they are not the user's."""
-        *answers, last = [self.run(row[None], finite=False) for row in strangers]
+    def with_unlike_rows(self, unlike_rows: list[Tensor]) -> ModelCheck:
+        """The check with these unlike rows; drops rows without finite logits, which are no inputs of the user."""
+        *answers, last = [self.run(row[None], finite=False) for row in unlike_rows]
         usable = [number for number, logits in enumerate(answers) if bool(torch.isfinite(logits).all())]
         usable.append(len(answers))  # the last one is a copy of the input
-        return replace(self, strangers=torch.stack(strangers)[usable], known=torch.cat([*answers, last])[usable])
+        return replace(self, unlike_rows=torch.stack(unlike_rows)[usable], known=torch.cat([*answers, last])[usable])
 
-    def crowds(self, copies: Tensor, alone: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Compose batches of this size in which copies stand among strangers, with the answers to each row alone.
+    def mixed_batches(self, copies: Tensor, alone: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Compose batches of copies mixed with unlike rows, with the expected logits of each row.
 
-        In the first ones all strangers are the same row, of another class than most copies. The last has all rows.
+        In the first batches, all unlike rows are the same row, of another class than most copies. The last batch has
+        all rows.
         """
-        rows, answers = torch.cat([copies, self.strangers]), torch.cat([alone, self.known])
+        rows, answers = torch.cat([copies, self.unlike_rows]), torch.cat([alone, self.known])
         usual = _mode(alone)
         others = {int(logits.argmax()): number for number, logits in enumerate(self.known, start=len(copies))}
         others.pop(usual, None)
         order = random.Random(0)  # noqa: S311 (no secret)
         few = max(1, size // 8)
-        for number in list(others.values())[:_CROWDS]:
+        for number in list(others.values())[:_MIXED_BATCHES]:
             places = order.sample([*range(few), *[number] * (size - few)], size)
             yield rows[places], answers[places]
-        everyone = order.sample(range(len(rows)), len(rows))
-        places = (everyone * size)[:size]
+        every_row = order.sample(range(len(rows)), len(rows))
+        places = (every_row * size)[:size]
         yield rows[places], answers[places]
 
     def recheck(self, stream: Stream, samples: range, last: bool, inputs: Tensor) -> Compare:
-        """Choose rows of a piece; the function that is returned takes their logits, and compares them with new ones.
+        """Choose rows of a piece, and return a function that compares their logits with those of a new run.
 
         Args:
             stream: the noise of the rows.
-            samples: which samples the piece has, from 0 on.
+            samples: the numbers of the samples of the piece.
             last: whether it is the last piece.
-            inputs: its last rows. Some are copied before the model runs, since it may change them.
+            inputs: its last rows; the chosen ones are copied, since the model may change its input.
         """
         if stream.stage not in _PROVING or not (last or _is_due(samples)):
             return uncompared
         choice = random.Random(f"{stream.seed},{stream.index},{stream.stage},{samples.stop}")  # noqa: S311 (no secret)
-        count = _AMONG_STRANGERS + min(_MOST, _ALONE + (samples.stop - 1) // _MORE)
+        count = _AMONG_UNLIKE + min(_MOST, _ALONE + (samples.stop - 1) // _MORE)
         places = choice.sample(range(len(inputs)), min(len(inputs), count))
         return partial(self._compare, inputs[places].clone(), places, stream.index)
 
     def _compare(self, rows: Tensor, places: list[int], index: int, logits: Tensor) -> None:
         expected = _plain(logits[places])
-        # A program for batches of one size takes as long for a row as for a batch, so that none is run alone.
-        few = len(rows) if self._in_parts else _AMONG_STRANGERS
-        stranger, known = self._of_another_class(_mode(logits))
-        crowd = torch.cat([stranger, rows[:few].flip(0), stranger])
+        # A program for one batch size takes as long for a row as for a batch, so no row runs alone.
+        few = len(rows) if self._in_parts else _AMONG_UNLIKE
+        unlike_row, known = self._of_another_class(_mode(logits))
+        mixed = torch.cat([unlike_row, rows[:few].flip(0), unlike_row])
         answers = torch.cat([known, expected[:few].flip(0), known, expected[few:]])
         here = replace(self, agreement=self.agreement.around(_plain(logits)))
-        here.require([crowd, *rows[few:, None]], answers, f" (found while input {index} was sampled)")
+        here.require([mixed, *rows[few:, None]], answers, f" (found while input {index} was sampled)")
 
     def _of_another_class(self, usual: int) -> tuple[Tensor, Tensor]:
-        """A stranger with another answer than the usual one, if there is one, and its answer."""
+        """An unlike row of another class than ``usual``, if there is one, and its logits."""
         number = int((self.known.argmax(dim=1) != usual).int().argmax())
-        return self.strangers[number : number + 1], self.known[number : number + 1]
+        return self.unlike_rows[number : number + 1], self.known[number : number + 1]
 
     def require(self, batches: list[Tensor], expected: Tensor, where: str = "") -> None:
-        """Run batches, and raise if their logits are not those of the same rows in other company."""
+        """Run batches, and raise if logits change with the rest of the batch."""
         found = torch.cat([self.run(rows) for rows in batches])
         if self.agreement.agree(found, expected):
             return
         again = torch.cat([self.run(rows) for rows in batches])
         if not self.agreement.repeats(again, found):
             raise ModelError(_RANDOM + where)
-        now = [self.run(row[None]) for row in self.strangers]
+        now = [self.run(row[None]) for row in self.unlike_rows]
         if now and not self.agreement.agree(torch.cat(now), self.known):
             raise ModelError(_CHANGED + where)
         differing = self.agreement.differing(found, expected)
-        rows = torch.cat(batches)[differing]  # rounding may do more to these rows than to those of the beginning
+        rows = torch.cat(batches)[differing]  # rounding may be larger for these rows than for those of the first check
         together = self.run(rows)
         if not self.agreement.widened(self.measured(rows, together), together).agree(found, expected):
             other = self.fast and self.agreement.agree(together, found[differing])
-            raise ModelError((_NOT_THE_MODEL if other else _LOOKS_AROUND) + where)
+            raise ModelError((_NOT_THE_MODEL if other else _DEPENDS_ON_BATCH) + where)
 
     def require_the_same(self, rows: Tensor, expected: Tensor) -> None:
-        """Run a batch again, and refuse other answers than before."""
+        """Run a batch again, and raise if its logits have changed."""
         if not self.agreement.repeats(self.run(rows), expected):
             raise ModelError(_RANDOM)
 
     def measured(self, rows: Tensor, logits: Tensor) -> Agreement:
-        """Measure what rounding does to the logits of these rows, twice, since a random model would seem to round."""
+        """Measure rounding on these rows, twice, to distinguish it from randomness of the model."""
         other = replace(self.sampler, model=moved(self.sampler.model, self.agreement.eps))
         run = replace(self, sampler=other).run
         found, again = (measured(run, rows, logits, self.agreement.eps) for _ in range(2))
@@ -208,7 +211,7 @@ class ModelCheck:
         return found
 
     def run(self, rows: Tensor, *, finite: bool = True) -> Tensor:
-        """The logits of a batch, in float64; the model is given a copy, since it may change its inputs."""
+        """The logits of a copy of a batch, in float64; a copy, since the model may change its input."""
         return _plain(self.sampler.answers(_copied(rows, self.sampler), self.classes, finite=finite))
 
 
@@ -237,8 +240,8 @@ def _is_due(samples: range) -> bool:
     return count <= samples.stop
 
 
-def _strangers(x: Tensor, sigma: float, generator: Generator) -> Tensor:
-    """Rows that are unlike an input, in its range: other values, the same ones elsewhere, and much more noise."""
+def _unlike_rows(x: Tensor, sigma: float, generator: Generator) -> Tensor:
+    """Rows unlike an input, in its range: other values, shuffled values, and much more noise."""
     low, high = x.aminmax()
     shuffled = x.flatten()[torch.randperm(x.numel(), generator=generator).to(x.device)].reshape(x.shape)
     anything = low + (high - low) * torch.rand(x.shape, generator=generator).to(x)

@@ -1,4 +1,4 @@
-"""The interface of the kinds of noise."""
+"""Noise: the interface of its kinds, Gaussian noise, and reproducible streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lvmrs.kernel import checks
 
 __all__ = ["GAUSSIAN", "Draws", "Gaussian", "Noise", "Stage", "Stream", "check_noise", "samples_per_block"]
 
-# The module and name of our own class of each name: a class of somebody else must have another name.
+# The module and class of each built-in noise, by name: a user's class must have another name.
 _OWNERS: dict[str, tuple[str, str]] = {}
 
 
@@ -28,26 +28,26 @@ _OWNERS: dict[str, tuple[str, str]] = {}
 class Noise(ABC):
     """A distribution of noise, which is scaled by σ and added to an input.
 
-    Authors write ``fill`` and ``words``. Certificates and runs record a noise by its ``spelling``, so the spelling must
-    say everything about it. The proof refuses a plan whose form of the radius is not a theorem about the law of this
-    noise (``Form.noises``).
+    Authors implement ``fill`` and ``words``. Certificates and runs record a noise by its ``spelling``, so it must
+    describe the noise completely. The proof rejects a plan whose form of the radius is not a theorem about the law of
+    this noise (``Form.noises``).
     """
 
     name: ClassVar[str]
     """The name in ``lvmrs.registry.NOISES``."""
     distance: ClassVar[str]
-    """The distance in which radii are measured, in words that fit after "in"."""
+    """The distance in which radii are measured, as a phrase after "in"."""
     length: ClassVar[str]
     """The distance between x' and x, as a formula."""
     law: ClassVar[str]
-    """The name of the distribution that theorems are about; by default the name of the noise."""
+    """The name of the distribution in theorems; by default the name of the noise."""
     rounds: ClassVar[bool] = False
-    """Whether inputs are rounded after the noise: then what is smoothed has no Lipschitz constant."""
+    """Whether noisy inputs are rounded, so that the scores before smoothing have no Lipschitz constant."""
     drawn_on_device: ClassVar[bool] = False
-    """Whether ``fill_there`` can draw it on other devices than the CPU; else it is drawn on the CPU and copied."""
+    """Whether ``fill_there`` can draw on other devices; otherwise noise is drawn on the CPU and copied."""
 
     def __init_subclass__(cls, **settings: Any) -> None:
-        """Take the name for the law, unless the class says another."""
+        """Set the law to the name by default."""
         super().__init_subclass__(**settings)
         if "name" in vars(cls) and "law" not in vars(cls):
             cls.law = cls.name
@@ -56,12 +56,12 @@ class Noise(ABC):
 
     @property
     def centre(self) -> str:
-        """Which point x certificates are about, in words; nothing if it is the input as it is given."""
+        """Describes the point x of certificates; empty if it is the input itself."""
         return ""
 
     @property
     def setting(self) -> str:
-        """What the spelling says after the name; nothing for a noise without settings."""
+        """The part of the spelling after the name; empty for a noise without settings."""
         return ""
 
     @classmethod
@@ -78,20 +78,20 @@ class Noise(ABC):
 
     @abstractmethod
     def words(self, sigma: float) -> str:
-        """The noise at this σ, in words that fit after "smoothed with"."""
+        """The noise at this σ, as a phrase after "smoothed with"."""
 
     @abstractmethod
     def fill(self, out: NDArray[Any], generator: np.random.Generator, sigma: float) -> None:
         """Overwrite ``out`` with independent draws; all randomness must come from this generator.
 
         Args:
-            out: a contiguous array of the type that ``kind`` says.
+            out: a contiguous array of the type that ``kind`` returns.
             generator: the source of randomness.
             sigma: σ, for noise that is not drawn at σ = 1 and scaled by ``combine``.
         """
 
     def fill_there(self, out: Tensor, generator: torch.Generator) -> None:
-        """Do the same on the device of ``out``, at σ = 1; only where ``drawn_on_device`` is true."""
+        """Overwrite ``out`` with draws at σ = 1 on its device; only if ``drawn_on_device`` is true."""
         raise NotImplementedError
 
     def kind(self, sigma: float, dtype: torch.dtype) -> torch.dtype:
@@ -99,7 +99,7 @@ class Noise(ABC):
         return dtype
 
     def base(self, x: Tensor) -> Tensor:
-        """What the noise is added to; by default the input. An input that does not suit the noise is refused."""
+        """The tensor to which noise is added; by default the input. Raises for an unsuitable input."""
         return x
 
     def combine(self, base: Tensor, drawn: Tensor, sigma: float, out: Tensor) -> Tensor:
@@ -107,10 +107,9 @@ class Noise(ABC):
         return torch.add(base, drawn, alpha=sigma, out=out)
 
     def error(self, sigma: float) -> float:
-        """Bound on the total variation distance between one number as it is drawn and as the theorems mean it.
+        """Bound on the total variation distance between one drawn number and the distribution of the theorems.
 
-        It is counted as risk, for each number of each sample. 0 is for noise in floating point, about whose rounding
-        nothing is promised.
+        It counts as risk, for each number of each sample. Floating-point noise returns 0: its rounding is not covered.
         """
         return 0.0
 
@@ -120,7 +119,7 @@ def _home(kind: type) -> tuple[str, str]:
 
 
 def check_noise(noise: object) -> None:
-    """Refuse what is no noise, or what its spelling does not describe: certificates and runs record the spelling."""
+    """Raise if an object is no noise, or its spelling is incomplete: certificates and runs record the spelling."""
     if not isinstance(noise, Noise):
         raise InvalidArgumentError(f"noise must be a Noise such as Gaussian(), got {shown(noise)}")
     kind = type(noise)
@@ -131,20 +130,20 @@ def check_noise(noise: object) -> None:
     stated = {field.name for field in dataclasses.fields(noise)}
     if set(vars(noise)) - stated or kind.of(noise.setting) != noise:
         raise InvalidArgumentError(
-            f"{kind.__name__} has settings that its spelling {noise.spelling!r} does not say; write setting and of so "
+            f"{kind.__name__} has settings that its spelling {noise.spelling!r} leaves out; write setting and of so "
             "that of(setting) is the same noise"
         )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Gaussian noise, equally strong in every direction, as Cohen et al. (2019) and LVM-RS use it.
+# Isotropic Gaussian noise, as in Cohen et al. (2019) and LVM-RS.
 
 
 @dataclass(frozen=True)
 class Gaussian(Noise):
     """Independent normal numbers of standard deviation σ, in floating point; radii are Euclidean.
 
-    x + δ is rounded to a floating-point number, which the theorems do not know of. For inputs on a grid,
+    x + δ is rounded to a floating-point number, which the theorems do not cover. For inputs on a grid,
     ``ExactGaussian`` has no such rounding.
 
     >>> Gaussian().words(0.5)
@@ -173,15 +172,15 @@ GAUSSIAN = Gaussian()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Streams of noise, which are reproducible and independent of each other.
+# Streams of noise: reproducible, and independent of each other.
 #
 # **Noise is a pure function of (seed, index, stage, sample number)**, for a given shape of input and kind of device. It
 # is drawn in blocks of a fixed number of samples, and each block has its own generator. So the batch size, the order of
 # inputs and the number of workers do not change it. Stages are separate streams: what is chosen on the selection sample
 # is independent of the certification sample.
 #
-# **No two blocks share noise.** The generator is Philox (Salmon et al. 2011), which encrypts a counter of 256 bits with a
-# key of 128 bits. The key of a block is (seed, index), and its counter begins at (0, 0, block, stage). So different
+# **No two blocks share noise.** The generator is Philox (Salmon et al. 2011), which encrypts a counter of 256 bits with
+# a key of 128 bits. The key of a block is (seed, index), and its counter begins at (0, 0, block, stage). So different
 # blocks of different streams encrypt different numbers, or encrypt with different keys. (On other devices than the CPU,
 # torch's generator has a key of 64 bits, a hash of all four: two blocks share noise with a probability of 2⁻⁶⁴.)
 
@@ -189,7 +188,7 @@ GAUSSIAN = Gaussian()
 Stage = Literal["selection", "certification", "prediction", "calibration", "attack", "confirmation"]
 """What the noise is used for."""
 
-# Numbers in a block of noise: so many that a new generator costs little beside them, and so few that threads share the
+# Numbers in a block of noise: enough to amortise a new generator, and few enough for threads to share the
 # work evenly.
 _BLOCK, _BLOCK_ELSEWHERE = 1 << 16, 1 << 22
 # For fewer numbers than this, handing work to other threads costs more than it saves.
@@ -198,7 +197,7 @@ _WORTH_THREADS = 1 << 17
 
 @dataclass(frozen=True)
 class Stream:
-    """The name of a stream of noise.
+    """Identifies a stream of noise.
 
     >>> Stream(seed=0, index=3, stage="selection")
     Stream(seed=0, index=3, stage='selection')
@@ -222,9 +221,9 @@ class Stream:
         return np.random.Generator(np.random.Philox(key=[self.seed, self.index], counter=[0, 0, block, stage]))
 
     def generators(self) -> Callable[[int], np.random.Generator]:
-        """A function that gives the generator of a block, the same object each time: a new one takes ten times as long.
+        """A function that returns the generator of a block: always the same object, which is ten times as fast.
 
-        It belongs to one thread.
+        Only one thread may use it.
         """
         generator = self.generator(0)
         begun: Any = generator.bit_generator.state
@@ -246,7 +245,7 @@ class Stream:
 class Draws:
     """Draws the noise of one stream, for inputs of one shape.
 
-    Blocks do not depend on each other: they are drawn in place and, on the CPU, by several threads. Use it in a
+    Blocks are independent: they are drawn in place and, on the CPU, by several threads. Use it in a
     ``with`` block, which ends the threads. With one thread, several threads may use it at once.
     """
 
@@ -261,26 +260,26 @@ class Draws:
         dtype: torch.dtype,
         threads: int = 1,
     ) -> None:
-        """Prepare to draw.
+        """Set up the draws.
 
         Args:
             noise: the kind of noise.
             sigma: its scale.
             stream: the stream to draw from.
             shape: the shape of one sample.
-            device: where the noise is used; it is drawn there if the noise can be.
+            device: the device of the noise; it is drawn there if the kind of noise supports it.
             dtype: the precision of the inputs.
-            threads: how many threads draw on the CPU.
+            threads: the number of threads that draw on the CPU.
         """
         self.noise, self.sigma, self.stream, self.shape = noise, sigma, stream, shape
         self.device = device if noise.drawn_on_device else torch.device("cpu")
         self.dtype = noise.kind(sigma, dtype)
         self.samples_per_block = samples_per_block(shape, self.device)
         self.threads = threads if self.device.type == "cpu" else 1
-        self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # it starts threads when there is work for them
+        self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # threads start with the first work
 
     def __enter__(self) -> Draws:
-        """Begin a block at whose end the threads end."""
+        """Return self; the end of the block ends the threads."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -289,13 +288,13 @@ class Draws:
 
     def of(self, first: int, count: int) -> Tensor:
         """Draw the noise of ``count`` samples from ``first`` on."""
-        with torch.inference_mode(False):  # other threads write here, and inference mode is of one thread
+        with torch.inference_mode(False):  # other threads write here, and inference mode applies to one thread
             out = torch.empty(count, *self.shape, device=self.device, dtype=self.dtype)
         self._draw_all(list(self._parts(first, out)))
         return out
 
     def _parts(self, first: int, out: Tensor) -> Iterator[tuple[int, int, Tensor]]:
-        """The blocks that make up ``out``: the number of each, where in the block to begin, and where to put it."""
+        """The blocks of ``out``: for each, its number, the offset in the block, and its part of ``out``."""
         done = 0
         while done < len(out):
             block, within = divmod(first + done, self.samples_per_block)
@@ -304,7 +303,7 @@ class Draws:
             done += count
 
     def _draw_all(self, parts: list[tuple[int, int, Tensor]]) -> None:
-        """Draw blocks; each thread takes the next one when it is free. A thread that never began is not waited for."""
+        """Draw blocks; each free thread takes the next block. Threads that have not started are not awaited."""
         helpers = self.threads - 1 if sum(out.numel() for *_, out in parts) >= _WORTH_THREADS else 0
         left = iter(parts)
         others = [self.pool.submit(self._draw_from, left) for _ in range(helpers)]
@@ -331,6 +330,6 @@ class Draws:
 
 
 def samples_per_block(shape: torch.Size, device: torch.device) -> int:
-    """How many samples are drawn by one generator; a power of two."""
+    """The number of samples drawn by one generator; a power of two."""
     room = (_BLOCK if device.type == "cpu" else _BLOCK_ELSEWHERE) // max(1, shape.numel())
     return 1 << max(0, room.bit_length() - 1)

@@ -1,7 +1,7 @@
-"""The trusted kernel: the proof of a certificate from fresh scores.
+"""The proof of a certificate from fresh scores.
 
-The guarantee of ``Proof``: whatever the plan says, if it was made without the scores that are given here, then with
-probability at least 1 − alpha over the noise of these scores, the class and radius of the certificate are right: for
+The guarantee of ``Proof``: for every plan that was made without the scores of the proof, with probability at least
+1 − alpha over the noise of these scores, the class and radius of the certificate are right: for
 every x' closer to x than the radius, the smoothed classifier *with the map of the plan* answers with the top class A.
 
 The argument, in three steps.
@@ -9,15 +9,15 @@ The argument, in three steps.
 1. The scores are independent, the plan does not depend on them, and each bound fails with probability at most its risk.
    If the noise is drawn from another distribution than that of the theorem, the probability of any event differs by at
    most the total variation distance of all numbers together: the noise takes that much of the risk.
-2. **No union bound over the rivals is needed.** Let k* be the rival that really comes nearest; it depends on the
+2. **No union bound over the rivals is needed.** Let k* be the rival with the smallest true radius; it depends on the
    classifier alone, not on the sample. A certificate is false only if A does not have the largest mean at x, or if the
    radius is too large for k*. So it is false only if the bound on A fails, or the bound on k*: two events, of
    probability risk_top and risk_rival, however many rivals are bounded. A duel is a statement about A and one rival at
    once: one event, of probability risk_rival. Rivals that are pooled are bounded by a score that is no better for A
    than theirs.
-3. The radius of these two bounds is right by the theorem of its form (``lvmrs.kernel.radius``). It grows with the bound on A
-   and falls with that on the rival, so the largest bound of a rival gives the smallest radius. The rivals' means are
-   also at most what the top class leaves, 1 − p_a.
+3. The radius from these two bounds is right by the theorem of its form (``lvmrs.kernel.radius``). It grows with the
+   bound on A and falls with that on the rival, so the largest bound of a rival gives the smallest radius. The rivals'
+   means are also at most 1 − p_a.
 
 A form that relies on a Lipschitz constant is a theorem about scores in exact arithmetic, and the scores here come from
 rounded logits. So the bounds are first moved towards each other by ``Terms.allowance``. The certificate then holds for
@@ -55,17 +55,17 @@ from lvmrs.kernel.torch_checks import all_finite
 __all__ = ["PORTION", "Proof", "ProofInput", "check_stream", "concluded", "conclusion", "prove"]
 
 PORTION = 1024
-"""Samples are mapped and tallied this many at a time, whatever the portions that they come in.
+"""The number of samples that are mapped and tallied at a time, for portions of any size.
 
-Sums are then rounded in the same way for every batch size.
+So sums are rounded in the same way for every batch size.
 """
 
 
 def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
-    """Prove a certificate for one input; the top of this module states the guarantee.
+    """Prove a certificate for one input; the module docstring states the guarantee.
 
     Args:
-        plan: what to prove and how, from a planner.
+        plan: a plan by a planner.
         terms: σ, risk, number of samples and Lipschitz constant.
         scores: logits of exactly ``terms.n`` noisy copies of the input, from another stream than that of the plan.
 
@@ -80,7 +80,7 @@ def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
     0
     """
     planner = getattr(plan, "planner", type(plan).__name__)
-    with guarded(f"the proof of a plan by {planner} fails", error=ProofError):  # a part of it may be the user's own
+    with guarded(f"the proof of a plan by {planner} fails", error=ProofError):  # parts of a plan may be user code
         proof = Proof(plan, terms)
         check_scores(scores, error=ProofError)
         check_stream(plan, scores.stream)
@@ -92,8 +92,8 @@ def prove(plan: Plan, terms: Terms, scores: Scores) -> Certificate:
 class Proof:
     """A proof that takes scores in portions of any size and gives the certificate at the end.
 
-    It holds the tally of the columns and, where scores are not 0 or 1, less than one portion of columns. It can be
-    pickled at any time. ``prove`` is the same in one call.
+    It stores the tally of the columns and, unless scores are 0 or 1, less than one portion of columns. It can be
+    pickled at any time. ``prove`` does the same in one call.
     """
 
     def __init__(self, plan: Plan, terms: Terms) -> None:
@@ -104,7 +104,7 @@ class Proof:
 
     @property
     def wanted(self) -> int:
-        """How many samples are missing."""
+        """The number of samples still needed."""
         return self._taken.terms.n - self._taken.seen
 
     def add(self, portion: Portion) -> None:
@@ -114,7 +114,7 @@ class Proof:
         with self._whole_or_broken():
             for rows in torch.split(logits, PORTION):
                 columns = taken.columns(rows)
-                # Counts are the same in any portions; what is rounded is not.
+                # Counts are exact for any portions; rounded sums are not.
                 for part in [columns] if taken.plan.bound.votes_only else self._regrouping.add(columns):
                     self._tally.add(part)
 
@@ -130,7 +130,7 @@ class Proof:
 
     @contextmanager
     def _whole_or_broken(self) -> Iterator[None]:
-        """End the proof if the block fails: samples that are counted but not tallied make bounds too narrow."""
+        """Invalidate the proof if the block fails: samples that are counted but not tallied make bounds too narrow."""
         if self._broken:
             raise ProofError("an earlier portion of these scores failed; begin the proof again")
         self._broken = True
@@ -139,13 +139,13 @@ class Proof:
 
 
 def concluded(taken: ProofInput, bounds: Floats, n: int, *, limit: float = math.inf, beta: float = 0.0) -> Certificate:
-    """The certificate that follows from bounds on the means of the columns, which hold at the risks of the plan.
+    """The certificate from bounds on the means of the columns, which hold at the risks of the plan.
 
     Args:
-        taken: the samples that the bounds are from.
+        taken: the samples behind the bounds.
         bounds: a bound for each column, on its side.
-        n: how many samples they are from.
-        limit: the largest radius that the plan may certify with more samples, if that is known.
+        n: the number of samples behind the bounds.
+        limit: the largest radius that the plan may certify with more samples; infinite if unknown.
         beta: the risk of the limit.
     """
     plan, terms = taken.plan, taken.terms
@@ -173,7 +173,7 @@ def concluded(taken: ProofInput, bounds: Floats, n: int, *, limit: float = math.
 
 
 def conclusion(plan: Plan, terms: Terms, bounds: Floats) -> tuple[Floats, Floats, float]:
-    """The score of the top class, that of its worst rival, and the radius, if the columns had these means."""
+    """The score of the top class, that of its worst rival, and the radius, for these bounds of the columns."""
     p_a, p_b = _worst(plan, bounds, terms.allowance(plan.map, plan.form))
     radius = float(plan.form.radius(p_a, p_b, sigma=terms.sigma, slopes=plan.map.slopes(terms.lipschitz)))
     if not radius >= 0:
@@ -184,7 +184,7 @@ def conclusion(plan: Plan, terms: Terms, bounds: Floats) -> tuple[Floats, Floats
 def _worst(plan: Plan, bounds: Floats, allowance: float) -> tuple[Floats, Floats]:
     """The lower bound on the top class and the upper bound on its worst rival, as shares of the mass.
 
-    The lower bound is less by the allowance, and the upper bound is more.
+    The allowance is subtracted from the lower bound and added to the upper bound.
     """
     if not ((bounds >= 0) & (bounds <= 1)).all():
         raise ProofError(f"{plan.bound.name} gives a bound outside of [0, 1]: {bounds}")
@@ -196,10 +196,10 @@ def _worst(plan: Plan, bounds: Floats, allowance: float) -> tuple[Floats, Floats
 
 
 class ProofInput:
-    """Takes the portions of one stream, in order, and gives the columns of scores that are bounded.
+    """Takes the portions of one stream, in order, and computes the columns of scores to bound.
 
-    A plan, or a portion, that does not fit is refused. ``risks`` and ``upper`` say, for each column, at which risk its
-    mean is bounded, and whether from above.
+    It rejects a plan or a portion that does not match. ``risks`` and ``upper`` give, for each column, the risk of its
+    bound, and whether it is an upper bound.
     """
 
     def __init__(self, plan: Plan, terms: Terms) -> None:
@@ -214,7 +214,7 @@ class ProofInput:
         self.seen = 0
 
     def take(self, portion: Portion) -> Tensor:
-        """Take the next samples of the stream, each once, in order, with the noise and σ of the terms: their logits."""
+        """Take the next samples of the stream, each once and in order, and return their checked logits."""
         if not isinstance(portion, Portion):
             raise ProofError(f"a proof takes portions of Scores, which know their stream, not {type(portion).__name__}")
         check_stream(self.plan, portion.stream)
@@ -240,9 +240,9 @@ class ProofInput:
         return logits
 
     def columns(self, logits: Tensor) -> Tensor:
-        """The columns of scores that are bounded, of shape (samples, columns), checked."""
+        """The columns of scores to bound, of shape (samples, columns), checked."""
         plan, expected = self.plan, (len(logits), len(self.risks))
-        if self.terms.relies_on_constant(plan.map, plan.form):  # the allowance is for logits, not for their scores
+        if self.terms.relies_on_constant(plan.map, plan.form):  # the allowance covers rounding of logits, not of scores
             logits = logits.to(statistics_device(logits.device)).double()
         columns = plan.map.columns(logits, plan.top, self._alone, self._pooled)
         if columns.shape != expected:
@@ -256,7 +256,7 @@ class ProofInput:
 
 
 def check_stream(plan: Plan, stream: Stream) -> None:
-    """Refuse the stream that the plan was made on."""
+    """Raise if a stream is the one on which the plan was made."""
     if stream == plan.origin:
         raise ProofError(f"the plan was made on these very scores ({stream}); certify with another stage or seed")
 
@@ -272,7 +272,7 @@ def _check_plan(plan: Plan, terms: Terms) -> None:
     alone = [] if plan.alone is None else list(plan.alone)
     if len(set(alone)) < len(alone) or any(k == plan.top or not 0 <= k < plan.classes for k in alone):
         raise ProofError(f"alone must name rivals of class {plan.top} among {plan.classes} classes, each once")
-    # A duel is one statement about both classes; otherwise the top class needs a bound of its own.
+    # A duel is one statement about both classes; otherwise the top class needs its own bound.
     expected, free = ("risk_rival", "risk_top") if plan.map.paired else ("risk_top", "risk_rival")
     if not 0 < getattr(plan, expected) < 1 or not 0 <= getattr(plan, free) < 1:
         of = "for duels" if plan.map.paired else "for a map to the simplex"

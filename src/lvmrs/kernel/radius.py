@@ -1,4 +1,4 @@
-"""Numbers as text. They are rounded so that a text never claims more than was proved."""
+"""Certified radii R1, R2, R3 and ramp, and texts of numbers, rounded so that they never claim more than was proved."""
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -83,17 +83,17 @@ def outward(low: float, high: float, digits: int = 4) -> str:
 # ``ramp``  the noise together with a Lipschitz constant of the scores before smoothing; no smaller than all of these
 # ========  ======================================================================================================
 #
-# **What all of them take and return.** ``p_a`` is a lower bound on the score of the top class and ``p_b`` an upper bound
-# on the score of every other class, both in [0, mass]; ``sigma`` is the standard deviation of the noise; ``mass`` is what
-# the scores sum to. Each may be a number or an array, and they broadcast. The result is a float64 array of the shape that
-# they have together, or a single number. If the bounds hold at x, the smoothed classifier answers with the top class at
-# every point closer to x than the radius. A radius of 0 certifies nothing.
+# **What all of them take and return.** ``p_a`` is a lower bound on the score of the top class and ``p_b`` an upper
+# bound on the score of every other class, both in [0, mass]; ``sigma`` is the standard deviation of the noise; ``mass``
+# is what the scores sum to. Each may be a number or an array, and they broadcast. The result is a float64 array of the
+# shape that they have together, or a single number. If the bounds hold at x, the smoothed classifier answers with the
+# top class at every point closer to x than the radius. A radius of 0 certifies nothing.
 #
-# **Accuracy.** The radii agree with a 50-digit reference to a relative 10⁻⁸ for p from 10⁻¹⁰ to 1 − 10⁻¹⁰ (also where p_a
-# and p_b differ by a relative 10⁻¹⁴ only), σ from 0.01 to 10 and Lipschitz constants from 10⁻³ to 10⁶ and ∞.
+# **Accuracy.** The radii agree with a 50-digit reference to a relative 10⁻⁸ for p from 10⁻¹⁰ to 1 − 10⁻¹⁰ (also where
+# p_a and p_b differ by a relative 10⁻¹⁴ only), σ from 0.01 to 10 and Lipschitz constants from 10⁻³ to 10⁶ and ∞.
 #
-# **The ramp radius.** Among L-Lipschitz functions into [0, 1] of Gaussian mean p, the one whose mean falls fastest as the
-# input moves is the ramp clip(L(z − s), 0, 1). With the centre c of the ramp in units of σ, and G(c) its mean (see
+# **The ramp radius.** Among L-Lipschitz functions into [0, 1] of Gaussian mean p, the one whose mean falls fastest as
+# the input moves is the ramp clip(L(z − s), 0, 1). With the centre c of the ramp in units of σ, and G(c) its mean (see
 # ``lvmrs.kernel.ramp``), a smoothed score p moves no faster than the centre of its ramp. So classes A and B cannot meet
 # within σ (G⁻¹(p_b) − G⁻¹(p_a))/2 with the constant of one class, nor can the score (1 + p_a − p_b)/2, which has the
 # constant L_vec/√2, reach ½ within σ G⁻¹((1 − p_a + p_b)/2). For L = ∞, G⁻¹ is −Φ⁻¹ and the first is R2; for σ → 0 the
@@ -108,7 +108,7 @@ def outward(low: float, high: float, digits: int = 4) -> str:
 # =====================  ==================================================================================
 
 
-# Smaller probabilities are not told apart.
+# Smaller probabilities are treated as equal.
 _TINY = 1e-300
 # A float64 has no more decimals.
 _DIGITS = 1074
@@ -270,7 +270,7 @@ def ramp_pairwise(
 
 
 def text(radius: Numbers, digits: int = 4) -> str:
-    """A radius in decimals, rounded down, so that what is printed never claims more than was proved.
+    """A radius in decimals, rounded down, so that a printed radius never exceeds the proved one.
 
     >>> text(0.38119)
     '0.3811'
@@ -293,7 +293,7 @@ class _Pair(NamedTuple):
         a, b = _level("p_a", p_a, mass), _level("p_b", p_b, mass)
         checks.broadcast(p_a=a.p, p_b=b.p)
         margin = np.maximum(checks.real("p_a", p_a) - checks.real("p_b", p_b), 0.0) / mass
-        # Denormal scores have no digits to be accurate with: as a rival's they are raised, as the top's worth nothing.
+        # Denormal scores are inaccurate: those of a rival are raised, those of the top class certify nothing.
         b = b._replace(p=np.where((b.p > 0) & (b.p < _TINY), _TINY, b.p))
         return cls(a, b, np.where(a.p < _TINY, 0.0, margin), mass)
 

@@ -1,13 +1,13 @@
-"""The ramp under Gaussian noise: which centre gives it which mean.
+"""The mean of a ramp under Gaussian noise as a function of its centre, and the inverse function.
 
 The mean of the ramp clip(L(z − s), 0, 1) over Z ~ N(0, σ²) is the average of the normal tail Q(x) = Φ(−x) over a window
 of width w = 1/(Lσ) around its centre c, all in units of σ:
 
     G(c) = (1/w) ∫_{c−w/2}^{c+w/2} Q(x) dx.
 
-This module computes G⁻¹, for ``lvmrs.kernel.radius``. It loses no digits in the tails, at ½, or between levels that are close:
-the radii that are made of it agree with a 50-digit reference to a relative 10⁻⁸ for levels from 10⁻¹⁰ to 1 − 10⁻¹⁰ and
-widths from 10⁻⁷ to 10⁵.
+This module computes G⁻¹, for ``lvmrs.kernel.radius``. It loses no digits in the tails, at ½, or between levels that are
+close: the radii that are made of it agree with a 50-digit reference to a relative 10⁻⁸ for levels from 10⁻¹⁰ to 1 −
+10⁻¹⁰ and widths from 10⁻⁷ to 10⁵.
 """
 
 from typing import NamedTuple
@@ -20,17 +20,17 @@ from lvmrs.kernel.checks import Floats
 
 __all__ = ["Level", "centre", "centre_gap"]
 
-# Below this width the window is expanded in w; above it differences of tails keep twelve digits.
+# Below this width, a series in w is used; above it, differences of tails keep twelve digits.
 _NARROW = 1e-3
 # Gauss–Legendre rule on [0, 1]: exact to rounding for the smooth integrands here.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _NODES, _WEIGHTS = (1 + _NODES) / 2, _WEIGHTS / 2
-# Newton's method takes about ten steps; this many are never needed.
+# The limit on steps of Newton's method, which needs about ten.
 _ITERATIONS = 60
 
 
 class Level(NamedTuple):
-    """A probability p, 1 − p and ½ − p, each to full relative accuracy: neither end nor the middle loses digits."""
+    """A probability p, 1 − p and ½ − p, each to full relative accuracy."""
 
     p: Floats
     complement: Floats
@@ -76,12 +76,12 @@ def centre(level: Level, width: Floats) -> Floats:
 
 
 def centre_gap(a: Level, b: Level, margin: Floats, width: Floats) -> Floats:
-    """G⁻¹(b) − G⁻¹(a), to full relative accuracy also where the two are close; 0 where ``margin`` is.
+    """G⁻¹(b) − G⁻¹(a), to full relative accuracy even if the two are close; 0 where ``margin`` is 0.
 
     Args:
         a: the larger level.
         b: the smaller level.
-        margin: a − b, computed where it loses no digits; 0 where there is nothing to gain.
+        margin: a − b to full relative accuracy; 0 where a ≤ b.
         width: width of the window in units of σ; 0 for a step.
 
     >>> half = Level(np.array(0.5), np.array(0.5), np.array(0.0))

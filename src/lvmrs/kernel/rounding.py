@@ -1,10 +1,10 @@
-"""What rounding does to logits: an allowance for certificates that rely on a Lipschitz constant.
+"""The rounding of logits: an allowance for certificates that rely on a Lipschitz constant.
 
-A Lipschitz constant is that of a network in exact arithmetic, and a network runs in float32 or less. So whoever relies
-on the constant has to know how far the logits as they run are from the exact ones. Float64 stands for exact arithmetic:
-a copy of the network runs in float64, and every tensor inside is looked at, so that nothing can be rounded further. The
-distance between the two is *measured* at some points and doubled; it is not proved for all points (docs/theory.md,
-"Rounding"). A model that cannot run in float64 is refused.
+A Lipschitz constant holds for a network in exact arithmetic, and a network runs in float32 or less. So a certificate
+that relies on the constant needs a bound on the difference between computed and exact logits. Float64 serves as exact
+arithmetic: a copy of the network runs in float64, and every operation is checked to keep 64 bits. The difference is
+*measured* at some points and doubled; it is not proved for all points (docs/theory.md, "Rounding"). A model that cannot
+run in float64 is rejected.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from lvmrs.kernel.sampler import Model, Sampler, check_logits, evaluating
 
 __all__ = ["InFloat64", "Rounding", "points_around"]
 
-# What is measured at some points is multiplied by this, for the points that are not measured.
+# The factor on measured rounding, for points that are not measured.
 _SAFETY = 2.0
-# Number of points around an input, and of noisy copies of it, at which rounding is measured.
+# The numbers of points around an input, and of its noisy copies, at which rounding is measured.
 _POINTS, _COPIES = 16, 64
 # Roundings of an input under noise, in units in the last place: the sum x + σδ has one half for each of its terms, the
 # product σδ another half, and the number δ, as a generator computes it, no more than two.
 _OF_INPUT, _OF_NOISE = 0.5, 3.0
-# Machines measure numbers that differ in their last digits, so that they are rounded up to this many.
+# Measurements differ between machines in their last digits, so they are rounded up to this many digits.
 _DIGITS = Context(prec=3, rounding=ROUND_CEILING)
 _SO = (
     "so nothing can be certified by its Lipschitz constant: write it so that it runs in the precision of its weights, "
     "or take a method that does not use the constant, such as hard duels or votes"
 )
 _64_BITS = (torch.float64, torch.complex128)
-_LEAVING = (
+_CONVERSIONS = (
     *(torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__),
     *(torch.Tensor.item, torch.Tensor.__float__, torch.Tensor.tolist),
 )
 
 
 class _OnlyFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Refuses every operation that gives less than 64 bits for numbers of 64 bits.
+    """Raises for every operation that returns less than 64 bits for arguments of 64 bits.
 
-    So whatever depends on the input has 64 bits. Constants may have less: they are what they are in any precision.
+    So every number that depends on the input has 64 bits. Constants may have fewer.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -66,27 +66,27 @@ class _OnlyFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _WithinTorch(TorchFunctionMode):
-    """Refuses to take numbers out of tensors, into NumPy and the like, where their rounding would not be seen."""
+    """Raises if values leave torch, for example to NumPy, where their rounding cannot be observed."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _LEAVING and _inexact(args):
+        if func in _CONVERSIONS and _inexact(args):
             raise ModelError(f"the model computes outside of torch, where float64 cannot be followed, {_SO}")
         return func(*args, **(kwargs or {}))
 
 
 def _inexact(values: object) -> list[Tensor]:
-    """The tensors of numbers that are rounded, among values of any kind."""
+    """The floating-point tensors among values of any kind."""
     found = (each for each in tree_leaves(values) if isinstance(each, Tensor))
     return [each for each in found if each.is_floating_point() or each.is_complex() or each.is_quantized]
 
 
 def _not_compiled() -> AbstractContextManager[object]:
-    """Run what was compiled as it is written. Torch's compiler is not loaded for that, which takes long."""
+    """Run compiled functions uncompiled, without loading torch's compiler."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 class InFloat64:
-    """A model in float64. A module is copied, and copied again when its numbers have changed.
+    """A model in float64. A module is copied, and copied again when its parameters have changed.
 
     >>> InFloat64(nn.Identity())(torch.ones(1, 2)).dtype
     torch.float64
@@ -97,7 +97,7 @@ class InFloat64:
         self._kept: tuple[object, nn.Module] | None = None
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """The logits of a batch in float64; a model that cannot give them is refused with a ``ModelError``."""
+        """The logits of a batch in float64; raises ``ModelError`` if the model cannot run in float64."""
         where = statistics_device(inputs.device)
         exact = self._copied(where)
         with (
@@ -126,13 +126,13 @@ class InFloat64:
 
 
 def _plain_values(module: nn.Module) -> dict[str, object]:
-    """The attributes of a module that are numbers or texts, without its mode."""
+    """The attributes of a module that are numbers or strings, except its mode."""
     kinds = (int, float, str, NoneType)
     return {name: value for name, value in vars(module).items() if name != "training" and isinstance(value, kinds)}
 
 
 def _same_numbers(model: nn.Module, copied: nn.Module) -> bool:
-    """Whether a copy in float64 has the parameters and buffers of a model; torch does not count all changes."""
+    """Whether a float64 copy has the present parameters and buffers of a model, compared by value."""
     ours, theirs = ([*each.parameters(), *each.buffers()] for each in (model, copied))
     return len(ours) == len(theirs) and all(
         mine.shape == other.shape and torch.equal(mine, other.to(mine))
@@ -141,13 +141,13 @@ def _same_numbers(model: nn.Module, copied: nn.Module) -> bool:
 
 
 class _Samplers(Protocol):
-    """Gives the sampler of an input."""
+    """Provides samplers of inputs."""
 
     def of(self, x: Tensor) -> Sampler:
-        """The sampler that certificates are computed with."""
+        """The sampler with which certificates are computed."""
 
     def plain(self, x: Tensor) -> Sampler:
-        """A sampler that runs the model as it is."""
+        """A sampler that runs the model itself."""
 
 
 class Rounding:
@@ -155,14 +155,13 @@ class Rounding:
 
     Args:
         model: the model itself, not a compiled one.
-        lipschitz: its constant in the Euclidean norm; if it is infinite, nothing relies on it and nothing is measured.
-        samplers: run the model as it is run for certificates.
-        prepared: puts an input on the device and into the precision that it is run in.
-        given: the user's word on how far rounding moves the vector of logits at most; None if it is to be measured.
+        lipschitz: its constant in the Euclidean norm; if infinite, nothing is measured.
+        samplers: run the model as for certificates.
+        prepared: moves an input to the device and precision of the model.
+        given: the user's bound on how far rounding moves the vector of logits; None to measure it.
 
-    ``settled`` is what was measured on one input, as the least that all inputs allow for; None before ``settle``. It is
-    believed of no other input: each is measured, and one that cannot be measured is refused unless the user's word is
-    there.
+    ``settled`` is the measurement on one input, used as the least allowance of all inputs; None before ``settle``.
+    Every other input is measured too; an input that cannot be measured raises, unless the user gave a bound.
     """
 
     def __init__(
@@ -181,14 +180,14 @@ class Rounding:
 
     @property
     def least(self) -> float | None:
-        """What every input allows for at least; None if nothing is known yet."""
+        """The least allowance of every input; None if it is not known yet."""
         return max((known for known in (self.given, self.settled) if known is not None), default=None)
 
     def of_samples(self, x: Tensor, sigma: float) -> float:
         """How far rounding moves the logits of noisy copies of x, in the Euclidean norm.
 
-        It is twice what is measured on noisy copies of this input, with enough for the rounding of the copies, and at
-        least what was given or settled. Where nothing can be measured, the user's word is believed; without it, a
+        It is twice the measurement on noisy copies of this input, plus an allowance for the rounding of the copies, and
+        at least the given or settled value. If nothing can be measured, the given value is used; without one, a
         ``ModelError`` says why.
         """
         if math.isinf(self._lipschitz):
@@ -204,7 +203,7 @@ class Rounding:
         return max(self.least or 0.0, _rounded_up(measured + inputs))
 
     def settle(self, x: Tensor, sigma: float, known: float | None = None) -> None:
-        """Settle the least that all inputs allow for from now on: what is known, or what is measured on this input."""
+        """Fix the least allowance of all inputs: the known value, or the measurement on this input."""
         if known is not None:
             self.settled = known
         elif self.least is None:
@@ -230,9 +229,9 @@ class Rounding:
     def of_margin(self, x: Tensor) -> tuple[Tensor, float]:
         """The logits of x in float64, and how far rounding moves each logit of points as near as their margin allows.
 
-        The allowance is twice what is measured at x and around it, and at least one unit in the last place of the
-        largest logit, in the least precision of the input and the weights, and at least what was given. Where nothing
-        can be measured, it is what was given, for the logits as the model runs.
+        The allowance is twice the measurement at x and around it, at least one unit in the last place of the largest
+        logit in the lowest precision of input and weights, and at least the given value. If nothing can be measured, it
+        is the given value, with the logits as the model computes them.
         """
         x = self._prepared(x)
         if self.given is not None and not self._measurable(x):
@@ -256,7 +255,7 @@ class Rounding:
         return max(torch.finfo(tensor.dtype).eps for tensor in (x, *held) if tensor.is_floating_point())
 
     def _apart(self, sampler: Sampler, points: Tensor) -> Tensor:
-        """How far the logits of points, as the sampler runs the model, are from those in float64 (points, classes)."""
+        """The distance between the logits of the sampler and those in float64, of shape (points, classes)."""
         found = []
         for part in torch.split(points, sampler.batch):
             logits = sampler.answers_as_run(part.clone())  # a model may change its input
@@ -270,7 +269,7 @@ def _rounded_up(value: float) -> float:
 
 
 def points_around(x: Tensor, reach: float) -> Tensor:
-    """Points around x in random directions, the same each time, the last as far away as ``reach``.
+    """Points around x in fixed pseudo-random directions, at distances up to ``reach``.
 
     >>> points_around(torch.zeros(2), 8.0).norm(dim=1)[[0, 7, 15]]
     tensor([0.5000, 4.0000, 8.0000])

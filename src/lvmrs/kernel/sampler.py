@@ -1,4 +1,4 @@
-"""What a model returns: a batch of logits, or something that is refused with one sentence."""
+"""Computes the logits of noisy copies of an input, in order, and checks that the model returns logits."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ LOGITS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def check_logits(logits: object, count: int, classes: int, *, finite: bool = True) -> None:
-    """Refuse an answer of a model that is not a batch of finite logits of at least two classes.
+    """Raise if the output of a model is not a batch of finite logits of at least two classes.
 
     Args:
-        logits: what the model returned.
-        count: how many inputs it was given.
-        classes: how many classes it had before; 0 if this is not known.
-        finite: whether NaN and infinity are refused.
+        logits: the output of the model.
+        count: the number of inputs.
+        classes: the number of classes so far; 0 if unknown.
+        finite: whether NaN and infinity raise.
     """
     if not isinstance(logits, Tensor) or logits.layout != torch.strided:
         kind = type(logits).__name__ if not isinstance(logits, Tensor) else f"a tensor of layout {logits.layout}"
@@ -65,12 +65,12 @@ def check_logits(logits: object, count: int, classes: int, *, finite: bool = Tru
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Sampling: the logits that a model gives for noisy copies of an input.
+# Sampling.
 #
-# Samples are computed in *pieces*: consecutive samples, which run in one or more batches. Where a fast version of the
-# model may run in several threads (``lvmrs.engine.execution``), pieces are computed ahead by a crew of threads, also those of the
-# next input. Their batches never mix inputs, so that logits do not depend on who computes them. Where sampling stops
-# early, a batch has rows of several inputs (``lvmrs.engine.batching``), and rows of each input are compared.
+# Samples are computed in *pieces*: consecutive samples, which run in one or more batches. If a fast version of the
+# model may run in several threads (``lvmrs.engine.execution``), threads compute pieces ahead, including those of the
+# next input. Their batches never mix inputs, so that logits do not depend on the thread. If sampling may stop early, a
+# batch has rows of several inputs (``lvmrs.engine.batching``), and rows of each input are compared with the model.
 
 
 Model = Callable[[Tensor], Tensor]
@@ -78,20 +78,20 @@ Model = Callable[[Tensor], Tensor]
 Watch = Callable[[Stage, Tensor], None]
 """Called with the stage and the logits of each piece."""
 Compare = Callable[[Tensor], None]
-"""Takes the logits of a piece, and refuses them if they are not those of its rows in other company."""
+"""Takes the logits of a piece, and raises if logits change with the rest of the batch."""
 Around = Callable[[Callable[[], Any], int], Any]
-"""Is given a function and how many samples it computes, calls the function, and returns what it returns."""
+"""Takes a function and the number of samples that it computes, calls the function, and returns its result."""
 Recheck = Callable[[Stream, range, bool, Tensor], Compare]
-"""Is given the stream, which samples a piece has, whether it is the last, and its last rows, before the model is."""
+"""Takes the stream, the sample numbers of a piece, whether it is the last, and its last rows, before the model runs."""
 
-# Each thread should have at least so many pieces of a sample.
+# The least number of pieces of a sample per thread.
 _PIECES_EACH = 4
-# So many numbers of noise are drawn at once: noise and network push what they use out of each other's caches.
+# The amount of noise drawn at once: noise and network compete for the processor's caches.
 _AT_ONCE = 1 << 21
 
 
 def uncompared(logits: Tensor) -> None:
-    """Take logits as they are."""
+    """Accept logits without a comparison."""
 
 
 def _unchecked(stream: Stream, samples: range, last: bool, inputs: Tensor) -> Compare:
@@ -100,7 +100,7 @@ def _unchecked(stream: Stream, samples: range, last: bool, inputs: Tensor) -> Co
 
 @contextmanager
 def evaluating(model: Model, *, gradients: bool = False) -> Iterator[None]:
-    """Run a block with the model in eval mode, with gradients or without; then each module has its old mode again."""
+    """Run a block with the model in eval mode, with or without gradients, and restore the mode of each module."""
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     were_training = [module for module in modules if module.training]
     for module in were_training:
@@ -114,18 +114,18 @@ def evaluating(model: Model, *, gradients: bool = False) -> Iterator[None]:
 
 
 class Answered(NamedTuple):
-    """The logits of a piece, and what compares its last rows with the same rows in other company."""
+    """The logits of a piece, and the function that compares its last rows with the model."""
 
     logits: Tensor
     compare: Compare
     rows: int
-    """How many rows are its last ones."""
+    """The number of last rows that are compared."""
 
     def checked(self, classes: int) -> Tensor:
-        """The logits; they are refused if they are not finite, have other classes, or are not those of the model.
+        """The logits; raises if they are not finite, have another number of classes, or differ from those of the model.
 
         Args:
-            classes: how many classes there were before; 0 if this is not known.
+            classes: the number of classes so far; 0 if unknown.
         """
         check_logits(self.logits, len(self.logits), classes)
         self.compare(self.logits[-self.rows :])
@@ -146,17 +146,17 @@ class Sampler:
     """The precision that the model runs in; None for that of its inputs and weights."""
     noise: Noise = GAUSSIAN
     recheck: Recheck = _unchecked
-    """Chooses pieces whose logits are compared with those of their rows in other company; by default none."""
+    """Chooses pieces whose logits are compared with those of the same rows in other batches; by default none."""
     runner: Model | None = None
     """A fast version of the model, which ``workers`` threads may call at once; None for the model itself."""
     workers: int = 1
-    """How many threads may compute pieces at once."""
+    """The number of threads that may compute pieces at once."""
     around: Around | None = None
-    """Calls a function that computes this many samples, in as many threads as it chooses; None to just call it."""
+    """Wraps the computation of samples and chooses its number of torch threads; None for no wrapper."""
     classes: int = 0
-    """How many classes the model has; 0 if that is not known."""
+    """The number of classes of the model; 0 if unknown."""
     piece: int = 128
-    """How many samples a thread computes before it hands them on, at most: no result depends on it."""
+    """The largest number of samples of a piece; no result depends on it."""
 
     def scores(self, x: Tensor, stream: Stream, n: int) -> Scores:
         """Make the scores of the first n samples of a stream.
@@ -191,11 +191,11 @@ class Sampler:
             yield compute if self.around is None else partial(self.around, compute, len(samples))
 
     def _sizes(self, request: Request, block: int) -> tuple[int, int]:
-        """How many samples a piece has, and a part of it, whose noise is drawn at once; both are some batches.
+        """The number of samples of a piece, and of a part of it, whose noise is drawn at once; both are whole batches.
 
         Args:
-            request: what is asked for.
-            block: how many samples a generator draws at a time; what is not used of them is drawn in vain.
+            request: the request.
+            block: the number of samples that a generator draws at a time; unused ones are wasted.
         """
         wanted = min(self.piece, request.n // (_PIECES_EACH * self.workers))
         at_once = min(wanted, max(block, _AT_ONCE // max(1, request.x.numel())))
@@ -238,9 +238,9 @@ class Sampler:
         return Answered(torch.cat(answers), compare, len(inputs))
 
     def answers_as_run(self, inputs: Tensor, classes: int = 0) -> Tensor:
-        """The logits of a batch as certificates are computed from them, of the fast version of the model if it has one.
+        """The logits of a batch as used for certificates: by the fast version of the model if there is one.
 
-        They are checked as by ``answers``, but may be NaN or infinite.
+        They are checked as in ``answers``, but may be NaN or infinite.
         """
         if self.runner is None:
             return self.answers(inputs, classes, finite=False)
@@ -251,21 +251,21 @@ class Sampler:
         return logits.clone()
 
     def answers(self, inputs: Tensor, classes: int, *, finite: bool = True) -> Tensor:
-        """The checked logits of a batch by the model itself, in memory of their own.
+        """The checked logits of a batch by the model itself, in their own memory.
 
-        A model may return a view of its input, or of memory that its next answer is written to.
+        A model may return a view of its input, or of memory that the next call overwrites.
 
         Args:
             inputs: the batch; the model may change it.
-            classes: how many classes there were before; 0 if this is not known.
-            finite: whether NaN and infinity are refused.
+            classes: the number of classes so far; 0 if unknown.
+            finite: whether NaN and infinity raise.
         """
         logits = self.forward(inputs)
         check_logits(logits, len(inputs), classes, finite=finite)
         return logits.clone()
 
     def forward(self, inputs: Tensor, *, gradients: bool = False) -> Tensor:
-        """Run the model itself on a batch in eval mode; its failure is one sentence of a ``ModelError``."""
+        """Run the model itself on a batch in eval mode; a failure raises a ``ModelError`` of one sentence."""
         failing = f"the model fails on a batch of shape {tuple(inputs.shape)}, {inputs.dtype}"
         running = evaluating(self.model, gradients=gradients)
         with guarded(failing, error=ModelError), running, self._autocast(inputs.device):
@@ -290,13 +290,13 @@ class Request:
     """The number of the first of them in the stream."""
 
     def scores(self, logits: Iterator[Tensor]) -> Scores:
-        """The scores of these samples, from the logits that are computed for this request."""
+        """The scores of these samples, from the logits computed for this request."""
         sampler = self.sampler
         return scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), self.n, logits)
 
 
 def _memory() -> int:
-    """The memory of this machine in bytes, or 64 GiB where the system does not say."""
+    """The memory of this machine in bytes, or 64 GiB if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -1,9 +1,9 @@
-"""Scores: logits of noisy copies of an input that know which noise they come from.
+"""Scores: logits of noisy copies of an input, with the stream of their noise.
 
 The proof relies on fresh scores. The plan was not made on them, each sample comes once and in the order in which it was
 drawn, and the noise is that of the terms. So scores carry the stream, kind and σ of their noise and the number of each
-sample. They are made in two places only: by the sampler, and by the reader of kept scores. (``lvmrs.testing`` makes
-some up, for simulations.)
+sample. Only the sampler and the reader of kept scores make them. (``lvmrs.testing`` makes
+some for simulations.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Portion:
     noise: Noise
     sigma: float
     dimensions: int
-    """How many numbers the input has, each of which has its own noise."""
+    """Number of dimensions of the input, each with its own noise."""
     first: int
     """Number of the first of these samples in the stream."""
     logits: Tensor
@@ -94,7 +94,7 @@ class Scores:
         return self._count
 
     def __repr__(self) -> str:
-        """One line."""
+        """One-line summary for people."""
         return f"<Scores of {self.count} samples, {self.stream}>"
 
     def __iter__(self) -> Iterator[Portion]:
@@ -109,7 +109,7 @@ class Scores:
             raise ProofError(f"the source of {self!r} gave {self._first} samples; it is broken")
 
     def logits(self) -> Iterator[Tensor]:
-        """Give the batches as plain tensors (samples, classes), for planners; nothing can be proved from those."""
+        """Yield the batches as plain tensors (samples, classes), for planners; a proof does not accept them."""
         return (portion.logits for portion in self)
 
 
@@ -137,7 +137,7 @@ def held(scores: Scores) -> tuple[Scores, Tensor]:
 
 
 def check_scores(scores: object, *, error: type[LvmrsError]) -> None:
-    """Refuse anything but Scores: plain tensors do not say which noise they come from."""
+    """Raise if an object is not Scores: plain tensors do not carry their stream."""
     if not isinstance(scores, Scores):
         raise error(f"scores must be Scores, which know their stream, got {type(scores).__name__}")
 
@@ -163,7 +163,7 @@ class Regrouping:
             self._waiting, self._count, start = [], 0, stop
             yield portion
         if start < len(batch):
-            # A copy, since the memory of the batch may be used again.
+            # A copy, since the memory of the batch may be reused.
             self._waiting.append(batch[start:].clone())
             self._count += len(batch) - start
 

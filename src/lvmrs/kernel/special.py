@@ -1,6 +1,6 @@
 """scipy.special, imported when one of its functions is first used.
 
-Importing it takes a quarter of a second. Sampling needs none of it, and so goes on meanwhile.
+Importing it takes a quarter of a second, and sampling does not need it.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
 """The terms of a certificate, and the plan for its proof.
 
-``Terms`` are what a certificate may rely on. A ``Choice`` is the answer of a planner, which is a heuristic; a ``Plan``
-is a choice with the stream that it was made on. A plan may be useless, but a certificate that is proved from it holds
-whatever the plan says.
+``Terms`` are the assumptions of a certificate. A ``Choice`` is the result of a planner, which is a heuristic; a
+``Plan`` is a choice with the stream on which it was made. A plan may be useless, but a certificate proved from it holds
+for every plan.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Terms:
     sigma: float
     """Scale of the noise, in units of the input; for Gaussian noise the standard deviation."""
     alpha: float
-    """The certificate may be wrong with this probability over the noise; strictly between 0 and 1."""
+    """The probability over the noise that the certificate is wrong; strictly between 0 and 1."""
     n: int
     """Number of samples that the proof takes; at least 2."""
     lipschitz: float = math.inf
@@ -44,9 +44,9 @@ class Terms:
     noise: Noise = GAUSSIAN
     """The kind of noise."""
     rounding: float = 0.0
-    """How far rounding may move the vector of logits, in the Euclidean norm; it counts where the constant is used."""
+    """How far rounding may move the vector of logits, in the Euclidean norm; used only together with the constant."""
     dimensions: int = 0
-    """How many numbers an input has at most; it must be known if the noise takes a share of the risk."""
+    """The largest number of dimensions of an input; required if the noise takes a share of the risk."""
 
     def __post_init__(self) -> None:
         check_noise(self.noise)
@@ -58,7 +58,7 @@ class Terms:
             "lipschitz": checks.single("lipschitz", checks.constant(self.lipschitz)),
             "rounding": checks.single("rounding", checks.at_least_zero("rounding", self.rounding)),
         }
-        for name, value in plain.items():  # also NumPy's numbers become Python's own
+        for name, value in plain.items():  # converts NumPy numbers to Python numbers
             object.__setattr__(self, name, value)
         if self.noise.rounds and math.isfinite(self.lipschitz):
             raise InvalidArgumentError(
@@ -73,17 +73,17 @@ class Terms:
 
     @property
     def noise_risk(self) -> float:
-        """The share of the risk that the noise takes: how far all its numbers are from what theorems mean."""
+        """The risk spent on the noise: the total variation distance of all its numbers from the exact distribution."""
         return self.noise.error(self.sigma) * self.n * self.dimensions
 
     @property
     def spendable(self) -> float:
-        """The share of the risk that a plan may spend."""
+        """The risk that a plan may spend."""
         return self.alpha - self.noise_risk
 
     @property
     def for_planning(self) -> Terms:
-        """The terms as planners take them: with the risk that they may spend."""
+        """The terms for planners, whose alpha is the risk that a plan may spend."""
         return dataclasses.replace(self, alpha=self.spendable, dimensions=0)
 
     def relies_on_constant(self, map_: Map, form: Form) -> bool:
@@ -91,38 +91,38 @@ class Terms:
         return form.uses_constant and math.isfinite(map_.slopes(self.lipschitz).vector)
 
     def allowance(self, map_: Map, form: Form) -> float:
-        """What is taken from bounds on mean scores for rounding, as a share of the mass; 0 without the constant.
+        """The allowance for rounding on bounds of mean scores, as a share of the mass; 0 without the constant.
 
-        Rounding moves a score by no more than the slope of its map, which is the constant that it has for logits of
-        constant 1, times ``rounding``. Three times this is taken: once for x, where the samples are rounded, and twice
-        for x', where the classifier runs rounded (``lvmrs.kernel.proof`` says why).
+        Rounding moves a score by at most ``rounding`` times the slope of its map, the constant of its scores for logits
+        of constant 1. The allowance is three times this: once for the samples at x, and twice for the classifier at x'
+        (see ``lvmrs.kernel.proof``).
         """
         return 3 * self.rounding * float(map_.slopes(1.0).one) if self.relies_on_constant(map_, form) else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """How one input is to be certified: class ``top`` against each of its rivals."""
+    """How to certify one input: class ``top`` against each of its rivals."""
 
     top: int
     """The class to certify."""
     classes: int
     """Number of classes."""
     map: Map
-    """What is smoothed."""
+    """The map from logits to scores."""
     bound: Bound
-    """How means are bounded."""
+    """The bound on mean scores."""
     form: Form
-    """Which radius is computed from the bounds."""
+    """The form of the radius."""
     risk_top: float
     """Risk of the bound on the top class; 0 for duels, where each bound is about the top class and a rival at once."""
     risk_rival: float = 0.0
-    """Risk of the bound on each rival; 0 if rivals have no bounds of their own, but share what the top class leaves."""
+    """Risk of the bound on each rival; 0 if rivals are not bounded individually, but by 1 − p_a."""
     alone: tuple[int, ...] | None = None
-    """Rivals that have a bound each; the others are bounded together, which saves work. None for a bound for each."""
+    """Rivals bounded individually; the others are pooled, to save work. None: every rival is bounded individually."""
 
     def __post_init__(self) -> None:
-        """Convert numbers to Python's own, and refuse what is not a number of the right kind."""
+        """Convert numbers to Python numbers, and raise for values of other kinds."""
         plain: dict[str, Any] = {name: _index(name, getattr(self, name)) for name in ("top", "classes")}
         for name in ("risk_top", "risk_rival"):
             plain[name] = checks.single(name, checks.real(name, getattr(self, name)))
@@ -135,12 +135,12 @@ class Choice:
 
     @property
     def risk(self) -> float:
-        """The total risk: it is spent once for the top class and once for all rivals, however many there are."""
+        """The total risk: spent once for the top class and once for all rivals together."""
         return self.risk_top + self.risk_rival
 
     @property
     def rivals(self) -> tuple[list[int], list[int]]:
-        """The rivals that have a bound each, and those that are bounded together."""
+        """The rivals bounded individually, and those that are pooled."""
         if self.risk_rival == 0:
             return [], []
         others = [k for k in range(self.classes) if k != self.top]
@@ -150,16 +150,16 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(Choice):
-    """A choice and the scores that it was made on. ``Planner.plan`` makes it, whoever wrote the planner."""
+    """A choice, with the stream on which it was made. ``Planner.plan`` makes it."""
 
     planner: str
     """Name of the planner's class."""
     scope: Scope
     """Whether map, temperature and mass were chosen for this input or are the same for all inputs."""
     origin: Stream
-    """The stream of the scores that it was made on; the proof refuses scores of this stream."""
+    """The stream of the selection scores; the proof rejects scores of this stream."""
     n0: int
-    """How many samples it was made on."""
+    """Number of selection samples."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Guards for tensors, precisions and devices: those of ``_checks`` that need torch."""
+"""Checks of tensors, precisions and devices, which need torch; see ``lvmrs.kernel.checks``."""
 
 import warnings
 
@@ -39,7 +39,7 @@ def all_finite(values: torch.Tensor) -> bool:
     >>> all_finite(torch.tensor([1.0, 2.0])), all_finite(torch.tensor([float("inf"), -float("inf")]))
     (True, False)
     """
-    # One pass without a temporary. In float64 the sum of shorter numbers is finite if they are.
+    # One pass without a temporary. In float64, a sum of finite numbers of lower precision is finite.
     total = values.sum(dtype=torch.float64) if values.device.type == "cpu" else values.sum()
     return bool(torch.isfinite(total)) or bool(torch.isfinite(values).all())
 
@@ -68,9 +68,9 @@ def device(value: str | torch.device) -> torch.device | None:
     try:
         chosen = torch.device(value)
         if chosen.type == "cpu":
-            chosen = torch.device("cpu")  # there is one, whatever its number
+            chosen = torch.device("cpu")  # every machine has one, whatever its index
         else:
-            torch.ones(1, device=chosen).add(1).item()  # the device "meta" would not give an answer
+            torch.ones(1, device=chosen).add(1).item()  # the device "meta" fails here
     except Exception as error:  # torch raises errors of many kinds: without CUDA it asserts, others fail to import
         reason = first_line(error)
         raise InvalidArgumentError(
@@ -85,7 +85,7 @@ def device_to_run_on(value: str | torch.device) -> torch.device:
 
 
 def warn_of_bytes(name: str, x: torch.Tensor) -> None:
-    """Warn if an image holds whole numbers beyond 1, up to 255: they look like bytes, and sigma is meant for others."""
+    """Warn if an image holds whole numbers from 0 to 255: they look like bytes, and sigma is meant for [0, 1]."""
     if x.dim() < 3 or x.shape[-3] not in (1, 3):
         return
     low, high = (float(bound) for bound in torch.aminmax(x))

@@ -1,8 +1,8 @@
-"""Planners: heuristics that choose, on the selection sample, how an input is to be certified.
+"""Planners: heuristics that choose, on the selection sample, how to certify an input.
 
-A planner sees logits of noisy copies of the input and the terms of the certificate, and answers with a ``Choice``. A
-bad one makes certificates small, but never false, since the proof works on other samples. To write one, derive from
-``Planner`` and write ``choose``; ``lvmrs.testing.check_planner`` tests it.
+A planner reads logits of noisy copies of the input and the terms of the certificate, and returns a ``Choice``. A bad
+planner makes radii small, but never false, since the proof uses other samples. To write one, derive from ``Planner``
+and implement ``choose``; ``lvmrs.testing.check_planner`` tests it.
 """
 
 from lvmrs.planners.anytime import Anytime

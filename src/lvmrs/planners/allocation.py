@@ -1,11 +1,11 @@
-"""Allocation: how many samples of a budget each input gets, planned on the samples that its certificate is planned on.
+"""Allocation of a budget of samples among inputs, planned on their selection samples.
 
-The objective is the average certified radius. For each input, the radius that it should reach is forecast for some
-numbers of samples; then samples go to the inputs, and as far, as they are expected to gain most. The numbers are
-settled before the first sample of a proof is drawn. So each certificate has the bound of a number of samples that is
-known beforehand, at its full risk: that is narrower than any bound that holds at every moment.
+The objective is the average certified radius. The radius of each input is forecast for several numbers of samples, and
+samples go to the inputs with the largest expected gain. The allocation is fixed before the first certification sample
+is drawn. So each certificate uses a bound for a fixed number of samples at the full risk, which is narrower than any
+anytime bound.
 
-Nothing here needs to be right: a bad forecast makes radii smaller, never false.
+No certificate relies on this module: a bad forecast makes radii smaller, never false.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from lvmrs.kernel.terms import Plan, Terms
 __all__ = ["LEAST", "allocated", "expected_radii", "numbers", "steps"]
 
 LEAST = 32
-"""Every input gets so many samples at least."""
-# Numbers of samples that are tried in each power of ten.
+"""The smallest number of samples of an input."""
+# How many numbers of samples are tried per power of ten.
 _STEPS = 8
-# The mean of a score is taken to be one of so many values, which are equally probable after the selection sample.
+# The mean of a score takes these quantiles of its posterior after the selection sample, with equal probability.
 _LEVELS = (np.arange(16) + 0.5) / 16
-# What is added to the ones and zeros of the selection sample: a mean may be beyond all that was seen.
+# Pseudo-counts added to the ones and zeros of the selection sample.
 _BESIDE = 0.3
-# So many of the strongest rivals are looked at: the others do not come nearer.
+# The number of strongest rivals that a forecast takes into account.
 _RIVALS = 3
 
 
 def numbers(most: int) -> list[int]:
-    """Numbers of samples from the least to the most that an input may get, in geometric progression.
+    """Numbers of samples from ``LEAST`` to ``most``, in geometric progression.
 
     >>> numbers(100)
     [32, 42, 56, 75, 100]
@@ -47,15 +47,15 @@ def numbers(most: int) -> list[int]:
 
 
 def expected_radii(plan: Plan, terms: Terms, logits: Tensor, counts: Sequence[int]) -> Floats:
-    """Forecast the radius that a plan certifies with each of some numbers of samples.
+    """Forecast the radius that a plan certifies, for each number of samples in ``counts``.
 
-    Where few samples were seen, a mean may be far from their average, and radii grow fast towards a mean of 1. So the
-    forecast is an average over means that are plausible, after Jeffreys: those of a Beta distribution.
+    After few samples, a mean may be far from their average, and radii grow fast towards a mean of 1. So the forecast is
+    an average over a Beta posterior of the mean.
 
     Args:
         plan: the plan.
         terms: its terms.
-        logits: the selection logits that it was made on, of shape (samples, classes).
+        logits: the selection logits of the plan, of shape (samples, classes).
         counts: the numbers of samples.
 
     Returns:
@@ -83,24 +83,24 @@ def expected_radii(plan: Plan, terms: Terms, logits: Tensor, counts: Sequence[in
     else:
         p_a = lowest(columns[:, :1], plan.risk_top)
         p_b = 1 - p_a
-        if columns.shape[1] > 1:  # where the top class is better than it seemed, its rivals are worse
+        if columns.shape[1] > 1:  # a larger mean of the top class means smaller means of its rivals
             p_b = np.minimum(p_b, 1 - lowest(_nearest(1 - columns[:, 1:]), plan.risk_rival))
     allowance = terms.allowance(plan.map, plan.form)
     less, more = np.clip(p_a - allowance, 0.0, 1.0), np.clip(p_b + allowance, 0.0, 1.0)
     radii = plan.form.radius(less, more, sigma=terms.sigma, slopes=plan.map.slopes(terms.lipschitz))
-    expected: Floats = np.where((less > more) & np.isfinite(radii), radii, 0.0).mean(axis=1)  # a user's part may be odd
+    expected: Floats = np.where((less > more) & np.isfinite(radii), radii, 0.0).mean(axis=1)  # a user's form may fail
     return expected
 
 
 def _nearest(columns: Floats) -> Floats:
-    """The columns of the rivals that come nearest: those with the smallest means of what is for the top class."""
+    """The columns of the strongest rivals: those with the smallest mean in favour of the top class."""
     return columns[:, np.argsort(columns.mean(axis=0), kind="stable")[:_RIVALS]]
 
 
 def _plausible(columns: Floats) -> tuple[Floats, Floats]:
-    """Means that each column may have, of shape (levels, columns), and the variances that go with them."""
+    """Plausible means of each column, of shape (levels, columns), and their variances."""
     mean, variance = columns.mean(axis=0), columns.var(axis=0)
-    # Scores that are not 0 or 1 vary less, and tell as much about their mean as more scores that are.
+    # Scores between 0 and 1 vary less than 0/1 scores, so they count as a larger number of those.
     spread = mean * (1 - mean)
     worth = len(columns) * np.where(variance > 0, spread / np.maximum(variance, 1e-12), 1.0)
     ones, zeros = worth * mean + _BESIDE, worth * (1 - mean) + _BESIDE
@@ -112,12 +112,12 @@ def _plausible(columns: Floats) -> tuple[Floats, Floats]:
 def allocated(counts: Sequence[int], expected: Sequence[Floats] | Floats, budget: int) -> list[int]:
     """Allocate a budget, so that the sum of the expected radii is as large as possible.
 
-    What each input gains is bounded by a concave curve, along whose corners samples go where they gain most. The last
-    input that gets some may get fewer than its next corner has. What gains nothing is not spent.
+    The radius of each input is replaced by its concave envelope. Samples go to the step of an envelope with the largest
+    gain per sample; the last step may be cut short. Samples without gain are not spent.
 
     Args:
-        counts: numbers of samples, in ascending order; each input gets the first of them at least.
-        expected: for each input, the radius that is expected with each of these numbers.
+        counts: numbers of samples, in ascending order; each input gets at least the first.
+        expected: for each input, the expected radius for each number.
         budget: samples for all inputs together.
 
     Returns:
@@ -144,14 +144,14 @@ def allocated(counts: Sequence[int], expected: Sequence[Floats] | Floats, budget
 
 
 def steps(counts: Sequence[int], curve: Sequence[float]) -> list[tuple[float, int]]:
-    """The steps from corner to corner of the smallest concave curve above some points.
+    """The steps between the corners of the smallest concave curve above some points.
 
     Args:
         counts: numbers of samples, in ascending order.
-        curve: the radius with each of them.
+        curve: the radius for each number.
 
     Returns:
-        For each step, the gain for each sample, which falls from step to step, and how many samples it has.
+        For each step, the gain per sample, which falls from step to step, and the number of samples.
 
     >>> steps([0, 10, 20, 40], [0.0, 0.25, 1.0, 1.5])
     [(0.05, 20), (0.025, 20)]

@@ -1,4 +1,4 @@
-"""Plans for sampling that may stop at any time: the choice of another planner, proved with an anytime bound."""
+"""Plans for sampling that may stop at any time: wraps another planner, and uses an anytime bound."""
 
 from __future__ import annotations
 
@@ -22,59 +22,59 @@ from lvmrs.planners.base import Planner
 
 __all__ = ["Anytime"]
 
-# The prior is the selection sample and this part of a sample beside: both ends must stay possible. The less it is, the
-# larger the radius of inputs that win every duel, which have most of the average radius.
+# Pseudo-counts added to the ones and zeros of the selection sample for the prior, so that means near 0 and 1 stay
+# possible. Smaller values give larger radii to inputs that win every duel, which dominate the average radius.
 _BESIDE = 0.1
-# Only a share of the selection sample is taken where it is so large that the prior could not be computed with.
+# A larger selection sample is scaled down, since the bound limits the parameters of its prior.
 _MOST = beta_mixture.MOST / 2
 
 
 @dataclass(frozen=True)
 class Anytime(Planner):
-    """Chooses as another planner does, and proves with bounds that hold at every moment at once.
+    """Delegates the choice to another planner, and replaces its bound by an anytime bound.
 
-    The selection sample also says what the bounds expect, and which rival is the nearest: it comes first in the plan.
+    The selection sample also gives the prior of the bound, and the strongest rival, which comes first in the plan.
     """
 
     planner: Planner
     """The planner that chooses class, map and form."""
     staged: bool = False
-    """Whether 0/1 scores have bounds at a few stages, to compare others with, and not at every moment."""
+    """Whether 0/1 scores use ``Staged``, with bounds at a few stages only, for comparisons."""
 
     def __post_init__(self) -> None:
         checks.instance("planner", self.planner, Planner, "a planner such as Duels()")
         if isinstance(self.planner, Anytime):
-            raise InvalidArgumentError("planner is for sampling that may stop at any time already; use it as it is")
+            raise InvalidArgumentError("planner is Anytime already; use it without wrapping it again")
 
     @classmethod
     def of(cls, planner: Planner) -> Anytime:
-        """The planner itself if it is for sampling that may stop at any time; else one that chooses as it does."""
+        """The planner itself if it is an ``Anytime``, else the planner wrapped in one."""
         return planner if isinstance(planner, cls) else cls(planner)
 
     @property
     def needs_constant(self) -> bool:
-        """As of the planner."""
+        """Delegates to the wrapped planner."""
         return self.planner.needs_constant
 
     @property
     def uses_constant(self) -> bool:
-        """As of the planner."""
+        """Delegates to the wrapped planner."""
         return self.planner.uses_constant
 
     @property
     def scope(self) -> Scope:
-        """As of the planner."""
+        """Delegates to the wrapped planner."""
         return self.planner.scope
 
     def classifier(self, noise: str) -> str:
-        """As of the planner."""
+        """Delegates to the wrapped planner."""
         return self.planner.classifier(noise)
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """Choose as the planner does, with the nearest rival first, and an anytime bound that expects what was seen."""
+        """The choice of the wrapped planner, with the strongest rival first, and an anytime bound with a prior."""
         shown = [batch.clone() for batch in logits]
         choice = self.planner.choose(shown, terms)
-        if not isinstance(choice, Choice):  # the one who calls says so
+        if not isinstance(choice, Choice):  # Planner.plan raises
             return choice
         together, (alone, pooled) = torch.cat(shown), choice.rivals
         tops = int(not choice.map.paired)
@@ -93,12 +93,12 @@ class Anytime(Planner):
 
 
 def _prior(wins: Floats, n0: int) -> tuple[Floats, Floats]:
-    """The ones and zeros that are expected after so many ones among n0 other samples: a and b of Beta priors."""
+    """The parameters a and b of Beta priors, from the number of ones among n0 selection samples."""
     share = min(1.0, _MOST / n0)
     return share * wins + _BESIDE, share * (n0 - wins) + _BESIDE
 
 
 def _columns(choice: Choice, logits: Tensor) -> Tensor:
-    """The columns that will be bounded, of the selection sample."""
+    """The columns of the selection sample that the proof will bound."""
     alone, pooled = (torch.tensor(rivals, dtype=torch.long) for rivals in choice.rivals)
     return choice.map.columns(logits, choice.top, alone, pooled).cpu()

@@ -24,16 +24,16 @@ __all__ = ["Planner", "check_search", "keeps_constant"]
 class Planner(Method):
     """Chooses how to certify an input, from logits of noisy copies on which nothing will be proved.
 
-    Authors write ``choose``. ``plan`` is final: it writes the stream of the scores into every plan, and the proof
-    refuses scores of that stream.
+    Authors implement ``choose``. ``plan`` is final: it records the stream of the scores in every plan, and the proof
+    rejects scores of that stream.
     """
 
     def __init_subclass__(cls, **settings: Any) -> None:
-        """Refuse a class that overrides ``plan``."""
+        """Reject a class that overrides ``plan``."""
         super().__init_subclass__(**settings)
         if cls.plan is not Planner.plan:
             raise TypeError(
-                f"{cls.__name__}.plan is final, since it says where a plan comes from; write choose instead"
+                f"{cls.__name__}.plan is final, since it records the stream of a plan; write choose instead"
             )
 
     @final
@@ -45,7 +45,7 @@ class Planner(Method):
             terms: σ, risk, number of samples of the proof and Lipschitz constant.
 
         Returns:
-            What ``choose`` chose, with the stream of the scores.
+            The choice of ``choose``, with the stream of the scores.
 
         >>> import torch, lvmrs
         >>> smoothed = lvmrs.SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=100)
@@ -69,12 +69,12 @@ class Planner(Method):
         """Choose how to certify an input.
 
         Args:
-            logits: the selection logits, in batches (samples, classes). They can be read once.
-            terms: σ, the risk to spend, number of samples of the proof (the most that there may be, if sampling has a
+            logits: the selection logits, in batches (samples, classes), which can be read once.
+            terms: σ, the risk to spend, number of samples of the proof (the largest possible number, if sampling has a
                 goal) and Lipschitz constant.
 
         Returns:
-            The class, its map, bound and form of the radius, and how the risk is shared.
+            The class, its map, bound and form of the radius, and the division of the risk.
         """
 
 
@@ -86,9 +86,9 @@ def check_search(
     *,
     usual: tuple[float, ...],
 ) -> None:
-    """Refuse a search over nothing, or over names that do not exist, before anything is sampled for it.
+    """Reject an empty search, or unknown names, before anything is sampled.
 
-    Temperatures other than the ``usual`` ones are refused too if no map has a temperature.
+    Temperatures other than ``usual`` are rejected too if no map has a temperature.
     """
     for name, names in (("maps", maps), ("bounds", bounds)):
         if not isinstance(names, tuple) or not names:
@@ -102,10 +102,10 @@ def check_search(
     votes_only = [BOUNDS.find(name, argument="bounds").votes_only for name in bounds]
     if all(votes_only) and not all(kind.binary for kind in kinds):
         known = ", ".join(name for name in BOUNDS if not BOUNDS.find(name).votes_only)
-        raise InvalidArgumentError(f"bounds must hold one that works for soft maps, such as {known}")
+        raise InvalidArgumentError(f"bounds must include one for soft maps, such as {known}")
     checks.single("mass", checks.mass(mass))
 
 
 def keeps_constant(map_: str) -> bool:
-    """Whether the scores of a simplex map have a Lipschitz constant where the logits have one."""
+    """Whether a simplex map of logits with a Lipschitz constant has a Lipschitz constant."""
     return not math.isinf(float(simplex_map(map_)().slopes(1.0).vector))

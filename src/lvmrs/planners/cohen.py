@@ -28,7 +28,7 @@ class Cohen(Planner):
     settled: ClassVar[Mapping[str, str]] = {**OF_VOTES, "form": "its radius is R3, as published"}
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """Choose the class with most votes, the lowest index among equals; with Clopper–Pearson and R3."""
+        """Choose the class with most votes (the lowest index in a tie), Clopper–Pearson and R3."""
         votes = Survey.of(logits, maps=("hardmax",)).mean[0]
         return Choice(
             top=int(votes.argmax()),

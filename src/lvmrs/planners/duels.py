@@ -41,7 +41,7 @@ from lvmrs.planners.search import geometric
 
 __all__ = ["Duels", "calibrated_width"]
 
-# Number of classes among which the winner is sought.
+# Number of classes among which the winner is searched.
 _CANDIDATES = 16
 # Number of samples that are compared at a time; widths are tried on the first portion.
 _PORTION = 1024
@@ -53,7 +53,7 @@ _NEAREST = 8
 
 @dataclass(frozen=True)
 class Duels(Planner):
-    """Certifies the class whose hardest duel is best, with each duel at the full risk.
+    """Certifies the class with the best hardest duel, with each duel at the full risk.
 
     >>> Duels().scope, Duels("chosen").scope
     ('all inputs', 'this input')
@@ -96,13 +96,13 @@ class Duels(Planner):
         return "this input" if self.width == "chosen" else "all inputs"
 
     def classifier(self, noise: str) -> str:
-        """The classifier that takes the winner of all duels, in words."""
+        """Describes the classifier that answers with the winner of all duels."""
         widths = {"None": "duels", "chosen": "duels, hard or soft with a width chosen for each input,"}
         duels = widths.get(str(self.width), f"soft duels of width {self.width}")
         return f"the classifier that takes the winner of all {duels} under {noise}"
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """Choose the class whose hardest duel is best, and the width of the duels."""
+        """Choose the class with the best hardest duel, and the width of the duels."""
         wins = _Wins.of(logits)
         top, order = wins.winner()
         fight: Map = Duel()
@@ -126,8 +126,8 @@ class Duels(Planner):
 def calibrated_width(samples: Iterable[Iterable[Tensor]]) -> float:
     """Find one width of soft duels for all inputs, on held-out inputs.
 
-    It is half the median over the inputs of the standard deviation of the margin under noise, which is the margin of
-    the input's top class over its nearest rival.
+    The width is half the median over the inputs of the standard deviation of the margin under noise: the margin of
+    the input's top class over its strongest rival.
 
     Args:
         samples: for each held-out input, the logits of noisy copies in batches (samples, classes).
@@ -147,13 +147,13 @@ def calibrated_width(samples: Iterable[Iterable[Tensor]]) -> float:
         raise InvalidArgumentError("no calibration inputs were given; give at least one")
     width = float(np.median(found)) / 2
     if not width > 0:
-        raise InvalidArgumentError("the margins do not vary under noise, so no width suits them; use hard duels")
+        raise InvalidArgumentError("the margins do not vary under noise, so no width can be calibrated; use hard duels")
     return width
 
 
 @dataclass
 class _Wins:
-    """How often each candidate beat each class, and the logits of the first samples."""
+    """Counts how often each candidate beat each class, and keeps the logits of the first samples."""
 
     classes: int
     candidates: Tensor
@@ -176,7 +176,7 @@ class _Wins:
     def _begun(cls, portion: Tensor) -> _Wins:
         classes = portion.shape[1]
         votes = torch.bincount(portion.argmax(dim=1).cpu(), minlength=classes)
-        # A class may win all its duels without any votes, so those with the largest mean logits are looked at too.
+        # A class may win all its duels without any votes, so classes with the largest mean logits are candidates too.
         by_votes = votes.argsort(descending=True, stable=True)[: _CANDIDATES // 2]
         by_mean = portion.double().mean(dim=0).cpu().argsort(descending=True, stable=True)[:_CANDIDATES]
         candidates = list(dict.fromkeys([*by_votes.tolist(), *by_mean.tolist()]))[:_CANDIDATES]
@@ -184,7 +184,7 @@ class _Wins:
         return cls(classes, torch.tensor(candidates), counts, portion.clone())
 
     def winner(self) -> tuple[int, list[int]]:
-        """The candidate whose hardest duel is best, and its rivals, the hardest first."""
+        """The candidate with the best hardest duel, and its rivals, the hardest first."""
         counts = self.counts.clone()
         counts[torch.arange(len(self.candidates)), self.candidates] = torch.iinfo(torch.long).max
         row = int(counts.min(dim=1).values.argmax())
@@ -202,7 +202,7 @@ def _margins(logits: Tensor, top: int, rivals: list[int]) -> Floats:
 
 
 def _best_width(logits: Tensor, top: int, order: list[int], terms: Terms) -> Map:
-    """The soft or hard duel with the largest forecast: the radius that n samples should certify."""
+    """The soft or hard duel with the largest radius forecast for n samples."""
     nearest = order[:_NEAREST]
     spread = float(_margins(logits, top, nearest[:1]).std())
     tried: list[Map] = [Duel()]

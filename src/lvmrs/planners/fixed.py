@@ -1,7 +1,7 @@
-"""One map and temperature for all inputs, so that the certificates are about one smoothed classifier.
+"""One map and temperature for all inputs, so that all certificates are about one smoothed classifier.
 
 If the map is chosen for each input, a certificate is about the classifier smoothed with the map that was chosen at x;
-at x' the same procedure may choose another map. Here the classifier is fixed beforehand, on held-out inputs, and the
+at x' the same procedure may choose another map. Here the classifier is fixed beforehand on held-out inputs, and the
 selection sample decides only how its answer is proved (class, bound, form).
 """
 
@@ -37,11 +37,11 @@ class Fixed(Planner):
     """Name of a simplex map."""
     temperature: float = 1.0
     mass: float = 1.0
-    """What the scores of the map sum to."""
+    """The sum of the scores of the map."""
     form: str | None = None
     """Name of the form of the radius; None for the better of R2 and, if a Lipschitz constant is known, ramp."""
     bounds: tuple[str, ...] = ("clopper_pearson", "betting")
-    """Names of the bounds to choose from; one for 0/1 scores only, if it is among them, is the one for votes."""
+    """Names of the bounds to choose from; if one is for 0/1 scores only, votes use that one."""
 
     scope: ClassVar[Scope] = "all inputs"
     settled: ClassVar[Mapping[str, str]] = {"width": "a width is for duels"}
@@ -58,7 +58,7 @@ class Fixed(Planner):
 
     @property
     def uses_constant(self) -> bool:
-        """Whether the form of the radius can use a Lipschitz constant, and the map keeps it."""
+        """Whether the form of the radius can use a Lipschitz constant, and the map preserves it."""
         return (self.form is None or bool(FORMS.find(self.form).uses_constant)) and keeps_constant(self.map)
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
@@ -80,21 +80,21 @@ def calibrated(
     temperatures: tuple[float, ...] = TEMPERATURES,
     mass: float = 1.0,
 ) -> Fixed:
-    """Find the map, temperature and form of the radius that are best on average over held-out inputs.
+    """Find the map, temperature and form of the radius with the best average over held-out inputs.
 
     Args:
         samples: for each held-out input, the logits of noisy copies in batches (samples, classes).
         terms: the terms of the certificates to come.
-        labels: the class of each input; if given, an input with a wrong answer counts as not certified.
+        labels: the label of each input; if given, an input with a wrong answer counts as not certified.
         objective: the average certified radius, or the share of inputs with a radius larger than ``epsilon``. Both are
             forecasts for ``terms.n`` samples.
         epsilon: a radius, for the objective "accuracy".
         maps: names of the maps to try.
         temperatures: temperatures to try for soft maps.
-        mass: what the scores of the maps sum to.
+        mass: the sum of the scores of a map.
 
     Returns:
-        The planner with the best choice.
+        The planner with the best settings.
     """
     checks.one_of("objective", objective, ("average radius", "accuracy"))
     checks.single("epsilon", checks.at_least_zero("epsilon", epsilon))

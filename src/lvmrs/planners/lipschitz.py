@@ -35,12 +35,12 @@ class Lipschitz(Planner):
     """Certifies by one of three procedures, with the same map, temperature and mass for all inputs."""
 
     procedure: Procedure = "ramp"
-    """Which radius; the top of this module lists them."""
+    """The radius; see the table at the top of this module."""
     map: str = "sparsemax"
-    """Name of a simplex map that keeps Lipschitz constants; the paper takes sparsemax."""
+    """Name of a simplex map that preserves Lipschitz constants; the paper uses sparsemax."""
     temperature: float = 1.0
     mass: float = 1.0
-    """What the scores of the map sum to."""
+    """The sum of the scores of the map."""
     bounds: tuple[str, ...] = ("betting",)
     """Names of the bounds to choose from."""
 
@@ -51,16 +51,16 @@ class Lipschitz(Planner):
         checks.one_of("procedure", self.procedure, _FORMS)
         check_search((self.map,), (self.temperature,), self.mass, self.bounds, usual=(1.0,))
         if not keeps_constant(self.map):
-            raise InvalidArgumentError(f"map must keep a Lipschitz constant, and {self.map} does not; take another")
+            raise InvalidArgumentError(f"map must preserve a Lipschitz constant, and {self.map} does not; take another")
 
     @property
     def needs_constant(self) -> bool:
-        """Whether the procedure takes the constant of the network."""
+        """Whether the procedure uses the constant of the network."""
         return self.procedure != "noise"
 
     @property
     def uses_constant(self) -> bool:
-        """Whether the procedure takes the constant of the network."""
+        """Whether the procedure uses the constant of the network."""
         return self.needs_constant
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:

@@ -1,4 +1,4 @@
-"""LVM-RS (Delattre et al. 2024): a map and temperature are chosen for each input.
+"""LVM-RS (Delattre et al. 2024): chooses a map and temperature for each input.
 
 The paper compares maps and temperatures by the radius that n0 samples would certify, with empirical Bernstein bounds
 and R2. Here they are compared by the radius that n samples should certify, which does not over-penalise variance, and
@@ -7,9 +7,9 @@ the search also goes over bounds, one or two sides, and forms of the radius.
 **When soft maps help.** If a Lipschitz constant of the network is known, they help nearly always, since hardmax has no
 constant. Otherwise they rarely help: on the networks of docs/planners.md the best map for infinitely many samples was
 hardmax or within .0001 of it, and soft maps help only inputs close to a tie, where their smaller variance certifies a
-little more. The best of a hundred forecasts is then mostly the luckiest one. So without a constant, a soft map is taken
-only if its forecast is larger than that of votes by more than four standard errors of the difference, which are
-measured on the same samples (the best of a hundred candidates is often two or three ahead by chance).
+little more. The best of a hundred forecasts is then mostly due to chance. So without a constant, a soft map is chosen
+only if its forecast exceeds that of votes by more than four standard errors of the difference, measured on the same
+samples (the best of a hundred candidates often exceeds it by two or three by chance).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lvmrs.planners.search import (
 
 __all__ = ["LVM"]
 
-# The forecast of a soft map must be larger than that of votes by this many standard errors.
+# The forecast of a soft map must exceed that of votes by this many standard errors.
 _BEYOND_NOISE = 4.0
 # Radii beyond this many σ count as equal: no number of samples certifies them without a Lipschitz constant.
 _FAR = 40.0
@@ -52,8 +52,8 @@ _COMPARED = 4096
 class LVM(Planner):
     """Chooses the map, temperature, bound and form of the radius with the largest forecast for this input.
 
-    If hardmax is among the maps and no Lipschitz constant is known, a soft map is taken only if it is better by more
-    than the noise of the forecast.
+    If hardmax is among the maps and no Lipschitz constant is known, a soft map is chosen only if it is better by more
+    than the standard error of the forecast allows.
     """
 
     maps: tuple[str, ...] = ("hardmax", "softmax", "sparsemax")
@@ -61,9 +61,9 @@ class LVM(Planner):
     temperatures: tuple[float, ...] = TEMPERATURES
     """Temperatures to try for each soft map."""
     mass: float = 1.0
-    """What the scores of the maps sum to."""
+    """The sum of the scores of a map."""
     bounds: tuple[str, ...] = ("clopper_pearson", "betting", "bernstein", "hoeffding")
-    """Names of the bounds to try; one for 0/1 scores only, if it is among them, is the one for votes."""
+    """Names of the bounds to try; if one is for 0/1 scores only, votes use that one."""
 
     settled: ClassVar[Mapping[str, str]] = {
         "form": "the one with the largest forecast is taken for each input (method fixed takes one)",
@@ -75,11 +75,11 @@ class LVM(Planner):
 
     @property
     def uses_constant(self) -> bool:
-        """Whether a map keeps a Lipschitz constant."""
+        """Whether one of the maps preserves a Lipschitz constant."""
         return any(map(keeps_constant, self.maps))
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
-        """Choose the candidate with the largest forecast, or votes if its lead may be chance."""
+        """Choose the candidate with the largest forecast, or votes if the difference may be chance."""
         compared: list[Tensor] = []
         survey = Survey.of(
             _remembered(logits, compared),
@@ -103,7 +103,7 @@ class LVM(Planner):
 
 
 def _remembered(batches: Iterable[Tensor], into: list[Tensor]) -> Iterator[Tensor]:
-    """Pass the batches on, and keep a copy of the first samples in ``into``."""
+    """Yield the batches, and copy the first samples to ``into``."""
     for batch in batches:
         room = _COMPARED - sum(map(len, into))
         if room > 0:

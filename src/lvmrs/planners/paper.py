@@ -1,9 +1,9 @@
-"""LVM-RS as its paper describes it, but sound; it is here for comparison.
+"""LVM-RS as its paper describes it, made sound, for comparisons.
 
 Maps and temperatures are compared by R2 from empirical Bernstein bounds with their width at n0 samples. The paper
 states its bound for one class; a statement about all c classes at once needs a union over them, so each class is
-bounded at the risk α/c. No certificate needs this union (``lvmrs.kernel.proof`` says why), but it is kept here. Another bound
-can take the place of Bernstein's, as in the paper's comparison of bounds; the union is the same.
+bounded at the risk α/c. No certificate needs this union (see ``lvmrs.kernel.proof``), but it is kept here. Another
+bound can replace Bernstein's, as in the paper's comparison of bounds; the union is the same.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Paper(Planner):
     temperatures: tuple[float, ...] = TEMPERATURES
     """Temperatures to try for each soft map."""
     mass: float = 1.0
-    """What the scores of the maps sum to."""
+    """The sum of the scores of a map."""
     bound: str = "bernstein"
-    """Name of the bound for all maps, votes among them; Bernstein's is the paper's own."""
+    """Name of the bound for all maps, including votes; the paper uses Bernstein's."""
 
     uses_constant: ClassVar[bool] = False
     settled: ClassVar[Mapping[str, str]] = {"form": "its radius is R2, as published", "width": "a width is for duels"}
@@ -72,9 +72,9 @@ class Paper(Planner):
 
 
 def _at_n0(bound: Bound, survey: Survey, risk: float) -> tuple[Floats, Floats]:
-    """Both bounds on the mean of each class that the n0 samples give, for each candidate."""
+    """Lower and upper bounds on the mean of each class from the n0 samples, for each candidate."""
     n0, mean, variance = max(survey.n0, 2), survey.mean, survey.variance
-    if isinstance(bound, Bernstein):  # as the paper writes it
+    if isinstance(bound, Bernstein):  # the formula of the paper
         log = np.log(2 / risk)
         width = np.sqrt(2 * variance * log / n0) + 7 * log / (3 * (n0 - 1))
         return mean - width, mean + width

@@ -1,4 +1,4 @@
-"""What a method needs of a smoothed classifier: σ, a Lipschitz constant, and logits that are not rounded on the way."""
+"""Checks that a smoothed classifier meets the requirements of a method: σ, a Lipschitz constant, full precision."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def relies_on_constant(method: Method, lipschitz: float) -> bool:
     """Whether certificates of a method may rely on this Lipschitz constant, which is infinite if none is known."""
     if math.isinf(lipschitz):
         return False
-    # It may ask a map of the user's own.
+    # The property may call a user's map.
     with guarded(f"uses_constant of {type(method).__name__} fails", error=InvalidArgumentError):
         return bool(method.uses_constant)
 
 
 def check_goal_for(method: Method, goal: Goal | None) -> None:
-    """Refuse what is no goal, and a goal for a method that takes no samples."""
+    """Reject an object that is no goal, and a goal for a method without samples."""
     if goal is not None and not (check_goal(goal) and method.samples):
         kind = type(method).__name__
         raise InvalidArgumentError(f"a goal has no effect, since {kind} takes no samples; leave it out")
 
 
 def check_one_classifier(method: Method) -> None:
-    """Refuse a method that chooses a map for each input.
+    """Reject a method that chooses a map for each input.
 
     >>> from lvmrs import LVM, Duels
     >>> check_one_classifier(Duels())
@@ -53,13 +53,13 @@ def check_one_classifier(method: Method) -> None:
 def checked_method(
     method: object, *, lipschitz: float, sigma: float | None, autocast: torch.dtype | None, noise: Noise
 ) -> Planner | Deterministic:
-    """Give the method back; refuse what is no method, and one that needs what is not there.
+    """Return the method; reject an object that is no method, and a method whose requirements are not met.
 
     Args:
         method: a planner, or ``Deterministic``.
         lipschitz: the Lipschitz constant of the logits; infinite if none is known.
         sigma: the scale of the noise; None if none was given.
-        autocast: the precision that the model is made to run in, if any.
+        autocast: the autocast precision of the model; None without autocast.
         noise: the kind of noise.
     """
     if not isinstance(method, Planner | Deterministic):

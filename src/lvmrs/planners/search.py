@@ -1,4 +1,4 @@
-"""Grids of settings that are the same numbers on every machine."""
+"""Search over candidate maps: a survey of selection scores, and forecasts of the radius for n samples."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ __all__ = [
 def geometric(first: float, last: float, count: int) -> tuple[float, ...]:
     """``count`` numbers from ``first`` to ``last`` with equal ratios.
 
-    NumPy computes powers of whole arrays with other last digits on other processors. One power at a time is computed in
-    the same way on all of them, so that one machine can go on with the run that another began.
+    Powers of NumPy arrays differ in their last digits between processors. Python's own powers of single numbers do not,
+    so that a run can be resumed on another machine.
 
     >>> geometric(0.01, 1, 3)
     (0.01, 0.1, 1.0)
@@ -51,18 +51,17 @@ def geometric(first: float, last: float, count: int) -> tuple[float, ...]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Means and variances of the scores of all classes on the selection sample, for every candidate map.
+# Survey: means and variances of the scores of all classes on the selection sample, for every candidate map.
 #
-# Of very many classes only the strongest have a column each. The others are bounded together: one column is for the best
-# of them in each sample. Its mean is at least that of each of them, so forecasts never count on a rival being weaker than
-# it is.
+# With very many classes, only the strongest have a column each. One further column holds the best score of all others
+# in each sample. Its mean is at least that of each of them, so forecasts do not underestimate a rival.
 
 
 # The paper's grid: 50 temperatures from 0.01 to 50.
 TEMPERATURES = geometric(0.01, 50, 50)
-# Number of samples that are swept at a time: each sweep has a fixed cost.
+# Number of samples in a sweep: each sweep has a fixed cost.
 _PORTION = 2048
-# With more classes than this, a search over many candidates gives only so many of them a column each.
+# The largest number of classes with a column each in a search over many candidates.
 MANY_CLASSES = 1024
 # A class is strong if it is often among this many of the largest logits.
 _LEADERS = 8
@@ -88,13 +87,13 @@ class Survey:
     variance: Floats
     """Shape (candidates, columns)."""
     kept: NDArray[np.intp] | None = None
-    """The classes that have a column each, in order; one column after them is for the others. None for all classes."""
+    """The classes with a column each, in order; one last column is for all others. None: every class has a column."""
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """For each candidate, the columns with the largest mean first; the lower one first where means are equal.
+        """For each candidate, the columns by descending mean; equal means are ordered by column number.
 
-        The column of the others is no class, and never comes first.
+        The column of all other classes never comes first.
         """
         order = np.argsort(-self.mean, axis=1, kind="stable").astype(np.intp)
         if self.kept is not None:
@@ -103,7 +102,7 @@ class Survey:
         return order
 
     def is_class(self, column: int) -> bool:
-        """Whether a column is that of one class."""
+        """Whether a column belongs to one class."""
         return self.kept is None or column < len(self.kept)
 
     @property
@@ -114,14 +113,14 @@ class Survey:
 
     @property
     def rest(self) -> Floats:
-        """For each candidate, the mean of all scores together that are in no column."""
+        """For each candidate, the sum of the mean scores of all classes without a column."""
         if self.kept is None:
             return np.zeros(len(self.mean))
         left: Floats = np.clip(1 - self.mean.sum(axis=1), 0.0, 1.0)
         return left
 
     def ranked(self, row: int) -> list[int]:
-        """All classes for one candidate, the strongest first; classes without a column of their own come last."""
+        """All classes for one candidate, the strongest first; classes without their own column come last."""
         order = self.order[row]
         if self.kept is None:
             ranked: list[int] = order.tolist()
@@ -145,8 +144,8 @@ class Survey:
             logits: logits in batches (samples, classes).
             maps: names of simplex maps.
             temperatures: each soft map is a candidate at each of these; hardmax is one candidate.
-            mass: what the scores of the maps sum to.
-            most: how many classes have a column each at most; None for all of them.
+            mass: the sum of the scores of a map.
+            most: the largest number of classes with a column each; None for all classes.
         """
         kinds = [simplex_map(name) for name in maps]
         families = [_family(kind, tuple(temperatures), mass) for kind in kinds]
@@ -178,15 +177,15 @@ class Survey:
         )
 
 
-@lru_cache(maxsize=32)  # they are mostly the same for all inputs
+@lru_cache(maxsize=32)  # mostly the same for all inputs
 def _family(kind: type[SimplexMap], temperatures: tuple[float, ...], mass: float) -> tuple[SimplexMap, ...]:
     return kind.family(temperatures, mass)
 
 
 def _strongest(logits: Tensor, most: int) -> Tensor:
-    """The classes that are most often among the leaders of a sample, and those with the largest mean logits; in order.
+    """The classes most often among the largest logits of a sample, and those with the largest mean logits; in order.
 
-    A class that leads some samples can be the top class at low temperatures, and one with a large mean at high ones.
+    The former can be the top class at low temperatures, the latter at high temperatures.
     """
     leaders = logits.topk(min(_LEADERS, logits.shape[1]), dim=1).indices.flatten().cpu()
     often = torch.bincount(leaders, minlength=logits.shape[1]).argsort(descending=True, stable=True)
@@ -197,41 +196,41 @@ def _strongest(logits: Tensor, most: int) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Forecasts of the radius that n samples should certify, from the moments of n0 samples, for many candidates at once.
+# Forecasts of the radius for n samples, from the moments of n0 samples, for many candidates at once.
 #
-# Nothing here needs to be right: a bad forecast makes a radius smaller, never false. Bounds are forecast with their
-# widths at n samples, not at n0, so that a candidate with more variance is judged by what this will really cost.
+# No certificate relies on them: a bad forecast makes a radius smaller, never false. Bounds are forecast with their
+# width at n samples, not at n0, so that the variance of a candidate gets its true weight.
 
 
-# It is less than any radius, and more than the −∞ of a bound that cannot be used for a candidate.
-_HOPELESS = -1e300
+# Less than any radius, and more than the −∞ of a bound that is not valid for a candidate.
+_LOWEST = -1e300
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way of bounding: which bound, and whether rivals have bounds too, for which half of the risk is spent."""
+    """A bound, and whether it is two-sided: then the rivals are bounded too, at half of the risk."""
 
     bound: Bound
     two_sided: bool
 
     @property
     def share(self) -> float:
-        """The share of the risk that the top class gets."""
+        """The share of the risk for the bound on the top class."""
         return 0.5 if self.two_sided else 1.0
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The radius that one form should give for each candidate of a survey, with the best way of bounding."""
+    """The forecast radius of one form for each candidate of a survey, with the best way of bounding."""
 
     form: Form
     expected: Floats
-    """The radius of each candidate; if p_a < p_b, minus the radius that the two would give in the other order."""
+    """The radius of each candidate; if p_a < p_b, minus the radius of the swapped pair."""
     ways: list[Way]
     """The best way of bounding for each candidate."""
 
     def choice(self, survey: Survey, row: int, terms: Terms) -> Choice:
-        """The choice of one candidate, with the way of bounding that was forecast for it."""
+        """The choice for one candidate, with its best way of bounding."""
         way, order = self.ways[row], survey.ranked(row)
         return Choice(
             top=order[0],
@@ -246,7 +245,7 @@ class Forecast:
 
 
 def forms_for(terms: Terms) -> tuple[Form, ...]:
-    """The forms that are worth trying: R2, and the ramp radius if a Lipschitz constant is known."""
+    """The forms to try: R2, and the ramp radius if a Lipschitz constant is known."""
     return (R2(),) if math.isinf(terms.lipschitz) else (R2(), Ramp())
 
 
@@ -256,8 +255,8 @@ def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Seq
     Args:
         survey: the candidates and their moments.
         terms: the terms of the certificate.
-        bounds: names of the bounds. Those for 0/1 scores only are tried for votes only; if there are any, votes are
-            not tried with the others.
+        bounds: names of the bounds. Bounds for 0/1 scores are tried for votes only; if there are any, votes are tried
+            with no others.
         forms: the forms of the radius.
     """
     kinds = [BOUNDS.find(name) for name in bounds]
@@ -279,9 +278,9 @@ def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Seq
         rounded = np.array([terms.allowance(each, form) if terms.rounding else 0.0 for each in survey.maps])
         less, more = np.maximum(p_a - rounded, 0.0), np.minimum(p_b + rounded, 1.0)
         radius = signed_radius(form, less, more, sigma=terms.sigma, slopes=slopes)
-        return np.where(p_a < 0, -np.inf, np.maximum(radius, _HOPELESS))
+        return np.where(p_a < 0, -np.inf, np.maximum(radius, _LOWEST))
 
-    # The ways are compared by R2, which is quick; other forms are tried in the best way and in the best one-sided one.
+    # R2 is fast and compares all ways; other forms are tried with the best way and with the best one-sided way only.
     simple = expected(R2(), np.arange(len(ways))[:, None])
     one_sided = np.array([not way.two_sided for way in ways])
     tried = np.stack([simple.argmax(axis=0), np.where(one_sided[:, None], simple, -np.inf).argmax(axis=0)])
@@ -294,14 +293,14 @@ def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Seq
 
 
 def signed_radius(form: Form, low: Floats, high: Floats, *, sigma: float, slopes: Slopes) -> Floats:
-    """The radius where low ≥ high; else minus the radius of the two swapped, which says how far low is behind."""
+    """The radius where low ≥ high; else minus the radius of the swapped pair, as a measure of the deficit."""
     size = form.radius(np.maximum(low, high), np.minimum(low, high), sigma=sigma, slopes=slopes)
     signed: Floats = np.where(low >= high, size, -size)
     return signed
 
 
 def best(found: list[Forecast]) -> tuple[int, Forecast]:
-    """The row of the candidate with the largest expected radius, and the forecast of its form; the first of equals."""
+    """The row of the candidate with the largest expected radius (the first in a tie), and the forecast of its form."""
     top = max(found, key=lambda forecast: float(forecast.expected.max()))
     return int(top.expected.argmax()), top
 
@@ -309,14 +308,14 @@ def best(found: list[Forecast]) -> tuple[int, Forecast]:
 def bounds_of(
     way: Way, means: Floats, variances: Floats, terms: Terms, rest: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Forecast the bounds that n samples give on the top class and on its strongest rival.
+    """Forecast the bounds on the top class and on its strongest rival for n samples.
 
     Args:
         way: the way of bounding.
         means: mean score of each class for each candidate (candidates, classes), the largest first.
         variances: the variances of these scores.
         terms: the terms of the certificate.
-        rest: for each candidate, the mean of all scores together that are not among the means.
+        rest: for each candidate, the sum of the mean scores that are not in ``means``.
     """
     risk_top = terms.alpha * way.share
     low = way.bound.forecast(means[:, 0], variances[:, 0], terms.n, risk_top)
@@ -329,7 +328,7 @@ def bounds_of(
 
 
 def _pooled(means: Floats, variances: Floats, alone: int | None, rest: Floats | None) -> tuple[Floats, Floats]:
-    """Moments of the first ``alone`` rivals and of the sum of the others, which gets its largest possible variance."""
+    """Moments of the first ``alone`` rivals, and of the sum of the others with its largest possible variance."""
     if alone is None:
         return means, variances
     more = np.zeros(len(means)) if rest is None else rest
@@ -339,7 +338,7 @@ def _pooled(means: Floats, variances: Floats, alone: int | None, rest: Floats | 
     return np.hstack([means[:, :alone], mean]), np.hstack([variances[:, :alone], variance])
 
 
-@lru_cache(maxsize=8)  # the candidates are mostly the same for all inputs
+@lru_cache(maxsize=8)  # candidates are mostly the same for all inputs
 def _slopes(maps: tuple[SimplexMap, ...], lipschitz: float) -> Slopes:
     """The Lipschitz constants of all candidates, as arrays."""
     each = [one.slopes(lipschitz) for one in maps]

@@ -1,4 +1,4 @@
-"""Methods by name: a method from a name and settings, as the command line has them, and settings for a manifest."""
+"""Makes methods from names and settings, as the command line gives them, and writes settings for a manifest."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def method(name: str | type[Method], **choices: Any) -> Method:
 
     Args:
         name: a name of ``lvmrs.registry.METHODS``, or your own class.
-        choices: settings of the method (``bound``, ``map``, …); those that are None are left out. A setting with
-            several values (``maps``) can be given one value under its singular (``map``).
+        choices: settings of the method (``bound``, ``map``, …); None means the default. A setting with several values
+            (``maps``) can be given one value under its singular (``map``).
 
     Returns:
         The method.
@@ -39,10 +39,10 @@ def method(name: str | type[Method], **choices: Any) -> Method:
 
 
 def settings(chosen: Method) -> dict[str, Any]:
-    """All settings of a method, as values that JSON can hold, for a manifest.
+    """All settings of a method as JSON values, for a manifest.
 
-    They are its fields, or its attributes if its class is not a dataclass. A value that JSON cannot hold is replaced by
-    a hash of its pickle, so that a changed setting is noticed.
+    The settings are the fields of a dataclass, or the attributes of another class. A value without a JSON form is
+    replaced by a hash of its pickle, so that a change is noticed.
 
     >>> settings(method("fixed", map="softmax"))["temperature"]
     1.0
@@ -51,10 +51,10 @@ def settings(chosen: Method) -> dict[str, Any]:
 
 
 def own_code(chosen: Method, *parts: object) -> dict[str, str]:
-    """Hashes of the files of the user's own classes that take part, by the names of the classes.
+    """Hashes of the source files of all user-defined classes in use, by class name.
 
-    These are the method, the ``parts`` and their base classes; and the registered parts that the settings of the
-    method name, or all of them if the method is the user's own and may use any.
+    They include the method, the ``parts``, their base classes, and the registered parts named in the settings of the
+    method; all registered parts if the method itself is user-defined.
     """
     named = set(_words(settings(chosen)))
     registered = [
@@ -82,12 +82,12 @@ def _words(value: object) -> Iterator[str]:
 
 
 def made_again(name: str, stored: Mapping[str, Any], own_code: Iterable[str] = ()) -> Method:
-    """Make the method of lvmrs that a manifest describes.
+    """Make the built-in method that a manifest describes.
 
     Args:
         name: the name of its class.
-        stored: its settings, as ``settings`` gave them.
-        own_code: the user's own classes that took part, which a manifest must not name to be run.
+        stored: its settings, as ``settings`` returned them.
+        own_code: names of user-defined classes, which must not run because a manifest names them.
     """
     checks.text("name", name)
     checks.instance("stored", stored, Mapping, "the settings of a method, by name")

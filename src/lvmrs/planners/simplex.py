@@ -2,7 +2,7 @@
 
 A map s sends logits z ∈ R^c (the last dimension) to Δ_r = {p ≥ 0, Σp = r}; the temperature t divides the logits:
 s(z/t). All computations are on logits shifted by their maximum, which changes no map and keeps tiny temperatures from
-overflowing. The maps as the objects that the proof asks, with their constants and words, are in ``lvmrs.kernel.maps``.
+overflowing. ``lvmrs.kernel.maps`` has the maps as objects, with their Lipschitz constants, for the proof.
 """
 
 from torch import Tensor
@@ -21,9 +21,9 @@ def sweep(logits: Tensor, temperatures: Numbers, *, map: str, mass: float = 1.0)
 
     Args:
         logits: a sample of logits, of shape (…, n, c); n is the number of samples.
-        temperatures: T of them.
+        temperatures: T temperatures.
         map: name of a simplex map.
-        mass: what the scores sum to.
+        mass: the sum of the scores.
 
     Returns:
         Moments over the n samples, in float64, of shape (…, T, c).

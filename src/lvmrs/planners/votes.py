@@ -1,7 +1,7 @@
-"""Votes with a bound for each rival: the simple method that other methods should be compared with.
+"""Votes with a bound for each rival: the baseline for other methods.
 
-Cohen et al. (2019) state the radius R2 and then use R3, which supposes that one rival has all votes that the top class
-does not have. Here each rival has its own bound, which costs the risk only once, so that R2 can be used. On the
+Cohen et al. (2019) state the radius R2 and then use R3, which assumes that one rival has all remaining votes. Here each
+rival has its own bound; all of them together cost the risk of one, so that R2 can be used. On the
 networks of docs/planners.md, this is nearly all that LVM-RS gains over Cohen.
 """
 
@@ -29,7 +29,7 @@ OF_VOTES = {
     "mass": "votes are shares of 1",
     "width": "it counts votes, and a width is for duels",
 }
-"""Why most settings cannot be chosen where votes are counted, by their names."""
+"""Why votes do not take the settings of other methods, by the names of the settings."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Votes(Planner):
 
 
 def winner_of_votes(logits: Iterable[Tensor], alpha: float) -> int:
-    """The class with most votes, or −1 if that is in doubt (Cohen et al. 2019, Predict).
+    """The class with most votes, or −1 if the test does not reject a tie (Cohen et al. 2019, Predict).
 
     The votes of the two leading classes are compared by an exact binomial test, which is wrong with probability at most
     ``alpha``.

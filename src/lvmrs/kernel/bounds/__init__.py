@@ -1,11 +1,11 @@
 """One-sided confidence bounds for the mean of independent samples of a variable in [0, mass].
 
-Each module has ``lower`` and ``upper``. Over the sampling, ``lower`` exceeds the mean with probability at most
-``risk``, and ``upper`` falls below it with probability at most ``risk``; who needs several bounds to hold at once must
-divide the risk among them. Each module also has its ``Bound``, which the proof uses: it keeps a tally of scores as they
-come in. To add a bound, derive from ``Bound`` and call ``lvmrs.registry.BOUNDS.add``.
+Each module has ``lower`` and ``upper``. ``lower`` exceeds the mean with probability at most ``risk``, and ``upper``
+falls below it with probability at most ``risk``; divide the risk if several bounds must hold at once. Each module also
+has its ``Bound``, which the proof uses: it keeps a tally of streamed scores. To add a bound, derive from ``Bound`` and
+call ``lvmrs.registry.BOUNDS.add``.
 
-Numbers and arrays broadcast; bounds are float64 arrays of the shape that the arguments have together, or numbers.
+Numbers and arrays broadcast; bounds are float64 arrays of the broadcast shape, or numbers.
 
 ====================  ======================  =============================================================
 module                for                     needs
@@ -19,8 +19,8 @@ module                for                     needs
 ``staged``            0/1 columns of a proof  a few numbers of samples, fixed before; it has no functions
 ====================  ======================  =============================================================
 
-The bounds of the last three are wrong *at any time*, over all n together, with probability at most ``risk``. So whoever
-samples may look at them again and again, and stop for any reason.
+The last three are anytime bounds: the probability that a bound is wrong at *any* n is at most ``risk``. So sampling may
+stop for any reason, after any number of looks at the bounds.
 """
 
 from lvmrs.kernel.bounds import bernstein, beta_mixture, betting, betting_mixture, clopper_pearson, hoeffding

@@ -22,7 +22,7 @@ Sides = NDArray[np.bool_]
 
 
 class Tally(ABC):
-    """What a bound keeps of the columns while samples come in; it can be pickled at any time."""
+    """The running state of a bound for several columns; it can be pickled at any time."""
 
     @abstractmethod
     def add(self, columns: Tensor) -> None:
@@ -45,17 +45,17 @@ class Bound(ABC):
     votes_only: ClassVar[bool] = False
     """Whether it holds for 0/1 scores only; the proof then accepts only booleans."""
     anytime: ClassVar[bool] = False
-    """Whether its bounds hold at every moment at once, so that sampling may stop for any reason before n."""
+    """Whether its bounds hold at all numbers of samples at once, so that sampling may stop for any reason before n."""
     at_ease: ClassVar[int | None] = None
-    """How many columns it bounds at a cost that does not matter; None for any number."""
+    """The number of columns up to which the cost is negligible; None for any number."""
 
     @abstractmethod
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
         """A tally for n samples.
 
         Args:
-            n: how many samples will be added.
-            risks: for each column, the probability at which its bound may be wrong.
+            n: the number of samples that will be added.
+            risks: for each column, the probability that its bound is wrong.
             upper: for each column, whether it gets an upper bound (else a lower one).
         """
 
@@ -67,16 +67,16 @@ class Bound(ABC):
         """
 
     def alone(self, rivals: Sequence[int], others: int) -> tuple[int, ...] | None:
-        """The rivals that a planner should bound each alone; it pools the others into one column.
+        """The rivals that a planner should bound individually; it pools the others into one column.
 
-        Where each column costs work, pooling the weakest rivals saves it. Pooling costs no risk.
+        Pooling the weakest rivals saves computing time if each column is expensive. It costs no risk.
 
         Args:
             rivals: all rivals of the top class, the strongest first.
-            others: how many columns are bounded beside those of the rivals: 1 for simplex maps, 0 for duels.
+            others: the number of columns besides those of the rivals: 1 for simplex maps, 0 for duels.
 
         Returns:
-            The strongest rivals, so that with the pooled one there are ``at_ease`` columns in all; None for all rivals.
+            The strongest rivals, so that there are ``at_ease`` columns including the pooled one; None for all rivals.
         """
         most = self.at_ease
         return None if most is None or len(rivals) + others <= most else tuple(rivals[: most - others - 1])
@@ -113,7 +113,7 @@ class TallyOfMoments(Tally):
 
 
 def anytime_goal(risk: Floats, n: Floats) -> Floats:
-    """The logarithm of the wealth that rejects a mean: ln(1/risk), and far more than rounding adds in n samples.
+    """The log-wealth that rejects a mean: ln(1/risk), plus far more than the rounding of n samples.
 
     >>> print(f"{anytime_goal(np.array(0.001), np.array(1000.0)):.6f}")
     6.907755

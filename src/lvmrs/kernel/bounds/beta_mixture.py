@@ -1,4 +1,4 @@
-"""Bounds for 0/1 data that hold at every moment at once, so that sampling may stop for any reason.
+"""Anytime bounds for 0/1 data: they hold at all numbers of samples at once.
 
 After k ones among n samples, the evidence against a mean q is the probability of these samples, averaged over means
 with the prior Beta(a, b), divided by their probability if the mean is q:
@@ -32,11 +32,11 @@ __all__ = ["MOST", "BetaMixture", "lower", "upper"]
 
 # Jeffreys' prior.
 _PLAIN = 0.5
-# The evidence is a difference of logarithms that grow with the prior: beyond these, rounding could move it by more than
-# what ``anytime_goal`` allows for.
+# Limits of the parameters of a prior: beyond them, rounding could move the evidence by more than
+# ``anytime_goal`` allows for.
 _LEAST, MOST = 1e-6, 1e6
 """The largest parameter of a prior."""
-# Newton's steps: the last ones change nothing.
+# The number of Newton steps, more than enough for convergence.
 _STEPS = 100
 
 
@@ -82,7 +82,7 @@ def upper(
 
 
 def _expected(name: str, numbers: Numbers) -> Floats:
-    """Parameters of a prior; refused if the evidence could not be computed with them."""
+    """Parameters of a prior; raises if they are outside of the limits."""
     found = checks.positive(name, numbers)
     if not ((found >= _LEAST) & (found <= MOST)).all():
         raise InvalidArgumentError(f"{name} must lie between {_LEAST:g} and {MOST:g}, got {shown(numbers)}")
@@ -109,12 +109,12 @@ def _lower(ones: Floats, n: Floats, risk: Floats, a: Floats, b: Floats) -> Float
 
 @dataclass(frozen=True)
 class BetaMixture(Bound):
-    """Bounds for 0/1 scores that hold at every moment at once, from their counts."""
+    """Anytime bounds for 0/1 scores, from their counts."""
 
     wins: tuple[float, ...] = ()
-    """The ones that are expected in each column: a of its prior; ½ if empty. They must be from other samples."""
+    """The parameter a of the prior of each column, the expected ones; ½ if empty. They must come from other samples."""
     losses: tuple[float, ...] = ()
-    """The zeros that are expected in each column: b of its prior."""
+    """The parameter b of the prior of each column, the expected zeros."""
 
     name: ClassVar[str] = "beta_mixture"
     votes_only: ClassVar[bool] = True
@@ -128,7 +128,7 @@ class BetaMixture(Bound):
             object.__setattr__(self, name, tuple(numbers.reshape(-1).tolist()))
 
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
-        """A tally that counts the ones of each column; bounds can be asked for at any time."""
+        """A tally that counts the ones of each column, with bounds at any time."""
         wins, losses = (np.array(prior or [_PLAIN] * len(risks)) for prior in (self.wins, self.losses))
         if len(wins) != len(risks):
             raise InvalidArgumentError(

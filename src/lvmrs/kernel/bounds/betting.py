@@ -1,4 +1,4 @@
-"""A block of samples in the game of betting, and how much a gambler's wealth grows over it."""
+"""Bounds by betting for scores in [0, 1]: ``Block`` and ``Game`` compute the wealth, ``Betting`` is the bound."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ __all__ = [
 
 # Terms of the series for the growth over a block, and the largest relative deviation for which it is used.
 _TERMS, _NEAR = 12, 0.5
-# Numbers of scratch in the exact growth.
+# Numbers of scratch memory in the exact growth.
 _SCRATCH = 1 << 18
 
 
 @dataclass(frozen=True)
 class Block:
-    """Samples that share their stakes, one row for each gambler.
+    """A block of samples that share their stakes, one row for each gambler.
 
     >>> block = Block.of(np.array([[0.2, 0.6]]), None)
     >>> growth = block.growth(points=np.array([[0.3]]), stakes=np.array([[1.0]]))
@@ -124,7 +124,7 @@ class Block:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The game behind the bounds by betting: how much is staked, and which means are rejected.
+# The game: the stakes, and the means that are rejected.
 #
 # For a candidate mean m, a gambler starts with wealth 1 and stakes λ_i on sample i: K(m) = Π (1 + λ_i (Z_i − m)) with
 # 0 ≤ λ_i < 1/m. Each λ_i depends only on the samples before it, so if the mean is m (or less) the expected wealth never
@@ -141,15 +141,15 @@ class Block:
 # √(2 ln(1/risk)). (STaR-Bets, arXiv 2505.22422, recalculates its aim too, with the stake
 # √(2 ln(1/(risk K))/(V · samples left)).) Stakes do not change within a block of samples.
 #
-# **Why the order matters.** The stakes depend on m, so the wealth need not fall as m grows, and bisection on m could step
-# over the true mean to a false rejection further up. The following procedure is valid for any stakes:
+# **Why the order matters.** The stakes depend on m, so the wealth need not fall as m grows, and bisection on m could
+# step over the true mean to a false rejection further up. The following procedure is valid for any stakes:
 #
 # 1. In the opening (the first eighth of the samples) all m share one stake per block, capped below 1/m.
-# 2. Then candidate means are placed around the expected bound, which is judged from the opening alone; they form a grid.
-#    From there on each m takes the stakes of the next grid point above it. Within a cell of the grid all stakes are
-#    shared, so the wealth falls in m there: rejecting the grid point rejects its cell.
-#    The caps of the opening depend on the grid, which comes later; but each factor 1 + min(λ, cap/m)(Z − m) falls in m,
-#    so the wealth at a grid point is at most that of a mean below it with its own cap, which is known beforehand.
+# 2. Then candidate means are placed around the expected bound, which is judged from the opening alone; they form a
+#    grid.    From there on each m takes the stakes of the next grid point above it. Within a cell of the grid all
+#    stakes are    shared, so the wealth falls in m there: rejecting the grid point rejects its cell.    The caps of the
+#    opening depend on the grid, which comes later; but each factor 1 + min(λ, cap/m)(Z − m) falls in m,    so the
+#    wealth at a grid point is at most that of a mean below it with its own cap, which is known beforehand.
 # 3. Cells are tested upwards; the bound is the last point before the first that is not rejected. Only the cell of the
 #    true mean can do harm, and its wealth reaches the goal with probability at most ``risk``.
 #
@@ -162,7 +162,7 @@ class Block:
 # ==================  ============================================
 
 
-# How far single precision may carry a score above its mass.
+# The largest rounding error of a score above its mass in single precision.
 ROUNDING = 1e-6
 
 # Share of the samples after which the candidate means are placed.
@@ -175,8 +175,8 @@ _PRIOR = 1.0
 _OVERSHOOT = 0.01
 # A rejection needs this much more log-wealth than the goal: far more than rounding adds in a million samples.
 _SLACK = 1e-7
-# A candidate this far below the goal in log-wealth is given up, and with it all above: they count as not rejected.
-_HOPELESS = 40.0
+# A candidate this far below the goal in log-wealth, and all candidates above it, count as not rejected.
+_GIVE_UP = 40.0
 
 
 def blocks(n: int) -> list[int]:
@@ -200,8 +200,8 @@ class Game:
     Samples are fed in any portions; they are played block by block, so the portions do not matter.
 
     Args:
-        n: how many samples each row will have.
-        risks: for each row, the probability at which its bound may be wrong.
+        n: the number of samples of each row.
+        risks: for each row, the probability that its bound is wrong.
 
     >>> game = Game(1000, np.array([0.001]))
     >>> game.feed(np.full((1, 1000), 0.75))
@@ -258,7 +258,7 @@ class Game:
             raise InvalidArgumentError(f"{self.fed} samples where the game was set up for {self.n}")
         points = self.points if self.points is not None else self._lay_grid()
         mean = self.power_sums[1] / self.seen
-        # In rare orders of the samples the bound would exceed their mean, which no one expects of a lower bound.
+        # In rare orders of the samples the bound would exceed their mean.
         bound: Floats = np.minimum(unbroken(points, self._rejected(self.wealth)), mean[:, 0])
         return bound
 
@@ -269,8 +269,8 @@ class Game:
     def _undecided(self) -> slice:
         """From the first column that is not rejected in every row to the last before all rows have given up."""
         settled = self._rejected(self.wealth).all(axis=0)
-        hopeless = np.logical_or.accumulate(self.wealth < self.goal - _HOPELESS, axis=1).all(axis=0)
-        return slice(int(settled.argmin()), int((~hopeless).sum()))
+        given_up = np.logical_or.accumulate(self.wealth < self.goal - _GIVE_UP, axis=1).all(axis=0)
+        return slice(int(settled.argmin()), int((~given_up).sum()))
 
     def _shared_stake(self) -> Floats:
         mean = self.power_sums[1] / max(self.seen, 1)
@@ -350,12 +350,11 @@ def _quantile(log_probability: Floats) -> Floats:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Bounds by betting: as narrow as Clopper–Pearson on 0/1 data, and as the central limit theorem on other data.
+# The bounds: as narrow as Clopper–Pearson on 0/1 data, and as the central limit theorem on other data.
 #
-# A candidate mean m is rejected when a gambler who bets against it multiplies their wealth by 1/risk, which happens with
-# probability at most ``risk`` if m is the mean (Waudby-Smith and Ramdas 2024). The module ``game`` explains how the
-# stakes are chosen and why the bound holds. From n = 10⁴ samples on, Φ⁻¹ of the bound, which decides the radius, is
-# within 1 % of these two references (docs/bounds.md).
+# A candidate mean m is rejected when the wealth of bets against it grows by the factor 1/risk, which happens with
+# probability at most ``risk`` if m is the mean (Waudby-Smith and Ramdas 2024). From n = 10⁴ samples on, Φ⁻¹ of the
+# bound, which decides the radius, is within 1 % of these two references (docs/bounds.md).
 
 
 # Rows that play at a time.
@@ -543,7 +542,7 @@ class _Games(Tally):
     def add(self, columns: Tensor) -> None:
         exact = columns.to(statistics_device(columns.device)).to(torch.float64)
         values = exact.t().contiguous().cpu().numpy()
-        # An upper bound is a lower bound on what is missing to 1.
+        # An upper bound on z is a lower bound on 1 − z.
         self.game.feed(np.where(self.upper[:, None], 1 - values, values))
 
     def bounds(self) -> Floats:

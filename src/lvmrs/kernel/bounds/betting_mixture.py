@@ -1,4 +1,4 @@
-"""Bounds for scores in [0, 1] that hold at every moment at once, so that sampling may stop for any reason.
+"""Anytime bounds for scores in [0, 1]: they hold at all numbers of samples at once.
 
 Gamblers bet against a candidate mean m, each with one stake λ_j that never changes: the wealth of all together is
 W(m) = Σ_j w_j Π_i (1 + λ_j (Z_i − m)), with Σ_j w_j = 1 and 0 < λ_j < 1/m. If the mean is m or less, W is a
@@ -43,7 +43,7 @@ _STAKES: Floats = 1.98 * 1.6 ** -np.arange(14.0)
 _RESERVE = 0.01
 # Highest power of the samples that is summed, and the point about which the sums are taken.
 _POWERS, _CENTRE = 4, 0.5
-# Candidate means: as shares of the sample mean; then so many between the last rejected and the next, several times.
+# Candidate means as shares of the sample mean; the interval above the last rejected one is then refined repeatedly.
 _DISTANCES: Floats = 2.0 ** -np.arange(20.0)
 _BETWEEN, _TIMES = 16, 2
 
@@ -170,18 +170,18 @@ def _remainder(loss: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class BettingMixture(Bound):
-    """Bounds for any scores in [0, 1] that hold at every moment at once, by gamblers whose stakes never change."""
+    """Anytime bounds for any scores in [0, 1], by a mixture of constant stakes."""
 
     name: ClassVar[str] = "betting_mixture"
     anytime: ClassVar[bool] = True
     at_ease: ClassVar[int | None] = 24
 
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
-        """A tally of power sums; bounds can be asked for at any time."""
+        """A tally of power sums, with bounds at any time."""
         return _Sums(risks, upper)
 
     def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
-        """That of betting, at a risk that is less by the number of gamblers."""
+        """The forecast of betting, at the risk divided by the number of stakes."""
         return Betting().forecast(mean, variance, n, risk / len(_STAKES))
 
 
@@ -193,7 +193,7 @@ class _Sums(Tally):
     def add(self, columns: Tensor) -> None:
         exact = columns.to(statistics_device(columns.device)).to(torch.float64)
         values = exact.t().contiguous().cpu().numpy()
-        # An upper bound is a lower bound on what is missing to 1.
+        # An upper bound on z is a lower bound on 1 − z.
         self.sums += power_sums(np.where(self.upper[:, None], 1 - values, values))
 
     def bounds(self) -> Floats:

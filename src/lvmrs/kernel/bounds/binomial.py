@@ -1,8 +1,8 @@
 """Exact one-sided bounds for a binomial proportion, from counts (Clopper and Pearson 1934), and a test of two counts.
 
-These are the bare formulas, in NumPy alone: certificates use them through ``lvmrs.kernel.bounds.clopper_pearson``, which
-checks its arguments, and intervals of a test set through ``lvmrs.analysis``. The arguments are arrays that broadcast:
-``count`` of n independent trials were successes, with 0 ≤ count ≤ n and n ≥ 1, and 0 < ``risk`` < 1.
+These are formulas without checks: certificates use them through ``lvmrs.kernel.bounds.clopper_pearson``, which checks
+its arguments, and confidence intervals of a test set through ``lvmrs.analysis``. The arguments are arrays that
+broadcast: ``count`` of n independent trials were successes, with 0 ≤ count ≤ n and n ≥ 1, and 0 < ``risk`` < 1.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ def upper(count: Floats, n: Floats, risk: Floats) -> Floats:
 
 
 def by_chance(won: int, lost: int) -> float:
-    """How probable it is that a fair coin is as far from a tie, on either side, after this many throws.
+    """The two-sided p-value of the sign test: the probability of a result at least as far from a tie by chance.
 
     >>> print(f"{by_chance(9, 1):.4f}, {by_chance(5, 5):g}")
     0.0215, 1

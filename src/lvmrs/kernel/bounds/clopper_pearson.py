@@ -51,7 +51,7 @@ def upper(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> 
 
 
 def guarded_counts(count: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[Floats, Floats, Floats, Floats]:
-    """Check the arguments of a bound from counts; they are given back as arrays that broadcast.
+    """Check the arguments of a bound from counts, and return them as arrays that broadcast.
 
     >>> [float(part) for part in guarded_counts(5, 10, 0.1, 1.0)]
     [5.0, 10.0, 0.1, 1.0]
@@ -97,14 +97,14 @@ class _Counts(Tally):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Bounds for 0/1 data at a few stages, which share the risk (Horváth et al. 2022), to compare others with.
+# Bounds for 0/1 data at a few stages, which share the risk (Horváth et al. 2022), for comparisons.
 #
 # Before sampling begins, some numbers of samples are fixed. After each, the bound of Clopper and Pearson is computed at
-# an equal share of the risk; between two stages the last bound stands, and the best of all stages so far holds. So
-# sampling may stop for any reason, but it pays to stop at a stage only.
+# an equal share of the risk; between two stages the last bound remains, and the best of all stages so far holds. So
+# sampling may stop for any reason, but samples after the last stage are not used.
 
 
-# How many stages there are, and how many times as many samples one has as that before it.
+# The number of stages, and the factor between their numbers of samples.
 _STAGES, _FACTOR = 4, 10
 
 
