@@ -20,7 +20,7 @@ from lab.union import VotesWithUnion
 from lvmrs import LVM, Cohen, Duels, Lipschitz, Paper, Planner, Run, Votes, analysis
 from lvmrs import runs as jobs
 from lvmrs.analysis import Results
-from lvmrs.cli.spread import chosen_workers
+from lvmrs.cli.setup import chosen_workers
 from lvmrs.kernel import radius
 
 

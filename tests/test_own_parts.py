@@ -182,7 +182,7 @@ def test_own_parts_in_processes_of_their_own(tmp_path: Path) -> None:
     code = (
         "from lvmrs import Run, runs as jobs\n"
         "from lvmrs.runs.workers import Processes\n"
-        "from lvmrs.cli.chosen_method import chosen_method\n"
+        "from lvmrs.cli.setup import chosen_method\n"
         "from tests.jobs.helpers import fill\n"
         "from pathlib import Path\n"
         "if __name__ == '__main__':\n"

@@ -19,7 +19,7 @@ from lab.union import VotesWithUnion
 from lvmrs import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Run, Votes
 from lvmrs import runs as jobs
 from lvmrs.analysis.metrics import mean_interval
-from lvmrs.cli.spread import chosen_workers
+from lvmrs.cli.setup import chosen_workers
 from lvmrs.record import Row
 from lvmrs.record.classifier import ClassifierRecord
 

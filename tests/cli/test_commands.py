@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs import runs
+from lvmrs import record as runs
 from lvmrs.cli import demonstration as demo
-from lvmrs.cli import main, parsing
+from lvmrs.cli import main, options
 from lvmrs.cli.progress import Watcher, duration
 from tests.cli.helpers import run
 from tests.processes import running, until
@@ -169,7 +169,7 @@ def test_import_plot_and_report(lvmrs: Command) -> None:
         assert lvmrs(f"plot a other.tsv --kind {kind} -o {kind}.png") == (0, "", f"wrote {kind}.png\n")
         assert Path(f"{kind}.png").read_bytes().startswith(b"\x89PNG")
     code, _, err = lvmrs("plot a --kind choices -o c.png")
-    assert (code, err) == (1, "lvmrs: a does not record which maps were chosen; there is nothing to show\n")
+    assert (code, err) == (1, "lvmrs: a does not say which map was chosen for an input; there is nothing to show\n")
     code, _, err = lvmrs("report other.tsv")
     assert (code, err) == (1, "lvmrs: other.tsv is a file, not a run; make a run of it with lvmrs import\n")
     for line in ("report a -o .", "plot a -o /proc/nothing/a.png", "report a -o /proc/nothing.html"):
@@ -389,8 +389,8 @@ def test_a_killed_command_is_resumed(weights: Path, tmp_path: Path, capsys: pyte
 
 
 def test_radii_and_durations() -> None:
-    assert parsing.radii("0:0.3:0.1") == [0.0, 0.1, 0.2, 0.3]
-    assert parsing.radii("0.5,0") == [0.5, 0.0]
+    assert options.radii("0:0.3:0.1") == [0.0, 0.1, 0.2, 0.3]
+    assert options.radii("0.5,0") == [0.5, 0.0]
     assert [duration(s) for s in (0.1, 40, 600, 9000)] == ["1 s", "40 s", "10 min", "2.5 h"]
 
 

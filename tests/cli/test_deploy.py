@@ -150,13 +150,13 @@ def test_a_record_runs_no_code(lvmrs: Command) -> None:
         Path("b/manifest.json").write_text(json.dumps(changed), encoding="utf-8")
         code, out, err = lvmrs("predict MODEL --like b")
         assert (code, out) == (2, "")
-        assert f"b was made with code of your own ({', '.join(code_of)}), and a file must not choose code to run" in err
+        assert f"b was made with code of your own ({', '.join(code_of)}), which a file must not name to be run" in err
         assert "evil" not in sys.modules
     assert lvmrs(f"predict MODEL --like a {mine} {QUICK}")[0] == 0
 
 
 REFUSED = {
-    "predict MODEL --settings s.json --like a": "settings and like both say which classifier it is; give one of them",
+    "predict MODEL --settings s.json --like a": "settings and like both define the classifier; give one of them",
     "predict MODEL --like nowhere": "nowhere is not a run",
     "predict MODEL --settings a.npz": "a.npz is not a file of settings, or is damaged",
     "predict MODEL --sigma 0.5 --method lvm": "LVM chooses a map for each input as it is set",

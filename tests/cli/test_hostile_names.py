@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from lvmrs.analysis.tables import formatted
-from lvmrs.cli import main, parsing
+from lvmrs.cli import main, options
 from lvmrs.cli.console import command_line
 from lvmrs.errors import InvalidArgumentError
 
@@ -89,7 +89,7 @@ def test_a_command_to_type_again_holds_no_controls(monkeypatch: pytest.MonkeyPat
 )  # fmt: skip
 def test_radii_that_cannot_be_meant(text: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        parsing.radii(text)
+        options.radii(text)
     assert "radii" in str(caught.value)
     assert len(str(caught.value)) < 250
 
@@ -99,8 +99,8 @@ def test_radii_that_cannot_be_meant(text: str) -> None:
 )
 def test_shards_that_cannot_be_meant(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="shard must be like 2/8"):
-        parsing.shard(text)
-    assert parsing.shard("2/8") == (2, 8)
+        options.shard(text)
+    assert options.shard("2/8") == (2, 8)
 
 
 MODEL = ["--model", "ready:small_cnn", "--data", "digits", "--sigma", "0.5"]

@@ -1,4 +1,4 @@
-"""Progress for a log: few lines, at growing distances, with what somebody who reads it later wants to know."""
+"""Progress for a log: few lines, at growing intervals."""
 
 import pytest
 

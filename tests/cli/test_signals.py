@@ -44,7 +44,7 @@ def lvmrs(line: str, place: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def stopped_at_start(line: str, place: Path, number: signal.Signals, delay: float) -> tuple[int, str]:
-    """Exit code and stderr of a command that gets a signal so many seconds after it listens to them."""
+    """Exit code and stderr of a command that gets a signal some seconds after it starts to listen."""
     with lvmrs(line, place) as process:
         until(lambda: answers(process), process)
         time.sleep(delay)
@@ -280,6 +280,6 @@ def test_a_killed_worker_gets_one_sentence(tmp_path: Path) -> None:
         os.kill(workers[0], signal.SIGKILL)
         _, err = process.communicate(timeout=300)
         assert process.returncode == 1, err
-        assert "lvmrs: a worker process was killed" in err
+        assert "lvmrs: a process that was to compute rows was killed" in err
         assert "Traceback" not in err
         until(lambda: ended(workers), seconds=10)

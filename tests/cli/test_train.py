@@ -203,15 +203,15 @@ def test_objectives_in_help_and_docs_are_those_of_the_registry() -> None:
     assert "one of [these](names.md#objectives), or `python:MODULE:CLASS`" in commands  # made from the registry
     for option, name in OPTIONS.items():  # what an option is for, and what it is if not given
         default = {field.name: field.default for field in dataclasses.fields(OBJECTIVES.find(name))}[option]
-        assert helps[option].startswith(f"{name}: ")
-        assert helps[option].endswith(f", else {default:g}.")
+        assert helps[option].startswith(f"For {name}: ")
+        assert helps[option].endswith(f" Default: {default:g}.")
 
 
 MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:resnet21 QUICK AS_A": (1, "resnet21: there is no network of that name; choose one of"),
     "train --model ready:small_cnn QUICK --out a.pth": (2, "out must end in .safetensors, got a.pth"),
     "train --model ready:small_cnn QUICK --out there.safetensors": (1, "there.safetensors exists already"),
-    "train --model ready:small_cnn QUICK AS_A --resume": (1, "there is no checkpoint to resume from"),
+    "train --model ready:small_cnn QUICK AS_A --resume": (1, "there is no checkpoint to go on from"),
     "train --model ready:small_cnn QUICK AS_A --objective fgsm": (
         2, "objective must be one of gaussian, smoothadv, margin, denoise, got 'fgsm'",
     ),
@@ -219,19 +219,19 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:small_cnn QUICK AS_A --sigma -1": (2, "sigma must be at least 0 and finite"),
     "train --model ready:small_cnn,side=9 QUICK AS_A": (1, "the model fails on train inputs of shape (1, 8, 8)"),
     "train --model ready:small_cnn,classes=3 QUICK AS_A": (1, "digits, train, has label 9, but the model"),
-    "train --model ready:small_cnn QUICK AS_A --objective denoise": (1, "a denoiser keeps the shape"),
+    "train --model ready:small_cnn QUICK AS_A --objective denoise": (1, "not a denoiser"),
     "train --model ready:sandwich_small QUICK AS_A --split nowhere": (1, "there is no split 'nowhere'"),
     "train --model python:torch.nn:Flatten QUICK AS_A": (2, "has no parameters to train"),
-    "train --model ready:small_cnn --weights code.pth QUICK AS_A": (1, "is refused: it contains more than tensors"),
+    "train --model ready:small_cnn --weights code.pth QUICK AS_A": (1, "is refused: it holds more than tensors"),
     "train --model ready:small_cnn --weights there.safetensors QUICK AS_A": (
         1, "does not fit the model: 0.weight is missing; 0.bias is missing; 2.weight is missing, and 4 more",
     ),
     "lipschitz --model ready:resnet8 --shape 3": (1, "the network fails on inputs of shape (3,)"),
     "train --model ready:small_cnn QUICK --out there.safetensors/a.safetensors": (1, "cannot be written to"),
     "train --model ready:small_cnn QUICK AS_A --workers -1": (2, "workers must be"),
-    "train --model ready:small_cnn --data npz:all.npz --sigma 0.25 AS_A": (1, "split 'test' is the training data"),
+    "train --model ready:small_cnn --data npz:all.npz --sigma 0.25 AS_A": (1, "split 'test' is what is trained on"),
     "train --model hf:somebody/something QUICK AS_A": (2, "hf:somebody/something cannot be trained; give ready:NAME"),
-    "train --model python:unknown.py:two QUICK AS_A": (1, "the model returns tuple; expected a tensor"),
+    "train --model python:unknown.py:two QUICK AS_A": (1, "the model answers with tuple; expected a tensor"),
     "train --model ready:small_cnn QUICK AS_A --epsilon 1": (
         2, "epsilon is not a setting of objective gaussian; leave it out",
     ),

@@ -249,7 +249,7 @@ for number in range(2):
 
 def test_a_pickled_job_makes_the_same_rows_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's model and planner are in a file that the other process has never seen, in another directory."""
-    from lvmrs.cli.chosen_method import chosen_method
+    from lvmrs.cli.setup import chosen_method
 
     monkeypatch.chdir(tmp_path)
     Path("mine_there.py").write_text(OWN)

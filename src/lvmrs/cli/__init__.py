@@ -1,4 +1,4 @@
-"""The command line: one file per verb, and the only place that prints or exits."""
+"""The command line: one file per verb, over the library; only this package prints or exits."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from lvmrs.cli.attack import attack
 from lvmrs.cli.calibrate import calibrate
 from lvmrs.cli.certify import certify
 from lvmrs.cli.compare import compare
-from lvmrs.cli.console import output, own_stdout
+from lvmrs.cli.console import exit_code, output, own_stdout
 from lvmrs.cli.demo import demo_command
-from lvmrs.cli.ending import exit_code
 from lvmrs.cli.import_ import import_
 from lvmrs.cli.launch import launch
 from lvmrs.cli.lipschitz import lipschitz
 from lvmrs.cli.merge import merge
+from lvmrs.cli.options import HEADINGS, OUTPUT
 from lvmrs.cli.plot import plot
 from lvmrs.cli.predict import predict
 from lvmrs.cli.radius import radius
 from lvmrs.cli.recertify import recertify
 from lvmrs.cli.report import report
-from lvmrs.cli.spread import with_address
+from lvmrs.cli.setup import with_address
 from lvmrs.cli.train import train
 from lvmrs.cli.verify import verify
 
@@ -41,18 +41,18 @@ __all__ = ["app", "main"]
 _GUIDE = """lvmrs proves how far an input can be moved before a classifier changes its answer.
 
 Start here:
-  lvmrs demo                                         everything once, in a minute
-  lvmrs radius 0.99 0.005 --sigma 0.5                a radius from two probabilities
+  lvmrs demo                               train, certify and compare, in a minute
+  lvmrs radius 0.99 0.005 --sigma 0.5      radii from two probabilities
   lvmrs train --model ready:fast_cnn --data cifar10:cifar10.npz --sigma 0.5 \\
-      --out nets/a.safetensors                       a network for noise of that strength
+      --out nets/a.safetensors             a network for this noise
   lvmrs certify --model trained:nets/a.safetensors --data cifar10:cifar10.npz \\
-      --sigma 0.5 --out runs/a
-  lvmrs certify … --out runs/a --resume              go on where it stopped
-  lvmrs analyze runs/a                               certified accuracy and average radius
-  lvmrs report runs/a -o report.html                 a page to open and to send
+      --sigma 0.5 --out runs/a             one certificate for each input
+  lvmrs certify … --out runs/a --resume    continue a run that was stopped
+  lvmrs analyze runs/a                     certified accuracy and average radius
+  lvmrs report runs/a -o report.html       an HTML page about the run
 
-Commands: demo, train, certify, launch, predict, calibrate, recertify, merge, verify, attack, import,
-analyze, compare, plot, report, lipschitz, radius.
+Commands: demo, train, certify, launch, predict, calibrate, recertify, merge,
+verify, attack, import, analyze, compare, plot, report, lipschitz, radius.
 Each has --help, with examples. --debug shows where an error comes from."""
 
 _DEBUG = "--debug"
@@ -70,7 +70,7 @@ def _guide(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version."),
     debug: bool = typer.Option(
-        False, _DEBUG, help="Show the traceback of an error; it may stand anywhere, and LVMRS_DEBUG=1 does the same."
+        False, _DEBUG, help="Show the traceback of an error; allowed anywhere. LVMRS_DEBUG=1 does the same."
     ),
 ) -> None:
     """Prove how far an input can be moved before a classifier changes its answer.
@@ -78,7 +78,8 @@ def _guide(
     \b
     Examples:
       lvmrs demo
-      lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --out runs/a
+      lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 \\
+          --out runs/a
       lvmrs analyze runs/a
     """
     if version:
@@ -90,12 +91,26 @@ def _guide(
 
 
 class _Verb(TyperCommand):
-    """A command that has stdout to itself while it works."""
+    """A command that alone writes to stdout while it works, and whose help lists options under headings."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it, after its options were parsed."""
+        """Run the command, after its options were parsed."""
         with own_stdout():
             return super().invoke(ctx)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """List arguments, then options under the headings of ``lvmrs.cli.options``, in one column for all of them."""
+        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *HEADINGS)}
+        for parameter in self.get_params(ctx):
+            is_argument = parameter.param_type_name == "argument"
+            heading = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or OUTPUT
+            if record := parameter.get_help_record(ctx):
+                sections[heading].append(record)
+        width = max(len(names) for records in sections.values() for names, _ in records)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl([(names.ljust(width), text) for names, text in records])
 
 
 _VERBS: dict[str, Callable[..., None]] = {
@@ -122,7 +137,7 @@ for _name, _verb in _VERBS.items():
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; a mistake gets one sentence, and exit code 2 if it is in the command line, 1 elsewhere."""
+    """Run a command, and exit with its code: an error is one sentence, with 2 for wrong usage and 1 otherwise."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without σ shows a question mark
@@ -138,12 +153,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 @functools.cache
 def _command() -> Any:
-    """The tree of commands. Programs that run many commands in one process wait for it once."""
+    """Build the commands, once for programs that run many of them in one process."""
     return get_command(app)
 
 
 def _run(words: list[str]) -> None:
-    # Not ``app(words)``: typer would end the program by itself, and take an EOFError of the user's code for Control-D.
+    # Not ``app(words)``: typer would exit by itself, and treat an EOFError of the user's code as Control-D.
     command = _command()
     with command.make_context("lvmrs", words) as context:
         command.invoke(context)

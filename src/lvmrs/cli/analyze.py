@@ -1,4 +1,4 @@
-"""``lvmrs analyze``: the measures of runs in a table."""
+"""``lvmrs analyze``: a table of certified accuracy and average radius."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import typer
 
 from lvmrs import analysis
 from lvmrs.analysis.tables import FORMATS, summary_table
-from lvmrs.cli import options, parsing
-from lvmrs.cli.console import INCOMPLETE, output, tell
-from lvmrs.cli.reading import read_all
+from lvmrs.cli import options
+from lvmrs.cli.console import INCOMPLETE, output, read_all, tell
+from lvmrs.cli.options import OUTPUT, option
 
 __all__ = ["analyze"]
 
@@ -21,17 +21,17 @@ def analyze(
     radii: options.Radii = options.RADII,
     form: options.Format = "table",
     intervals: Annotated[
-        bool, typer.Option("--intervals", help="Show confidence intervals too (csv and json have them always).")
-    ] = False,
-    envelope: Annotated[
-        bool, typer.Option("--envelope", help="Add the best of the runs at each radius, as papers do over σ.")
+        bool, option(OUTPUT, "--intervals", help="Show confidence intervals too; csv and json always have them.")
     ] = False,
     confidence: options.Confidence = 0.95,
+    envelope: Annotated[
+        bool, option(OUTPUT, "--envelope", help="Add the best of the runs at each radius, as papers do over σ.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Show certified accuracy at given radii (in %), average certified radius (ACR) and abstentions.
 
-    The accuracy without noise (clean) is shown too, where a run has measured it.
+    The column clean is the accuracy without noise, for runs that measured it.
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def analyze(
       lvmrs analyze runs/sigma-* --envelope --format latex
       lvmrs analyze other-project.tsv --format csv
     """
-    wanted, form = parsing.radii(radii), parsing.choice("format", form, FORMATS)
+    wanted, form = options.radii(radii), options.choice("format", form, FORMATS)
     results, are_all = read_all(runs)
     found = [analysis.summarise(result, wanted, confidence=confidence) for result in results]
     output(summary_table(found, "json" if as_json else form, intervals=intervals, envelope=envelope))

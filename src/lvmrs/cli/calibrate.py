@@ -1,4 +1,4 @@
-"""``lvmrs calibrate``: one classifier for all inputs, found on held-out inputs."""
+"""``lvmrs calibrate``: choose one classifier for all inputs, on held-out inputs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
-import typer
-
-from lvmrs.cli import options, parsing
-from lvmrs.cli.console import command_line, output, tell
-from lvmrs.cli.output_file import writing
-from lvmrs.cli.setup import Setup, with_setup
+from lvmrs.cli import options
+from lvmrs.cli.console import command_line, output, tell, writing
+from lvmrs.cli.options import METHOD, OUTPUT, grouped, option
+from lvmrs.cli.setup import Setup, known_name
 from lvmrs.registry import MAPS, METHODS
 
 if TYPE_CHECKING:
@@ -21,54 +19,57 @@ __all__ = ["calibrate"]
 
 _METHODS = ("duels", "fixed")
 _OBJECTIVES = {"radius": "average radius", "accuracy": "accuracy"}
-# Options that have an effect on the choice of a map only.
+# Options that affect only the choice of a map.
 _OF_MAPS = ("objective", "epsilon", "map", "temperature", "mass", "alpha", "n")
 
 
-@with_setup(split="train", max=100)
+@grouped(split="train", max=100)
 def calibrate(
     setup: Setup,
     method: Annotated[
-        str, typer.Option("--method", help="What to find: a width of soft duels, or with fixed a map for all inputs.")
+        str, option(METHOD, "--method", help="duels finds a width of soft duels, and fixed a map, for all inputs.")
     ] = "duels",
     objective: Annotated[
         str,
-        typer.Option(
-            "--objective", help="For fixed: the average radius, or the accuracy certified at --epsilon (accuracy)."
+        option(
+            METHOD,
+            "--objective",
+            help="For fixed: radius maximises the average radius, and accuracy the accuracy certified at --epsilon.",
         ),
     ] = "radius",
     epsilon: Annotated[
-        float, typer.Option("--epsilon", help="The radius at which accuracy is certified, for --objective accuracy.")
+        float, option(METHOD, "--epsilon", help="Radius at which to certify accuracy, for --objective accuracy.")
     ] = 0.0,
     map: options.Map = None,  # noqa: A002
     temperature: options.Temperature = None,
     mass: options.Mass = None,
-    lipschitz: options.Lipschitz = None,
     alpha: options.Alpha = 0.001,
     n0: options.N0 = 1_000,
     n: options.N = 100_000,
-    autocast: options.Autocast = None,
     out: Annotated[
-        Optional[Path], typer.Option("--out", help="Write all settings to this file, for certify and predict.")
+        Optional[Path], option(OUTPUT, "--out", help="New file with all settings, for certify and predict.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Find one classifier for all inputs, on inputs that will not be certified: the training split.
+    """Choose one classifier for all inputs, on inputs that will not be certified: the training split.
 
-    It prints the options that name it. With --out, certify and predict take it with --settings, to the last digit.
+    The command prints the options that define this classifier. With --out it also writes a file for --settings of
+    certify and predict, which has all digits.
 
     \b
     Examples:
-      lvmrs calibrate --model trained:nets/a.safetensors --data digits --sigma 0.5 --max 100
-      lvmrs calibrate --model trained:nets/a.safetensors --data digits --sigma 0.5 --method fixed --out settings.json
-      lvmrs certify --model trained:nets/a.safetensors --data digits --settings settings.json --out runs/a
+      lvmrs calibrate --model trained:nets/a.safetensors --data digits \\
+          --sigma 0.5 --max 100
+      lvmrs calibrate --model trained:nets/a.safetensors --data digits \\
+          --sigma 0.5 --method fixed --out settings.json
+      lvmrs certify --model trained:nets/a.safetensors --data digits \\
+          --settings settings.json --out runs/a
     """
     from lvmrs import runs as jobs
-    from lvmrs.cli.own_parts import known_name
     from lvmrs.planners.base import keeps_constant
 
-    parsing.choice("method", method, _METHODS)
-    parsing.choice("objective", objective, tuple(_OBJECTIVES))
+    options.choice("method", method, _METHODS)
+    options.choice("objective", objective, tuple(_OBJECTIVES))
     if method == "duels":
         setup.refuse(_OF_MAPS, "the width of duels is half the median deviation of the margin")
     if objective != "accuracy":
@@ -77,7 +78,7 @@ def calibrate(
     if name is not None and not keeps_constant(name):
         setup.refuse(("lipschitz",), f"scores of {name} have no Lipschitz constant")
     search = _search(name, temperature, mass)
-    loaded, dataset, smoothed = setup.load(None, lipschitz=lipschitz, autocast=autocast)
+    loaded, dataset, smoothed = setup.load()
     inputs, sampling = setup.selection(dataset), jobs.Sampling(alpha, n0, n, setup.seed)
     found: Method
     goal: dict[str, Any] = {}
@@ -97,14 +98,14 @@ def calibrate(
 
 
 def _search(map_: str | None, temperature: float | None, mass: float | None) -> dict[str, Any]:
-    """What the search is restricted to, if anything."""
+    """Arguments that restrict the search."""
     several = {"maps": map_, "temperatures": temperature}
     one = {name: (value,) for name, value in several.items() if value is not None}
     return one if mass is None else {**one, "mass": mass}
 
 
 def _options(found: Method) -> str:
-    """The options that name a calibrated method, with all digits of its numbers."""
+    """Options that define a calibrated method, with all digits of its numbers."""
     from lvmrs.planners import settings as method_settings
 
     settings = method_settings.settings(found)

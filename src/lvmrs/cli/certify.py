@@ -1,18 +1,14 @@
-"""``lvmrs certify``: a data set into a run directory."""
+"""``lvmrs certify``: certify a data set into a run directory."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
-import typer
-
-from lvmrs.cli import options, spread
-from lvmrs.cli.console import command_line, tell
-from lvmrs.cli.outcome import show_run
-from lvmrs.cli.parsing import shard
+from lvmrs.cli import options
+from lvmrs.cli.console import command_line, show_run, stoppable, tell
+from lvmrs.cli.options import EXECUTION, OUTPUT, grouped, option
 from lvmrs.cli.progress import Watcher, duration
-from lvmrs.cli.setup import Setup, with_setup
-from lvmrs.cli.stoppable import stoppable
+from lvmrs.cli.setup import GoalOptions, MethodOptions, Recorded, Setup, WorkerOptions, usual_n0
 from lvmrs.record import RunWriter
 
 if TYPE_CHECKING:
@@ -21,86 +17,73 @@ if TYPE_CHECKING:
 __all__ = ["certify"]
 
 
-@with_setup()
+@grouped()
 def certify(
+    *,
     setup: Setup,
-    out: options.Out,
-    method: options.Method = None,
-    bound: options.Bound = None,
-    map: options.Map = None,  # noqa: A002
-    temperature: options.Temperature = None,
-    mass: options.Mass = None,
-    form: options.Form = None,
-    width: options.Width = None,
+    method_options: MethodOptions,
     settings: options.Settings = None,
-    lipschitz: options.Lipschitz = None,
     alpha: options.Alpha = 0.001,
     n0: options.N0 = 1_000,
     n: options.N = 100_000,
-    target_radius: options.Targets = None,
-    tolerance: options.Tolerance = None,
-    budget: options.Budget = None,
-    beta: options.Beta = None,
-    shard_: Annotated[
+    goal_options: GoalOptions,
+    compile: options.Compile = None,  # noqa: A002
+    worker_options: WorkerOptions,
+    shard: Annotated[
         Optional[str],
-        typer.Option(
+        option(
+            EXECUTION,
             "--shard",
-            help="Do only this share, such as 2/8; merge them with lvmrs merge. In a Slurm array, auto takes that of "
-            "the task, and writes to OUT-2-of-8.",
+            help="Certify only this shard, such as 2/8; lvmrs merge joins the shards. In a Slurm array, auto is the "
+            "shard of the task, and the run is OUT-2-of-8.",
         ),
     ] = None,
+    out: options.Out,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --out, made with the same settings.")
+        bool, option(OUTPUT, "--resume", help="Continue the run in --out, which must have the same settings.")
     ] = False,
     resample: Annotated[
         bool,
-        typer.Option("--resample", help="With --resume: sample inputs again whose kept scores are missing or damaged."),
+        option(
+            OUTPUT, "--resample", help="With --resume: sample inputs again whose kept scores are missing or damaged."
+        ),
     ] = False,
-    keep_scores: Annotated[
-        bool, typer.Option("--keep-scores", help="Keep all scores, so that lvmrs recertify can use them.")
-    ] = False,
-    autocast: options.Autocast = None,
-    compile: options.Compile = None,  # noqa: A002
-    ray: spread.RayAddress = None,
-    workers: spread.WorkerCount = None,
-    cpus_per_worker: spread.CpusPerWorker = None,
-    gpus_per_worker: spread.GpusPerWorker = None,
+    keep_scores: Annotated[bool, option(OUTPUT, "--keep-scores", help="Keep all scores, for lvmrs recertify.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Certify the inputs of a data set: one row each in OUT/certificates.tsv.
+    """Certify the inputs of a data set: one row for each input in OUT/certificates.tsv.
 
-    If a run is stopped or killed, inputs that were being certified are lost, and no written row is; --resume continues
+    The default method is hard duels, or soft duels with a width chosen for each input if a Lipschitz constant is known.
+    With --target-radius, --tolerance or --budget, --n is the largest number of samples for an input, and the default of
+    --n0 is smaller.
+
+    If a run is stopped or killed, inputs that were being certified are lost, but no written row is; --resume continues
     the run.
 
     \b
     Examples:
-      lvmrs certify --model python:nets.py:resnet --weights w.safetensors --data cifar10:c.npz --sigma 0.5 --out runs/a
-      lvmrs certify --model hf:microsoft/resnet-50 --data imagefolder:val --image-size 224 --sigma 0.25 --out runs/b
-      lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --method cohen --skip 20 --out runs/c
-      lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --ray 10.0.0.1:6379 --out runs/d
+      lvmrs certify --model python:nets.py:resnet --weights w.safetensors \\
+          --data cifar10:c.npz --sigma 0.5 --out runs/a
+      lvmrs certify --model hf:microsoft/resnet-50 --data imagefolder:val \\
+          --image-size 224 --sigma 0.25 --out runs/b
+      lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 \\
+          --method cohen --skip 20 --out runs/c
+      lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 \\
+          --ray 10.0.0.1:6379 --out runs/d
     """
-    from lvmrs import runs as jobs  # torch takes seconds to import: only those who use it wait
-    from lvmrs.cli.chosen_goal import chosen_goal, usual_n0
-    from lvmrs.cli.chosen_method import chosen_method
-    from lvmrs.cli.recorded import Recorded
+    from lvmrs import runs as jobs  # torch takes seconds to import: only commands that use it wait
     from lvmrs.runs.workers.slurm import shard_directory, shard_of_task
 
-    part = shard_of_task() if shard_ == "auto" else shard(shard_)
-    whole, out = out, shard_directory(out, *part) if shard_ == "auto" else out
-    RunWriter.begun(out, resume=resume, batch=setup.batch)  # a place where no run can be is refused before loading
+    part = shard_of_task() if shard == "auto" else options.shard(shard)
+    whole, out = out, shard_directory(out, *part) if shard == "auto" else out
+    RunWriter.begun(out, resume=resume, batch=setup.batch)  # refuse a place where no run can be before loading
     recorded = Recorded.read(settings)
-    goal = chosen_goal(target_radius, tolerance, beta, budget, bound=bound)
-    chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
-    # The tasks of an array agree on how to run the model before workers could, and a budget is spent by one process.
-    several = setup.device == "auto" and shard_ != "auto" and not (goal is not None and goal.limited)
-    spread.check_gpus(gpus_per_worker, setup.device)
-    who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=setup.device, several=several)
-    running: dict[str, Any] = {
-        "lipschitz": lipschitz,
-        "autocast": autocast,
-        "compiled": compile,
-        "elsewhere": who.device is not None,
-    }
+    goal = goal_options.chosen(method_options.bound)
+    chosen = method_options.chosen()
+    # The tasks of an array agree on how to run the model before workers could, and one process spends a budget.
+    several = setup.device == "auto" and shard != "auto" and not (goal is not None and goal.limited)
+    workers = worker_options.chosen(setup.device, typed=setup.device, several=several)
+    running: dict[str, Any] = {"compiled": compile, "elsewhere": workers.device is not None}
     if recorded is None:
         loaded, dataset, smoothed = setup.load(chosen, **running)
     else:
@@ -117,22 +100,22 @@ def certify(
         selected,
         keep_scores,
     )
-    if shard_ == "auto" and who.device is None:
+    if shard == "auto" and workers.device is None:
         from lvmrs.runs.shard_way import way_of_shards
 
         job.smoothed.fix_way(way_of_shards(job, whole))
     tell(f"method {job.method}")
     if goal is not None:
         tell(f"goal   sampling for an input stops {goal.words}, or after {n} samples; n0 = {n0}")
-    watcher = Watcher(len(job.selection.indices), workers=who if who.elsewhere else None)
-    with stoppable(lambda: watcher.how_to_go_on(*(() if resume else ("--resume",)))), watcher:
+    watcher = Watcher(len(job.selection.indices), workers=workers if workers.elsewhere else None)
+    with stoppable(lambda: watcher.how_to_continue(*(() if resume else ("--resume",)))), watcher:
         run = jobs.certify(
             job,
             out,
             resume=resume,
             resample=resample,
             command=command_line(),
-            workers=who,
+            workers=workers,
             on_begin=lambda outlook: _tell_cost(outlook, watcher, at_most=goal is not None),
             on_row=watcher.row,
         )

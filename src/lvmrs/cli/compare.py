@@ -9,7 +9,7 @@ import typer
 
 from lvmrs import analysis
 from lvmrs.analysis.tables import FORMATS, comparison_table
-from lvmrs.cli import options, parsing
+from lvmrs.cli import options
 from lvmrs.cli.console import INCOMPLETE, output, tell
 
 __all__ = ["compare"]
@@ -17,23 +17,23 @@ __all__ = ["compare"]
 
 def compare(
     first: Annotated[Path, typer.Argument(help="A run directory or TSV file.")],
-    second: Annotated[Path, typer.Argument(help="Another, on the same inputs.")],
+    second: Annotated[Path, typer.Argument(help="Another one, on the same inputs.")],
     radii: options.Radii = options.RADII,
     form: options.Format = "table",
     confidence: options.Confidence = 0.95,
     as_json: options.Json = False,
 ) -> None:
-    """Compare two runs input by input: where one certifies and the other does not, and whether that could be chance.
+    """Compare two runs input by input: how many inputs only one of them certifies, and whether that could be chance.
 
-    p is the p-value of McNemar's exact test. Cautions say what makes the comparison doubtful (other data, subset or
-    risk).
+    p is the p-value of McNemar's exact test. Cautions name differences that make the comparison doubtful, such as other
+    data, another subset or another risk.
 
     \b
     Examples:
       lvmrs compare runs/cohen runs/lvm
       lvmrs compare runs/a runs/b --radii 0,0.5,1 --format markdown
     """
-    wanted, form = parsing.radii(radii), parsing.choice("format", form, FORMATS)
+    wanted, form = options.radii(radii), options.choice("format", form, FORMATS)
     found = analysis.compare(analysis.read(first), analysis.read(second), wanted, confidence=confidence)
     for warning in found.warnings:
         tell(f"caution: {warning}")

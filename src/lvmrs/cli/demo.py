@@ -1,4 +1,4 @@
-"""``lvmrs demo``: everything once, in a minute."""
+"""``lvmrs demo``: train, certify, compare and report, in a minute."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import json
 from pathlib import Path
 from typing import Annotated, Optional
 
-import typer
-
 from lvmrs import analysis
 from lvmrs._util import files as _disk
 from lvmrs.analysis.tables import summary_table
 from lvmrs.cli import options
-from lvmrs.cli.console import command_line, output, tell
+from lvmrs.cli.console import command_line, output, stoppable, tell
+from lvmrs.cli.options import OUTPUT, option
 from lvmrs.cli.progress import Watcher
-from lvmrs.cli.stoppable import stoppable
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["demo_command"]
@@ -24,11 +22,12 @@ _RADII = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5]
 
 def demo_command(
     out: Annotated[
-        Optional[Path], typer.Option("--out", help="Where to put weights and runs; else a new directory here.")
+        Optional[Path],
+        option(OUTPUT, "--out", help="New directory for weights and runs. Default: lvmrs-demo-1, or the next number."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Train a small network on digits with noise, certify 100 test digits in four ways, compare.
+    """Train a small network on digits with noise, certify 100 test digits with four methods, and compare these.
 
     \b
     Examples:

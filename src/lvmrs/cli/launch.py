@@ -1,4 +1,4 @@
-"""``lvmrs launch``: a run as an array of Slurm jobs."""
+"""``lvmrs launch``: certify as an array of Slurm jobs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Annotated, Any, Optional
 import typer
 
 from lvmrs.cli import options
-from lvmrs.cli.console import output, tell
-from lvmrs.cli.outcome import show_run
+from lvmrs.cli.console import output, show_run, stoppable, tell
+from lvmrs.cli.options import EXECUTION, option
 from lvmrs.cli.progress import displaying
-from lvmrs.cli.spread import with_address
-from lvmrs.cli.stoppable import stoppable
+from lvmrs.cli.setup import with_address
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["launch"]
@@ -29,32 +28,35 @@ _REFUSED = {
 
 def launch(
     context: typer.Context,
-    command: Annotated[list[str], typer.Argument(help="After --, the command: certify and its options.")],
-    slurm: Annotated[bool, typer.Option("--slurm", help="Submit it to Slurm with sbatch.")] = False,
-    shards: Annotated[int, typer.Option("--shards", help="Number of shards.")] = 8,
+    command: Annotated[list[str], typer.Argument(help="The command after --: certify and its options.")],
+    slurm: Annotated[bool, option(EXECUTION, "--slurm", help="Submit to Slurm with sbatch.")] = False,
+    shards: Annotated[int, option(EXECUTION, "--shards", help="Number of shards.")] = 8,
     tasks: Annotated[
-        Optional[int], typer.Option("--tasks", help="Number of shards that run at a time; by default all.")
+        Optional[int], option(EXECUTION, "--tasks", help="Number of shards that run at a time. Default: all.")
     ] = None,
     sbatch: Annotated[
         Optional[list[str]],
-        typer.Option(
+        option(
+            EXECUTION,
             "--sbatch",
-            help="An option of sbatch, such as partition=gpu or gres=gpu:1; may be repeated. The default time limit of "
+            help="Option of sbatch, such as partition=gpu or gres=gpu:1; may be repeated. The default time limit of "
             "a task is time=1440 minutes.",
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the run is merged.")] = False,
+    wait: Annotated[bool, option(EXECUTION, "--wait", help="Wait until the run is merged.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Divide a run into shards, submit them as an array of jobs, and merge them when all are done.
+    """Divide a run into shards, submit them to Slurm as an array of jobs, and merge them when all are done.
 
     A task that is preempted or reaches its time limit ends in order, is requeued and resumes. The same command, typed
     again, computes the rows that are missing.
 
     \b
     Examples:
-      lvmrs launch --slurm --shards 16 --tasks 4 --sbatch partition=gpu --sbatch gres=gpu:1 --sbatch time=4:00:00 \\
-          --wait -- certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 --out runs/a
+      lvmrs launch --slurm --shards 16 --tasks 4 --sbatch partition=gpu \\
+          --sbatch gres=gpu:1 --sbatch time=4:00:00 --wait \\
+          -- certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 \\
+          --out runs/a
     """
     from lvmrs.runs.workers import slurm as jobs_of_slurm
 
@@ -85,14 +87,14 @@ def launch(
 
 
 def _checked_out(context: typer.Context, command: Sequence[str]) -> Path:
-    """The directory of the run, from the command; raises if certify would refuse the command."""
+    """Return the directory of the run; raises if certify would refuse the command."""
     if command[0] != "certify":
         raise InvalidArgumentError(f"only certify can be launched, got {command[0]!r:.40}; write it after --")
     words = with_address(list(command[1:]))
     tree: Any = context.find_root().command
     with tree.commands["certify"].make_context("certify", words, parent=context.find_root()) as parsed:
         for name, why in _REFUSED.items():
-            if parsed.get_parameter_source("shard_" if name == "shard" else name).name == "COMMANDLINE":
+            if parsed.get_parameter_source(name).name == "COMMANDLINE":
                 raise InvalidArgumentError(f"{name} {why}; leave it out of the command")
         return Path(parsed.params["out"])
 

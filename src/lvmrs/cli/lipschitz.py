@@ -1,4 +1,4 @@
-"""``lvmrs lipschitz``: an upper bound on the Lipschitz constant of a network."""
+"""``lvmrs lipschitz``: bound the Lipschitz constant of a network."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Annotated
 
-import typer
-
 from lvmrs.cli import options
 from lvmrs.cli.console import output, tell
-from lvmrs.cli.parsing import numbers
+from lvmrs.cli.options import MODEL, numbers, option
 from lvmrs.errors import InvalidArgumentError
 
 __all__ = ["lipschitz"]
@@ -19,7 +17,9 @@ __all__ = ["lipschitz"]
 
 def lipschitz(
     model: options.Model,
-    shape: Annotated[str, typer.Option("--shape", help="Shape of an input: channels, height and width, as 3,32,32.")],
+    shape: Annotated[
+        str, option(MODEL, "--shape", help="Shape of an input: channels, height and width, such as 3,32,32.")
+    ],
     weights: options.Weights = None,
     mean: options.Mean = None,
     std: options.Std = None,
@@ -27,13 +27,14 @@ def lipschitz(
 ) -> None:
     """Bound the Lipschitz constant of a network from above, for lvmrs certify --lipschitz.
 
-    The bound is the product of the norms of the layers; branches of residual networks are added. It always holds, and
-    it is often large. A sandwich network has a constant that you choose, and its bound is that constant.
+    The bound is the product of the norms of the layers, where branches of residual networks are added. The bound always
+    holds, and is often large. For a sandwich network it is the constant that you chose.
 
     \b
     Examples:
       lvmrs lipschitz --model trained:net.safetensors --shape 1,8,8
-      lvmrs lipschitz --model ready:resnet20 --weights w.safetensors --shape 3,32,32
+      lvmrs lipschitz --model ready:resnet20 --weights w.safetensors \\
+          --shape 3,32,32
     """
     from torch import nn
 
@@ -45,7 +46,7 @@ def lipschitz(
     loaded = models.load(model, weights=weights, mean=numbers("mean", mean), std=numbers("std", std))
     tell(f"model  {'; '.join((loaded.name, *loaded.assumed))}")
     if not isinstance(loaded.model, nn.Module):
-        raise InvalidArgumentError(f"model: {model} is not a torch module, so its layers cannot be seen")
+        raise InvalidArgumentError(f"model: {model} is not a torch module, so that its layers cannot be read")
     bound = models.lipschitz_bound(loaded.model, [int(side) for side in sides])
     up = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(bound))
     output(json.dumps({"model": model, "lipschitz": float(up)}) if as_json else f"{up:f}")

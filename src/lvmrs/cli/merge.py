@@ -1,4 +1,4 @@
-"""``lvmrs merge``: one run from all shards of it."""
+"""``lvmrs merge``: make one run from all its shards."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import Annotated
 import typer
 
 from lvmrs.cli import options
-from lvmrs.cli.console import command_line
-from lvmrs.cli.outcome import show_run
-from lvmrs.cli.stoppable import stoppable
+from lvmrs.cli.console import command_line, show_run, stoppable
 from lvmrs.record import Run
 
 __all__ = ["merge"]
 
 
 def merge(
-    shards: Annotated[list[Path], typer.Argument(help="The run directories of all shards.")],
+    shards: Annotated[list[Path], typer.Argument(help="Run directories of all shards.")],
     out: options.Out,
     as_json: options.Json = False,
 ) -> None:
-    """Make one run of all shards of it, which must be finished and made with the same settings.
+    """Make one run from all its shards, which must be finished and have the same settings.
 
     \b
     Examples:

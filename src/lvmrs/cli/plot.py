@@ -1,4 +1,4 @@
-"""``lvmrs plot``: a figure of runs."""
+"""``lvmrs plot``: draw a figure of runs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import typer
 
 from lvmrs import analysis
 from lvmrs.analysis import plots
-from lvmrs.cli import options, parsing
-from lvmrs.cli.console import INCOMPLETE, tell
-from lvmrs.cli.output_file import writing
-from lvmrs.cli.reading import read_all
+from lvmrs.cli import options
+from lvmrs.cli.console import INCOMPLETE, read_all, tell, writing
+from lvmrs.cli.options import OUTPUT, option
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.record import Run
 
@@ -23,20 +22,21 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 
 def plot(
     runs: Annotated[list[Path], typer.Argument(help="Run directories, or TSV files for curves and radii.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .png, .svg or .pdf.")],
-    kind: Annotated[str, typer.Option("--kind", help=f"One of {', '.join(plots.KINDS)}.")] = "curves",
+    out: Annotated[Path, option(OUTPUT, "--out", "-o", help="New file: .png, .svg or .pdf.")],
+    kind: Annotated[str, option(OUTPUT, "--kind", help=f"Kind of figure: {', '.join(plots.KINDS)}.")] = "curves",
     confidence: options.Confidence = 0.95,
 ) -> None:
-    """Draw a figure: certified-accuracy curves with bands, radii, the map and temperature of each input, or variance.
+    """Draw a figure of runs.
 
-    variance shows the variance of the top score against its margin, for a run with --keep-scores.
+    curves shows certified accuracy with confidence bands, radii a histogram, choices the map and temperature of each
+    input, and variance the variance of the top score against its margin, for a run with --keep-scores.
 
     \b
     Examples:
       lvmrs plot runs/cohen runs/lvm -o curves.pdf
       lvmrs plot runs/lvm --kind choices -o choices.svg
     """
-    parsing.choice("kind", kind, plots.KINDS)
+    options.choice("kind", kind, plots.KINDS)
     if out.suffix.lower() not in _SUFFIXES:
         raise InvalidArgumentError(f"out must end with {', '.join(_SUFFIXES)}, got {out}")
     are_all = True

@@ -1,4 +1,4 @@
-"""``lvmrs predict``: what the smoothed classifier answers."""
+"""``lvmrs predict``: classify inputs with the smoothed classifier."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
-import typer
-
 from lvmrs.cli import options
-from lvmrs.cli.console import output, tell
-from lvmrs.cli.setup import Setup, with_setup
-from lvmrs.cli.stoppable import stoppable
+from lvmrs.cli.console import output, stoppable, tell
+from lvmrs.cli.options import METHOD, OUTPUT, SAMPLES, grouped, option
+from lvmrs.cli.setup import MethodOptions, Recorded, Setup
 from lvmrs.kernel.radius import percent
 
 if TYPE_CHECKING:
@@ -21,62 +19,55 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 
-@with_setup()
+@grouped()
 def predict(
+    *,
     setup: Setup,
-    method: Annotated[
-        Optional[str],
-        typer.Option("--method", help="The method that certifies this classifier, such as duels, votes or fixed."),
-    ] = None,
-    bound: options.Bound = None,
-    map: options.Map = None,  # noqa: A002
-    temperature: options.Temperature = None,
-    mass: options.Mass = None,
-    form: options.Form = None,
-    width: options.Width = None,
+    method_options: MethodOptions,
     settings: options.Settings = None,
     like: Annotated[
-        Optional[Path], typer.Option("--like", help="A run: answer with the classifier that it certified.")
+        Optional[Path], option(METHOD, "--like", help="Run whose certified classifier is to answer.")
     ] = None,
-    radius: Annotated[
-        bool, typer.Option("--radius", help="Certify each answer, with N samples at risk ALPHA.")
-    ] = False,
-    lipschitz: options.Lipschitz = None,
-    alpha: options.Alpha = 0.001,
+    alpha: Annotated[
+        float, option(SAMPLES, "--alpha", help="Risk: the probability that an answer or certificate is wrong.")
+    ] = 0.001,
     n0: Annotated[
         Optional[int],
-        typer.Option("--n0", "--N0", help="Samples to find the candidate on; 100 if not given. Votes need none."),
+        option(SAMPLES, "--n0", "--N0", help="Samples to find the candidate on. Default: 100; votes need none."),
     ] = None,
-    n: options.N = 1_000,
-    autocast: options.Autocast = None,
+    n: Annotated[int, option(SAMPLES, "--n", "--N", help="Samples to test the candidate on.")] = 1_000,
+    radius: Annotated[
+        bool, option(OUTPUT, "--radius", help="Certify each answer, with --n samples at risk --alpha.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Answer with the class that the smoothed classifier answers with, or −1 where that is in doubt.
+    """Print the answer of the smoothed classifier for each input, or −1 where that is in doubt.
 
-    The classifier is that of the method, by default hard duels; it must be one for all inputs. Rows go to stdout as
-    they come: idx, label, predict, correct, name; with --radius also radius, p_lower, p_upper. An answer is wrong with
-    probability ALPHA at most.
+    --method names the method that certifies this classifier, by default hard duels; it must use one classifier for all
+    inputs. Each row is printed once it is computed: idx, label, predict, correct, name; with --radius also radius,
+    p_lower, p_upper.
 
     \b
     Examples:
-      lvmrs predict --model python:nets.py:resnet --weights w.safetensors --data digits --sigma 0.5 --max 20
-      lvmrs predict --model onnx:net.onnx --data npz:new.npz --like runs/a --n 10000 > answers.tsv
-      lvmrs predict --model onnx:net.onnx --data npz:new.npz --settings settings.json --radius --json
+      lvmrs predict --model python:nets.py:resnet --weights w.safetensors \\
+          --data digits --sigma 0.5 --max 20
+      lvmrs predict --model onnx:net.onnx --data npz:new.npz --like runs/a \\
+          --n 10000 > answers.tsv
+      lvmrs predict --model onnx:net.onnx --data npz:new.npz \\
+          --settings settings.json --radius --json
     """
     from lvmrs import runs as jobs
-    from lvmrs.cli.chosen_method import chosen_method
-    from lvmrs.cli.recorded import Recorded
     from lvmrs.kernel.goals import ABSTAIN
     from lvmrs.planners import Duels
 
     recorded = Recorded.read(settings, like)
-    chosen = chosen_method(method, bound=bound, map=map, temperature=temperature, mass=mass, form=form, width=width)
+    chosen = method_options.chosen()
     if recorded is None:
         chosen = Duels() if chosen is None else chosen
-        _, dataset, smoothed = setup.load(chosen, lipschitz=lipschitz, autocast=autocast)
+        _, dataset, smoothed = setup.load(chosen)
     else:
         chosen = recorded.method(chosen)
-        _, dataset, smoothed = recorded.load(setup, chosen, lipschitz=lipschitz, autocast=autocast)
+        _, dataset, smoothed = recorded.load(setup, chosen)
     numbers = {"n": n, "n0": n0, "alpha": alpha, "seed": setup.seed}
     selection = setup.selection(dataset)
     answers = jobs.predict(smoothed, dataset, selection, chosen, radius=radius, **numbers)
@@ -100,7 +91,7 @@ def _row(answer: Answer, *, radius: bool) -> dict[str, Any]:
 
 
 def _finite(number: float) -> float | None:
-    """JSON has no infinity; a certificate writes null for it, too."""
+    """Replace infinity by None, since JSON has none; certificates write null too."""
     return number if math.isfinite(number) else None
 
 

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar where somebody is looking, and now and then a line where it is a log."""
+"""Progress on stderr: a bar in a terminal, and occasional lines in a log."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 __all__ = ["Lines", "Watcher", "displaying", "duration", "stepping"]
 
 _FIRST, _GROWTH, _LAST = 10.0, 1.5, 60.0
-"""Seconds until the first line of a log, how much longer it is to each next one, and the longest time between two."""
+"""Seconds before the first line of a log, the factor by which the wait grows, and the longest wait."""
 _SURE, _SLOW = 20.0, 0.4
-"""After so many seconds it is said that a run is slow, if its rate is less than this share of what was measured."""
+"""A run is called slow after this many seconds, if its rate is below this share of the measured rate."""
 
 Clock = Callable[[], float]
 
 
 class _Display(Protocol):
-    """Shows how much of something is done."""
+    """Shows a count of units done."""
 
     def begin(self, total: int) -> None:
-        """So many are to come."""
+        """Set the number of units to do."""
 
     def show(self, done: int, words: Callable[[float], str] = ...) -> None:
-        """So many are done; ``words`` says more, given how many are done in a second."""
+        """Show the number of units done, and what ``words`` returns for the units done per second."""
 
 
 class Lines:
-    """Progress for a log: a line after ten seconds, then ever more seldom, at least once a minute, and at the end."""
+    """Progress for a log: a line after ten seconds, then at growing intervals of at most a minute, and at the end."""
 
     def __init__(self, unit: str, clock: Clock = time.monotonic) -> None:
         self._unit, self._clock = unit, clock
@@ -47,12 +47,12 @@ class Lines:
         self._start = self._last = clock()
 
     def begin(self, total: int) -> None:
-        """So many are to come."""
+        """Set the number of units to do."""
         self._total, self._start = total, self._clock()
         self._last = self._start
 
     def show(self, done: int, words: Callable[[float], str] = lambda rate: "") -> None:
-        """Tell it, if it is time for a line; what takes less than ten seconds needs none."""
+        """Print a line if one is due; work of less than ten seconds gets none."""
         now = self._clock()
         at_end = done == self._total and self._told >= 0
         if done == self._told or not (at_end or now - self._last >= self._wait):
@@ -71,7 +71,7 @@ class _Bar:
         self._progress, self._task = progress, progress.add_task("", total=None, words="")
 
     def begin(self, total: int) -> None:
-        """So many are to come."""
+        """Set the number of units to do."""
         self._progress.update(self._task, total=total)
 
     def show(self, done: int, words: Callable[[float], str] = lambda rate: "") -> None:
@@ -92,7 +92,7 @@ def _displaying(unit: str, clock: Clock) -> Iterator[_Display]:
 
 
 def displaying(unit: str) -> AbstractContextManager[_Display]:
-    """Shows how many of something are done, within a ``with`` block; ``unit`` is the word for several of them."""
+    """Show a count of units done, within a ``with`` block; ``unit`` is their name in the plural."""
     return _displaying(unit, time.monotonic)
 
 
@@ -102,31 +102,35 @@ class Watcher:
     def __init__(self, inputs: int, clock: Clock = time.monotonic, *, workers: Workers | None = None) -> None:
         self._workers = workers
         self.inputs = inputs
-        """Inputs of the run, with and without a row."""
+        """Number of inputs of the run, with and without a row."""
         self._displaying: AbstractContextManager[_Display] = _displaying("inputs", clock)
         self._samples_each = self._right = self._seen = self._before = 0
         self._clock, self._begun, self._expected = clock, clock(), 0.0
 
     def __enter__(self) -> Watcher:
-        """Begin to show them."""
+        """Start the display."""
         self._display = self._displaying.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it."""
+        """End the display."""
         self._displaying.__exit__(kind, error, trace)
 
     @property
     def done(self) -> int:
-        """Inputs that have a row."""
+        """Number of inputs that have a row."""
         return self._before + self._seen
 
     def begin(self, inputs: int, samples_each: int, *, done: int = 0, rate: float = 0.0) -> None:
-        """So many inputs are to come, each with so many samples; ``done`` inputs have a row already.
+        """Set what is to do.
 
-        ``rate`` is how many samples a second are expected, if that is known.
+        Args:
+            inputs: number of inputs without a row.
+            samples_each: samples of each of them; 0 if that is not known.
+            done: number of inputs that have a row already.
+            rate: samples a second that are expected; 0 if that is not known.
         """
         self._samples_each, self._before, self._expected = samples_each, done, rate
         self._display.begin(inputs)
@@ -140,7 +144,7 @@ class Watcher:
         _stopping.check()
 
     def _tell_if_slow(self) -> None:
-        """Say once that it goes much slower than expected, and what to do."""
+        """Print once that the run is much slower than expected, and what to do."""
         elapsed = self._clock() - self._begun
         if not self._expected or elapsed < _SURE:
             return
@@ -157,14 +161,14 @@ class Watcher:
         workers = [] if self._workers is None else [f"{self._workers.ready} workers"]
         return "  ".join([*samples, *workers, f"certified accuracy {self._right / self._seen:.1%}"])
 
-    def how_to_go_on(self, *more: str) -> tuple[str, str]:
-        """What to tell after a stop; ``more`` words are needed to go on."""
+    def how_to_continue(self, *more: str) -> tuple[str, str]:
+        """Lines to print after a stop: the command that continues the run, with ``more`` words at its end."""
         return f"stopped after {self.done} of {self.inputs} inputs; go on with:", command_line(*more)
 
 
 @contextmanager
 def stepping(steps: int, clock: Clock = time.monotonic) -> Iterator[Callable[[int], None]]:
-    """Shows the steps done in all and the time left."""
+    """Show the number of steps done and the time left."""
     with _displaying("steps", clock) as display:
         display.begin(steps)
 
@@ -176,12 +180,12 @@ def stepping(steps: int, clock: Clock = time.monotonic) -> Iterator[Callable[[in
 
 
 def _per_time(rate: float, unit: str) -> str:
-    """How many in a second, or in an hour if they are few."""
+    """Rate per second, or per hour if it is low."""
     return f"{rate:.3g} {unit}/s" if rate >= 0.1 else f"{3600 * rate:.3g} {unit}/h"
 
 
 def duration(seconds: float) -> str:
-    """A rough time, in words."""
+    """Format a time roughly, for people."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     if seconds < 90 * 60:

@@ -1,4 +1,4 @@
-"""``lvmrs radius``: the calculators, for one pair of probabilities."""
+"""``lvmrs radius``: compute radii from two probabilities."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from lvmrs.cli import options
 from lvmrs.cli.console import output
+from lvmrs.cli.options import METHOD, MODEL, option
 from lvmrs.kernel.radius import rounded_down
 
 __all__ = ["radius"]
@@ -18,13 +19,13 @@ __all__ = ["radius"]
 def radius(
     p_a: Annotated[float, typer.Argument(help="Lower bound on the mean score of the top class.")],
     p_b: Annotated[
-        Optional[float], typer.Argument(help="Upper bound on every other mean score; else mass − P_A.")
+        Optional[float], typer.Argument(help="Upper bound on every other mean score. Default: mass − P_A.")
     ] = None,
     sigma: options.Sigma = 1.0,
     lipschitz: Annotated[
-        Optional[float], typer.Option("--lipschitz", help="Lipschitz constant of the vector of scores.")
+        Optional[float], option(MODEL, "--lipschitz", help="Lipschitz constant of the vector of scores.")
     ] = None,
-    mass: Annotated[float, typer.Option("--mass", help="Mass of the simplex.")] = 1.0,
+    mass: Annotated[float, option(METHOD, "--mass", help="Mass of the simplex.")] = 1.0,
     as_json: options.Json = False,
 ) -> None:
     """Compute certified radii from bounds on two mean scores, rounded down.
@@ -34,8 +35,8 @@ def radius(
       lvmrs radius 0.99 0.005 --sigma 0.5
       lvmrs radius 0.8 0.1 --sigma 0.25 --lipschitz 1
     """
-    from lvmrs.kernel import lipschitz as constants
-    from lvmrs.kernel import radius as radii
+    from lvmrs import lipschitz as constants
+    from lvmrs import radius as radii
 
     rival = mass - p_a if p_b is None else p_b
     slope = math.inf if lipschitz is None else lipschitz

@@ -1,4 +1,4 @@
-"""``lvmrs report``: a page about runs, to open and to send."""
+"""``lvmrs report``: write an HTML page about runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, Optional
 
 import typer
 
-from lvmrs.cli import options, parsing
-from lvmrs.cli.console import tell
-from lvmrs.cli.output_file import writing
+from lvmrs.cli import options
+from lvmrs.cli.console import tell, writing
+from lvmrs.cli.options import INPUTS, OUTPUT, option
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.record import Run
 
@@ -18,19 +18,19 @@ __all__ = ["report"]
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
+    out: Annotated[Path, option(OUTPUT, "--out", "-o", help="New HTML file.")] = Path("report.html"),
     radii: options.Radii = options.RADII,
     data: Annotated[
         Optional[str],
-        typer.Option("--data", help="Where the inputs are now, for their pictures; none for no pictures."),
+        option(INPUTS, "--data", help="Source of the inputs, for pictures, or none. Default: the data that RUNS name."),
     ] = None,
     class_index: options.ClassIndex = None,
-    most: Annotated[int, typer.Option("--inputs", help="List at most so many inputs.")] = 1_000,
+    most: Annotated[int, option(OUTPUT, "--inputs", help="Largest number of inputs in the list.")] = 1_000,
     confidence: options.Confidence = 0.95,
 ) -> None:
-    """Write one HTML file to open and to send: settings, guarantee, interactive curves, table, and the inputs.
+    """Write one HTML file with settings, guarantee, interactive curves, a table, and the inputs.
 
-    It needs no network, and shows light or dark.
+    The page needs no internet connection, and has light and dark colours.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def report(
         raise InvalidArgumentError(f"inputs must be a whole number of at least 1, got {most}")
     if class_index is not None and data in (None, "none"):
         raise InvalidArgumentError("class-index goes with data; say where the data are, too")
-    wanted = parsing.radii(radii)
+    wanted = options.radii(radii)
     pictures = Pictures() if data == "none" else pictures_of(opened[0], data, class_index)
     if pictures.why_none is not None:
         tell(f"no pictures: {pictures.why_none}{'; say where the data are with --data' if data is None else ''}")

@@ -1,4 +1,4 @@
-"""``lvmrs verify``: rows of a run, computed again and compared."""
+"""``lvmrs verify``: compute rows of a run again and compare them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import typer
 
 from lvmrs._util import signals as _stopping
 from lvmrs._util.text import printable
-from lvmrs.cli import again, options, spread
-from lvmrs.cli.console import INCOMPLETE, output, tell
-from lvmrs.cli.ending import FAILED
-from lvmrs.cli.stoppable import stoppable
+from lvmrs.cli import options
+from lvmrs.cli.console import FAILED, INCOMPLETE, output, stoppable, tell
+from lvmrs.cli.options import EXECUTION, INPUTS, grouped, option
+from lvmrs.cli.setup import RunOptions, WorkerOptions
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.record import Run
 
@@ -25,43 +25,33 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 
+@grouped()
 def verify(
-    run: Annotated[Path, typer.Argument(help="The directory of the run.")],
-    rows: Annotated[str, typer.Option("--rows", help="How many rows to draw and compute again, or all.")] = "10",
+    run: Annotated[Path, typer.Argument(help="Directory of the run.")],
+    *,
+    rows: Annotated[str, option(INPUTS, "--rows", help="Number of rows to draw and compute again, or all.")] = "10",
     seed: Annotated[
-        Optional[int], typer.Option("--seed", help="Seed of that draw; if not given, a new one, which is printed.")
+        Optional[int], option(INPUTS, "--seed", help="Seed of that draw. Default: a new seed, which is printed.")
     ] = None,
     batch: Annotated[
-        Optional[int], typer.Option("--batch", help="Samples at a time; if not given, half as many as RUN had.")
+        Optional[int], option(EXECUTION, "--batch", help="Samples in a batch. Default: half of the batch of RUN.")
     ] = None,
-    model: again.Model = None,
-    weights: again.Weights = None,
-    denoiser: again.Denoiser = None,
-    data: again.Data = None,
-    class_index: again.ClassIndex = None,
-    method: again.Method = None,
-    map: again.Map = None,  # noqa: A002
-    bound: again.Bound = None,
-    form: again.Form = None,
-    noise: again.Noise = None,
-    device: again.Device = None,
-    ray: spread.RayAddress = None,
-    workers: spread.WorkerCount = None,
-    cpus_per_worker: spread.CpusPerWorker = None,
-    gpus_per_worker: spread.GpusPerWorker = None,
+    run_options: RunOptions,
+    worker_options: WorkerOptions,
     as_json: options.Json = False,
 ) -> None:
-    """Compute some rows of RUN again, from its manifest, weights and data, and say whether they stand.
+    """Compute rows of RUN again, from its manifest, weights and data, and compare them.
 
-    A row is equal, or rounding of the logits explains the difference, or it is different. All rows are checked as far
-    as that needs no network. The exit code is 1 if a row is different, or if weights, data or code are not those of
-    RUN. RUN cannot make lvmrs run code: what could is named by an option.
+    A row is equal, or equal up to rounding of the logits, or different. All rows are checked as far as that needs no
+    network. The exit code is 1 if a row is different, or if weights, data or code are not those of RUN. RUN cannot make
+    lvmrs run code: options must name every part that could.
 
     \b
     Examples:
       lvmrs verify runs/a
       lvmrs verify runs/a --rows all --batch 7 --json
-      lvmrs verify runs/b --model python:nets.py:resnet --weights w.safetensors --data npz:elsewhere/test.npz
+      lvmrs verify runs/b --model python:nets.py:resnet \\
+          --weights w.safetensors --data npz:elsewhere/test.npz
     """
     number = _number(rows)
     opened = Run(run)
@@ -74,25 +64,11 @@ def verify(
         raise InvalidArgumentError("seed has no effect: all rows are computed again, and none is drawn; leave it out")
     if batch is not None and not opened.manifest.terms.samples:
         raise InvalidArgumentError(f"batch has no effect: {opened.directory} took no samples; leave it out")
-    spread.check_gpus(gpus_per_worker, device)
-    kind = again.kind_of_device(opened, device)
-    several = device in (None, "auto") and kind != "cpu"
-    who = spread.chosen_workers(ray, workers, cpus_per_worker, gpus_per_worker, device=kind, several=several)
+    workers = run_options.workers(opened, worker_options)
     seen: list[RowVerdict] = []
     with stoppable(lambda: (f"stopped after {len(seen)} rows; nothing was written",)):
         try:
-            job = again.job_again(
-                opened,
-                method=method,
-                parts={"map": map, "bound": bound, "form": form, "noise": noise},
-                model=model,
-                weights=weights,
-                denoiser=denoiser,
-                data=data,
-                class_index=class_index,
-                batch=other_batch(opened) if batch is None else batch,
-                device=device if who.device is None else "cpu",  # where it is loaded: workers have devices of their own
-            )
+            job = run_options.job(opened, workers, batch=other_batch(opened) if batch is None else batch)
 
             def show(row: RowVerdict) -> None:
                 seen.append(row)
@@ -100,7 +76,7 @@ def verify(
                     _print_row(row, first=len(seen) == 1)
                 _stopping.check()
 
-            found = jobs.verify(opened, job, rows=number, seed=seed, workers=who, on_row=show)
+            found = jobs.verify(opened, job, rows=number, seed=seed, workers=workers, on_row=show)
         except ChangedError as error:
             if not as_json:
                 raise

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import typer
 
-from lvmrs.cli.console import output, tell
-from lvmrs.cli.ending import exit_code
+from lvmrs.cli.console import exit_code, output, tell
 from lvmrs.errors import InvalidArgumentError, RunError
 from tests.cli.helpers import run
 

@@ -1,10 +1,10 @@
-"""Options that say who computes, and ``lvmrs launch``."""
+"""Options that choose the workers, and ``lvmrs launch``."""
 
 from pathlib import Path
 
 import pytest
 
-from lvmrs.cli.spread import chosen_workers, ray_of_this_machine, with_address
+from lvmrs.cli.setup import chosen_workers, ray_of_this_machine, with_address
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.runs.workers import Here, Processes, Ray, Workers
 from tests.cli.helpers import run
@@ -22,7 +22,7 @@ def test_ray_may_have_an_address() -> None:
     assert with_address(["--ray=local", "x"]) == ["--ray=local", "x"]
 
 
-def test_who_computes() -> None:
+def test_the_options_choose_the_workers() -> None:
     assert isinstance(chosen_workers(None, None), Here)
     assert isinstance(chosen_workers(None, 1, usual=4), Here)
     assert isinstance(chosen_workers(None, 3), Processes)
@@ -68,7 +68,7 @@ def test_it_does_so_if_nothing_else_was_asked_for(
     assert isinstance(found, Ray)
     assert (found.address, found.size) == ("local", 4)
     assert capsys.readouterr().err == (
-        "ray    4 GPUs: a Ray is started here, with a worker on each; --device cuda takes one alone\n"
+        "ray    4 GPUs: starting Ray here with one worker on each; --device cuda uses a single GPU\n"
     )
 
 
@@ -84,7 +84,7 @@ def test_it_does_so_if_nothing_else_was_asked_for(
         (f"{CERTIFY} --out b --budget 1000", "", "auto", False),
     ],
 )
-def test_who_is_asked_for(
+def test_the_device_decides_the_workers(
     line: str,
     recorded: str,
     device: str,
@@ -104,7 +104,7 @@ def test_who_is_asked_for(
     if recorded:
         make_files()
         altered_manifest(named_run(), lambda manifest: manifest["model"].update(device=recorded))
-    monkeypatch.setattr("lvmrs.cli.spread.chosen_workers", noted)
+    monkeypatch.setattr("lvmrs.cli.setup.chosen_workers", noted)
     code, _, err = run(line, capsys)
     assert (code, "that is enough" in err) == (2, True), err
     assert asked == [{"device": device, "several": several}]
@@ -120,7 +120,7 @@ def test_a_machine_without_a_gpu_asks_workers_that_have_one(
     altered_manifest(named_run(), lambda manifest: manifest["model"].update(device="cuda"))
     code, _, err = run(line, capsys)
     assert (code, "cuda" in err) == (2, True), err
-    monkeypatch.setattr("lvmrs.cli.spread.chosen_workers", lambda *_, **__: Copies(device="cuda"))
+    monkeypatch.setattr("lvmrs.cli.setup.chosen_workers", lambda *_, **__: Copies(device="cuda"))
     as_if_they_had_it(monkeypatch)
     code, _, err = run(line, capsys)
     assert code == 0, err

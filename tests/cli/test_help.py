@@ -1,0 +1,80 @@
+"""Help: options under the same headings in every command, in plain text for a terminal of 80 columns."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from lvmrs.cli import app
+from lvmrs.cli.options import HEADINGS
+from tests.cli.helpers import run
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def sections(help_text: str) -> dict[str, str]:
+    """Return the text under each heading."""
+    words = re.split(r"^(\S.*):\n", help_text, flags=re.MULTILINE)[1:]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_are_under_headings_in_one_order(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(f"{command} --help", capsys)
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert all(character.isprintable() or character == "\n" for character in out)
+    found = sections(out)
+    order = ("Arguments", *HEADINGS)
+    assert list(found) == [heading for heading in order if heading in found]
+    listed = "\n".join(found.values())
+    for parameter in COMMANDS[command].params:
+        if parameter.param_type_name == "option":
+            assert parameter.rich_help_panel in HEADINGS
+            assert len(re.findall(rf"^  (?:-o, )?{parameter.opts[0]}\b(?!-)", listed, flags=re.MULTILINE)) == 1
+    columns = {len(line) - len(line.lstrip()) for line in listed.splitlines() if line.startswith("    ")}
+    assert len(columns) <= 1, "texts begin in different columns"
+
+
+def test_certify_has_every_heading(capsys: pytest.CaptureFixture[str]) -> None:
+    found = sections(run("certify --help", capsys)[1])
+    assert tuple(found) == HEADINGS
+    for heading, option in zip(HEADINGS, ("denoiser", "skip", "width", "alpha", "workers", "out"), strict=True):
+        assert f"  --{option} " in found[heading]
+
+
+def test_an_option_means_the_same_where_commands_share_it() -> None:
+    """The options of model, data, noise and execution of certify, predict and calibrate are declared once."""
+    shared = [{p.opts[0]: p.help for p in COMMANDS[name].params} for name in ("certify", "predict", "calibrate")]
+    for name in ("--model", "--weights", "--data", "--skip", "--sigma", "--noise", "--seed", "--device", "--batch"):
+        assert len({parameters[name] for parameters in shared}) == 1
+
+
+def test_options_of_examples_exist() -> None:
+    for name, command in COMMANDS.items():
+        examples = command.help.split("Examples:")[1].replace("\\\n", " ")
+        for line in re.findall(r"lvmrs (.+)", examples):
+            verb, *words = line.split()
+            verb, words = (words[words.index("--") + 1], words) if "--" in words else (verb, words)
+            known = {opt for used in (verb, name) for p in COMMANDS[used].params for opt in p.opts} | {"--"}
+            assert {word for word in words if word.startswith("-")} <= known, line
+
+
+def test_help_loads_no_torch() -> None:
+    code = (
+        "import sys\n"
+        "from lvmrs.cli import main\n"
+        "try:\n"
+        "    main(['certify', '--help'])\n"
+        "finally:\n"
+        "    print('torch' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stdout.endswith("exit.\nFalse\n")
