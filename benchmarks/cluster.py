@@ -136,11 +136,11 @@ class _Actor:
         from dataclasses import replace
 
         from lvmrs.runs.probing import Reply
-        from lvmrs.runs.spreading import Made, Together
+        from lvmrs.runs.spreading import ScoredRow, WorkerRows
 
         await asyncio.sleep(self._seconds)
-        made = [Made(replace(self._row, idx=index), self._scores) for index in question.args[1]]
-        return Reply(Together(made, None), None), None
+        made = [ScoredRow(replace(self._row, idx=index), self._scores) for index in question.args[1]]
+        return Reply(WorkerRows(made, None), None), None
 
 
 def simulated(workers: int, seconds: float, inputs: int, *, scores: bool = False) -> tuple[float, float]:

@@ -75,7 +75,8 @@ def chosen_noise(word: str) -> Noise:
     from lvmrs.registry import noise_named
 
     if not word.startswith(OWN):
-        return noise_named(word)
+        found: Noise = noise_named(word)
+        return found
     made: Noise = called(word, NOISES.find(known_name(NOISES, word), argument="noise"), error=InvalidArgumentError)
     return made
 

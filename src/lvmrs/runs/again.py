@@ -213,7 +213,8 @@ def _noise(old: Manifest) -> Noise:
     spelling = old.terms.noise
     if spelling.partition(":")[0] not in NOISES:
         raise NotNamedError(_own("noise", spelling, old.method.own_code), "noise")
-    return noise_named(spelling)
+    found: Noise = noise_named(spelling)
+    return found
 
 
 def _method(old: Manifest, method: Method | type[Method] | None) -> Method:
