@@ -3,8 +3,8 @@
 A bound is proved for a mathematical function, and torch runs another one: it is rounded, it switches between formulas,
 and it overflows. What rounding does to logits is measured at a few points (``lvmrs.kernel.rounding``). This is sound
 only if torch's function is everywhere as close to the mathematical one as rounding is, and jumps nowhere. Both are
-measured here, in units of the rounding of an input, ``eps · max(1, |x|)``, times the bound. Settings for which torch's function
-is further away must be refused.
+measured here, in units of the rounding of an input, ``eps · max(1, |x|)``, times the bound. Settings for which torch's
+function is further away must be refused.
 """
 
 from __future__ import annotations
