@@ -71,7 +71,7 @@ def test_what_could_run_code_is_named(capsys: pytest.CaptureFixture[str]) -> Non
 def test_other_weights_and_mistakes_get_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     named_run()
     code, _, err = run(f"attack a {QUICK} --model trained:other.safetensors", capsys)
-    assert (code, "was not made with what is here: model weights hash" in err) == (1, True)
+    assert (code, "was made with other files or settings: model weights hash" in err) == (1, True)
     for words, sentence in (
         ("--beta 2", "beta must lie strictly between 0 and 1"),
         ("--max 0", "max must be a whole number of at least 1"),

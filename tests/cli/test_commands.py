@@ -169,7 +169,7 @@ def test_import_plot_and_report(lvmrs: Command) -> None:
         assert lvmrs(f"plot a other.tsv --kind {kind} -o {kind}.png") == (0, "", f"wrote {kind}.png\n")
         assert Path(f"{kind}.png").read_bytes().startswith(b"\x89PNG")
     code, _, err = lvmrs("plot a --kind choices -o c.png")
-    assert (code, err) == (1, "lvmrs: a does not say which map was chosen for an input; there is nothing to show\n")
+    assert (code, err) == (1, "lvmrs: a does not record which maps were chosen; there is nothing to show\n")
     code, _, err = lvmrs("report other.tsv")
     assert (code, err) == (1, "lvmrs: other.tsv is a file, not a run; make a run of it with lvmrs import\n")
     for line in ("report a -o .", "plot a -o /proc/nothing/a.png", "report a -o /proc/nothing.html"):

@@ -150,7 +150,7 @@ def test_a_record_runs_no_code(lvmrs: Command) -> None:
         Path("b/manifest.json").write_text(json.dumps(changed), encoding="utf-8")
         code, out, err = lvmrs("predict MODEL --like b")
         assert (code, out) == (2, "")
-        assert f"b was made with code of your own ({', '.join(code_of)}), which a file must not name to be run" in err
+        assert f"b was made with code of your own ({', '.join(code_of)}), and a file must not choose code to run" in err
         assert "evil" not in sys.modules
     assert lvmrs(f"predict MODEL --like a {mine} {QUICK}")[0] == 0
 

@@ -35,7 +35,7 @@ REFUSED = {
     "certify DATA --sigma 0.5 --method lipschitz-noise --lipschitz 2": NO_CONSTANT.format("Lipschitz"),
     "certify DATA --sigma 0.5 --method lvm --map hardmax --lipschitz 2": NO_CONSTANT.format("LVM"),
     "certify DATA --sigma 0.5 --method lvm --map hardmax --temperature 2": "temperature has no effect on hardmax",
-    "certify DATA --sigma 0.5 --method lvm --bound clopper_pearson": "bounds must hold one that works for soft maps",
+    "certify DATA --sigma 0.5 --method lvm --bound clopper_pearson": "bounds must include one for soft maps",
     "certify DATA --sigma 0.5 --width chosen": "lipschitz is not known and Duels needs it",
     "certify DATA --sigma 0.5 --split test": UNDIVIDED,
     "predict DATA --sigma 0.5 --split train": UNDIVIDED,

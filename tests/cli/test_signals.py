@@ -280,6 +280,6 @@ def test_a_killed_worker_gets_one_sentence(tmp_path: Path) -> None:
         os.kill(workers[0], signal.SIGKILL)
         _, err = process.communicate(timeout=300)
         assert process.returncode == 1, err
-        assert "lvmrs: a process that was to compute rows was killed" in err
+        assert "lvmrs: a worker process was killed" in err
         assert "Traceback" not in err
         until(lambda: ended(workers), seconds=10)

@@ -71,7 +71,10 @@ def test_words_that_were_altered_by_hand(capsys: Captured) -> None:
     altered_manifest(named_run(), lambda stored: stored["method"].update(classifier="the network itself"))
     code, out, err = lvmrs("verify a", capsys)
     assert (code, out) == (1, "")
-    assert 'a was not made with what is here: method classifier: "the network itself", now "the classifier that ' in err
+    assert (
+        'a was made with other files or settings: method classifier: "the network itself", now "the classifier that '
+        in err
+    )
 
 
 def test_an_unfinished_run_stands_as_far_as_it_goes(capsys: Captured) -> None:
@@ -85,9 +88,9 @@ def test_an_unfinished_run_stands_as_far_as_it_goes(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ("--model trained:other.safetensors", 'lvmrs: a was not made with what is here: model weights hash: "'),
-        (f"--model {NETWORK} --weights other.safetensors", "lvmrs: a was not made with what is here: model "),
-        ("--data npz:labels.npz", 'lvmrs: a was not made with what is here: data hash: "'),
+        ("--model trained:other.safetensors", 'lvmrs: a was made with other files or settings: model weights hash: "'),
+        (f"--model {NETWORK} --weights other.safetensors", "lvmrs: a was made with other files or settings: model "),
+        ("--data npz:labels.npz", 'lvmrs: a was made with other files or settings: data hash: "'),
     ],
 )
 def test_other_weights_and_data(capsys: Captured, options: str, sentence: str) -> None:
@@ -111,7 +114,7 @@ def test_code_is_run_only_if_it_is_typed(capsys: Captured) -> None:
     code, out, err = lvmrs("verify a", capsys)
     assert (code, out) == (2, "")
     assert err == (
-        "lvmrs: python:mine.py:make could run code, which a run must not decide; if you trust it, name it yourself: "
+        "lvmrs: python:mine.py:make could run code, and a run must not choose code; if you trust it, name it yourself: "
         "--model python:mine.py:make\n"
     )
     altered_manifest(run, lambda stored: stored["model"].update(name="python:a b\x1b[31m'.py:make"))
@@ -140,7 +143,7 @@ def test_weights_that_the_run_does_not_name(capsys: Captured) -> None:
     named_run(NETWORK, weights="net.safetensors")
     code, _, err = lvmrs("verify a", capsys)
     assert code == 2
-    assert err.endswith("whose place it has not recorded; name that file: --weights …\n")
+    assert err.endswith("whose path it has not recorded; name that file: --weights …\n")
     assert lvmrs("verify a --weights net.safetensors", capsys)[0] == 0
 
 

@@ -236,8 +236,12 @@ class Samplers:
         if self.pattern.autocast is not None or torch.is_autocast_enabled(x.device.type):
             raise NotTraceableError("it runs under autocast")  # autocast is a setting of one thread
         noise = torch.randn(_ROWS, *x.shape, generator=torch.Generator().manual_seed(1)).to(x)
-        with evaluating(model):
-            return fast_version(model, x + self.pattern.sigma * noise)
+        try:
+            with evaluating(model):
+                return fast_version(model, x + self.pattern.sigma * noise)
+        except SystemExit as error:
+            shape = (_ROWS, *x.shape)
+            raise ModelError(f"the model fails on a batch of shape {shape}, {x.dtype} (it calls sys.exit)") from error
 
     def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor) -> Choice:
         """How to run the model, as given or found by trials, and the cost of a sample."""

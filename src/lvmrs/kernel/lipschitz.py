@@ -16,14 +16,11 @@ import numpy as np
 from lvmrs.kernel import checks
 from lvmrs.kernel import special as special
 from lvmrs.kernel.checks import Floats, Numbers
-from lvmrs.kernel.duels import Duel, SoftDuel
-from lvmrs.kernel.maps import Hardmax, Map, Softmax, Sparsemax
 
 __all__ = ["Kind", "local_quantile", "of_map", "optimal_sigma", "smoothed", "smoothed_limit"]
 
 Kind = Literal["class", "vector"]
 
-_MAPS: dict[str, type[Map]] = {each.name: each for each in (Hardmax, Softmax, Sparsemax, Duel, SoftDuel)}
 # Noise alone makes scores of mass r r/(k σ)-Lipschitz, with this k.
 _NOISE: dict[Kind, float] = {"class": np.sqrt(2 * np.pi), "vector": np.sqrt(np.pi)}
 
@@ -53,8 +50,12 @@ def of_map(
     >>> float(of_map("hardmax", 3.0, of="class"))
     inf
     """
-    checks.one_of("map", map, _MAPS)
-    found = _MAPS[map].constants(lipschitz, temperature=temperature, mass=mass)
+    from lvmrs.kernel import duels, maps  # they import torch, and radii are computed without it
+
+    kinds = (maps.Hardmax, maps.Softmax, maps.Sparsemax, duels.Duel, duels.SoftDuel)
+    known: dict[str, type[maps.Map]] = {each.name: each for each in kinds}
+    checks.one_of("map", map, known)
+    found = known[map].constants(lipschitz, temperature=temperature, mass=mass)
     return checks.unwrapped({"vector": found.vector, "class": found.one}[_kind(of)])
 
 
