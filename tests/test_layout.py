@@ -1,6 +1,7 @@
 """The layout: what a certificate rests on, and what may not grow back."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -87,3 +88,11 @@ def test_public_names_can_be_imported() -> None:
     for name in lvmrs.__all__:
         assert getattr(lvmrs, name) is not None
     assert callable(lvmrs.prove)
+
+
+def test_the_worst_phrases_do_not_come_back() -> None:
+    root = SOURCE.parents[1]
+    pages = [*SOURCE.rglob("*.py"), *(root / "docs").glob("*.md"), root / "README.md", root / "CONTRIBUTING.md"]
+    worst = re.compile(r"\bso many\b|\bIt in words\b|\bAs of the\b")
+    found = [str(path) for path in pages if worst.search(path.read_text(encoding="utf-8"))]
+    assert found == []
