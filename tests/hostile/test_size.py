@@ -14,7 +14,7 @@ from tests.hostile.options import BASES, option_cases
 ROOMS = (
     "simplex", "maps", "radius", "lipschitz", "moments", "noise", "prove", "scores", "data", "models", "jobs",
     "training", "attacks", "analysis", "report", "plots", "testing", "registry", "Run", "SmoothedClassifier", "Terms",
-    "Certificate",
+    "certificate_from_json",
 )  # fmt: skip
 
 
