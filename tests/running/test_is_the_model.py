@@ -121,10 +121,6 @@ def test_steps_that_depend_on_the_layout_are_never_laid_out_anew(reader: Forward
         SmoothedClassifier(network, 0.5, batch=8, compile=True).certify(torch.rand(SHAPE), n0=10, n=50)
 
 
-def viewed(network: Network, x: Tensor) -> Tensor:
-    return normed(network, x).view(len(x), -1)
-
-
 def test_a_view_that_channels_last_does_not_allow_is_no_error(capfd: pytest.CaptureFixture[str]) -> None:
     class View(nn.Module):
         def __init__(self) -> None:

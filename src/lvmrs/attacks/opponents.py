@@ -13,7 +13,7 @@ from torch import Tensor
 from lvmrs.attacks.defeat import rivals_of, scores_against, shows_defeat
 from lvmrs.attacks.gradient import lead_gradient
 from lvmrs.attacks.settings import Search
-from lvmrs.kernel import special as special
+from lvmrs.kernel import special
 from lvmrs.kernel.checks import Floats
 from lvmrs.kernel.maps import Map
 from lvmrs.kernel.noise import Stream

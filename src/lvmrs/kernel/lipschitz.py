@@ -13,8 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from lvmrs.kernel import checks
-from lvmrs.kernel import special as special
+from lvmrs.kernel import checks, special
 from lvmrs.kernel.checks import Floats, Numbers
 
 __all__ = ["Kind", "local_quantile", "of_map", "optimal_sigma", "smoothed", "smoothed_limit"]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs.kernel import special as special
+from lvmrs.kernel import special
 from lvmrs.kernel.checks import Floats
 
 __all__ = ["Level", "centre", "centre_gap"]

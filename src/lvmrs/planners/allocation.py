@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs.kernel import special as special
+from lvmrs.kernel import special
 from lvmrs.kernel.checks import Floats
 from lvmrs.kernel.terms import Plan, Terms
 

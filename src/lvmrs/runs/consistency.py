@@ -13,7 +13,7 @@ import numpy as np
 
 from lvmrs.data import Arrays, Dataset
 from lvmrs.errors import LvmrsError
-from lvmrs.kernel import special as special
+from lvmrs.kernel import special
 from lvmrs.kernel.bounds import binomial
 from lvmrs.kernel.forms import Form
 from lvmrs.kernel.goals import ABSTAIN, is_correct

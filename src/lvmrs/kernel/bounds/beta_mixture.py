@@ -22,8 +22,7 @@ import numpy as np
 from torch import Tensor
 
 from lvmrs.errors import InvalidArgumentError, shown
-from lvmrs.kernel import checks
-from lvmrs.kernel import special as special
+from lvmrs.kernel import checks, special
 from lvmrs.kernel.bounds.base import Bound, Sides, Tally, anytime_goal
 from lvmrs.kernel.bounds.clopper_pearson import guarded_counts
 from lvmrs.kernel.checks import Floats, Numbers

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.kernel import checks
-from lvmrs.kernel import special as special
+from lvmrs.kernel import checks, special
 from lvmrs.kernel.bounds.base import Bound, Sides, Tally
 from lvmrs.kernel.checks import Floats, Numbers
 from lvmrs.kernel.moments import statistics_device

@@ -7,7 +7,7 @@ broadcast: ``count`` of n independent trials were successes, with 0 â‰¤ count â‰
 
 import numpy as np
 
-from lvmrs.kernel import special as special
+from lvmrs.kernel import special
 from lvmrs.kernel.checks import Floats
 
 __all__ = ["by_chance", "lower", "upper"]
