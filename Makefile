@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SOURCES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-statistical test-hostile test-cluster test-programs test-slow check package format bench bench-quick bench-parts experiments experiments-digits docs bounds clean
+.PHONY: help setup demo test test-statistical test-hostile test-cluster test-programs test-slow check package format bench bench-quick bench-parts experiments experiments-digits docs docs-serve docs-names bounds clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,8 +24,8 @@ $(VENV)/.installed-%: $(SOURCES)
 # All extras that CI needs, in one go.
 setup: $(SOURCES)  ## set up everything for development
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e '.[test,check,bench,browser]'
-	@touch $(addprefix $(VENV)/.installed-,digits test check bench browser)
+	$(INSTALL) -e '.[test,check,bench,browser,docs]'
+	@touch $(addprefix $(VENV)/.installed-,digits test check bench browser docs)
 
 demo: $(VENV)/.installed-digits  ## set up, train on digits, certify in four ways, compare
 	$(BIN)/lvmrs demo
@@ -92,8 +92,14 @@ experiments: $(VENV)/.installed-test $(VENV)/.installed-experiments  ## every ta
 experiments-digits: $(VENV)/.installed-test  ## try out what `make experiments` does, in two minutes
 	$(BIN)/python experiments/all.py --scale digits --cache build/experiments-digits --results build/experiments-digits/results
 
-docs: $(VENV)/.installed-test  ## write again what the docs take from the code: names
-	LVMRS_GOLDEN=write $(PYTEST) tests/test_names_page.py
+docs: $(VENV)/.installed-docs  ## build the site into build/site: run the tutorials, check all links
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going docs build/site
+
+docs-serve: docs  ## build the site and serve it at http://127.0.0.1:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
+
+docs-names: $(VENV)/.installed-test  ## write again what the docs take from the code: names, and the schema of exported runs
+	LVMRS_GOLDEN=write $(PYTEST) tests/test_names_page.py tests/analysis/test_export.py
 
 bounds: $(VENV)/.installed-bench  ## the tables of docs/bounds.md
 	$(BIN)/python benchmarks/bounds.py --write docs/bounds.md

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lvmrs._util import files as _disk
+from lvmrs._util import files
 from lvmrs._util import lock as _locking
 
 __all__ = ["FAULTS", "CrashError", "Disk", "faulty_disk"]
@@ -93,7 +93,7 @@ class Disk:
 def faulty_disk(disk: Disk) -> Iterator[Disk]:
     """Let lvmrs write through this disk."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_disk, "os", disk)
+        patch.setattr(files, "os", disk)
         patch.setattr(_locking, "fcntl", disk)
         try:
             yield disk

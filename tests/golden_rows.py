@@ -47,6 +47,7 @@ METHODS = {
     "lvm": "--method lvm",
     "lvm-bernstein": "--method lvm --bound bernstein --map sparsemax",
     "paper": "--method paper",
+    "paper-union": "--method paper-union",
     "fixed-hardmax-r3": "--method fixed --map hardmax --form r3",
     "fixed-hardmax-hoeffding": "--method fixed --map hardmax --form r2 --bound hoeffding",
     "fixed-softmax-r2": "--method fixed --map softmax --temperature 0.5 --form r2",

@@ -15,9 +15,9 @@ from lvmrs import Choice, Planner, Terms
 from lvmrs.kernel.bounds import Bound, Tally, hoeffding
 from lvmrs.kernel.bounds.base import Sides, TallyOfMoments
 from lvmrs.kernel.bounds.betting import Betting
-from lvmrs.kernel.forms import R3, Form
 from lvmrs.kernel.maps import SimplexMap, Slopes, Softmax
 from lvmrs.kernel.noise import Noise
+from lvmrs.kernel.radius import R3, Form
 
 Floats = NDArray[np.float64]
 

@@ -7,52 +7,56 @@ import pytest
 import torch
 
 from lvmrs.errors import InvalidArgumentError, LvmrsError
-from lvmrs.kernel import lipschitz, radius
+from lvmrs.kernel import lipschitz, maps, radius
 from lvmrs.kernel.bounds import bernstein, betting, clopper_pearson, hoeffding
-from lvmrs.kernel.moments import Moments
-from lvmrs.planners import simplex
+from lvmrs.kernel.scores import Moments
+from lvmrs.planners import search
+from lvmrs.registry import simplex_map
 
 NAN, INF = float("nan"), float("inf")
 Z = torch.zeros(4, 3)
 
 CASES: dict[str, tuple[Callable[[], object], str]] = {
     # simplex
-    "logits NaN": (lambda: simplex.softmax(torch.tensor([0.0, NAN])), "logits must be finite, got nan"),
-    "logits inf": (lambda: simplex.sparsemax(torch.tensor([0.0, INF])), "logits must be finite, got inf"),
-    "logits -inf": (lambda: simplex.hardmax(torch.tensor([0.0, -INF])), "logits must be finite, got -inf"),
-    "logits empty": (lambda: simplex.softmax(torch.zeros(3, 0)), "logits is empty (shape (3, 0))"),
-    "logits list": (lambda: simplex.softmax([1.0]), "logits must be a torch.Tensor, got list"),  # type: ignore[arg-type]
-    "logits whole": (lambda: simplex.softmax(torch.tensor([1, 2])), "must be a floating-point tensor, got torch.int64"),
+    "logits NaN": (lambda: maps.softmax(torch.tensor([0.0, NAN])), "logits must be finite, got nan"),
+    "logits inf": (lambda: maps.sparsemax(torch.tensor([0.0, INF])), "logits must be finite, got inf"),
+    "logits -inf": (lambda: maps.hardmax(torch.tensor([0.0, -INF])), "logits must be finite, got -inf"),
+    "logits empty": (lambda: maps.softmax(torch.zeros(3, 0)), "logits is empty (shape (3, 0))"),
+    "logits list": (lambda: maps.softmax([1.0]), "logits must be a torch.Tensor, got list"),  # type: ignore[arg-type]
+    "logits whole": (lambda: maps.softmax(torch.tensor([1, 2])), "must be a floating-point tensor, got torch.int64"),
     "logits number": (
-        lambda: simplex.softmax(torch.tensor(1.0)),
+        lambda: maps.softmax(torch.tensor(1.0)),
         "logits must have at least 1 dimension(s), got shape ()",
     ),
-    "temperature 0": (lambda: simplex.softmax(Z, temperature=0.0), "temperature must be positive and finite, got 0.0"),
+    "temperature 0": (lambda: maps.softmax(Z, temperature=0.0), "temperature must be positive and finite, got 0.0"),
     "temperature -1": (
-        lambda: simplex.sparsemax(Z, temperature=-1),
+        lambda: maps.sparsemax(Z, temperature=-1),
         "temperature must be positive and finite, got -1.0",
     ),
     "temperature inf": (
-        lambda: simplex.softmax(Z, temperature=INF),
+        lambda: maps.softmax(Z, temperature=INF),
         "temperature must be positive and finite, got inf",
     ),
-    "temperature tiny": (lambda: simplex.softmax(Z, temperature=1e-40), "temperature must lie within"),
-    "mass 0": (lambda: simplex.sparsemax(Z, mass=0.0), "mass must be positive and finite, got 0.0"),
-    "sweep logits": (lambda: simplex.sweep(Z[0], [1.0], map="softmax"), "logits must have at least 2 dimension(s)"),
-    "sweep NaN": (lambda: simplex.sweep(Z * NAN, [1.0], map="softmax"), "logits must be finite, got nan"),
-    "sweep temperatures": (lambda: simplex.sweep(Z, [1.0, -2.0], map="softmax"), "got -2.0 at index 1"),
-    "sweep no temperature": (lambda: simplex.sweep(Z, [], map="softmax"), "temperatures is empty (shape (0,))"),
-    "sweep table": (lambda: simplex.sweep(Z, [[1.0]], map="softmax"), "temperatures must be one-dimensional"),
+    "temperature tiny": (lambda: maps.softmax(Z, temperature=1e-40), "temperature must lie within"),
+    "mass 0": (lambda: maps.sparsemax(Z, mass=0.0), "mass must be positive and finite, got 0.0"),
+    "sweep logits": (
+        lambda: search.sweep(maps.Softmax, Z[0], [1.0]),
+        "logits must have at least 2 dimension(s)",
+    ),
+    "sweep NaN": (lambda: search.sweep(maps.Softmax, Z * NAN, [1.0]), "logits must be finite, got nan"),
+    "sweep temperatures": (lambda: search.sweep(maps.Softmax, Z, [1.0, -2.0]), "got -2.0 at index 1"),
+    "sweep no temperature": (lambda: search.sweep(maps.Softmax, Z, []), "temperatures is empty (shape (0,))"),
+    "sweep table": (lambda: search.sweep(maps.Softmax, Z, [[1.0]]), "temperatures must be one-dimensional"),
     "temperature list": (
-        lambda: simplex.softmax(Z, temperature=[1.0, 2.0]),  # type: ignore[arg-type]
+        lambda: maps.softmax(Z, temperature=[1.0, 2.0]),  # type: ignore[arg-type]
         "temperature must be a single number, got shape (2,)",
     ),
     "mass tensor": (
-        lambda: simplex.sparsemax(Z, mass=torch.ones(2)),  # type: ignore[arg-type]
+        lambda: maps.sparsemax(Z, mass=torch.ones(2)),  # type: ignore[arg-type]
         "mass must be a single number, got shape (2,)",
     ),
-    "reach": (lambda: simplex.softmax(Z, temperature=1e-30, mass=1e-30), "temperature × mass must lie within"),
-    "map list": (lambda: simplex.sweep(Z, [1.0], map=["softmax"]), "map must be one of"),  # type: ignore[arg-type]
+    "reach": (lambda: maps.softmax(Z, temperature=1e-30, mass=1e-30), "temperature × mass must lie within"),
+    "map list": (lambda: search.sweep(simplex_map(["softmax"]), Z, [1.0]), "map must be one of"),  # type: ignore[arg-type]
     # moments
     "samples NaN": (lambda: Moments.of(torch.tensor([NAN])), "samples must be finite, got nan"),
     "samples empty": (lambda: Moments.of(torch.zeros(0, 3)), "samples is empty (shape (0, 3))"),
@@ -77,10 +81,6 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "risk NaN": (lambda: bernstein.lower(0.5, 0.1, 10, NAN), "risk must not be NaN, got nan"),
     "risk of bets": (lambda: betting.lower([0.5], -0.1), "risk must lie strictly between 0 and 1, got -0.1"),
     "risks of bets": (lambda: betting.lower([[0.5], [0.2]], [0.1, 0.2, 0.3]), "samples (2,), risk (3,)"),
-    "risks of counts": (
-        lambda: betting.lower_from_histogram([1, 2], [0.1, 0.2]),  # type: ignore[arg-type]
-        "risk must be a single number, got shape (2,)",
-    ),
     "mean above mass": (lambda: hoeffding.upper(1.5, 10, 0.1), "mean must lie in [0, mass] = [0, 1], got 1.5"),
     "mean in list": (lambda: hoeffding.upper([0.1, -0.5], 10, 0.1), "got -0.5 at index 1"),
     "variance below 0": (lambda: bernstein.lower(0.5, -0.1, 10, 0.1), "variance must be that of samples in [0, mass]"),
@@ -97,18 +97,8 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
         "samples must be a number or an array of numbers, got 'many'",
     ),
     "bets mass": (lambda: betting.upper([0.5], 0.1, mass=0), "mass must be positive and finite, got 0.0"),
-    "bins": (lambda: betting.histogram([0.5], 0, side="lower"), "bins must be a whole number of at least 1, got 0.0"),
-    "side": (lambda: betting.histogram([0.5], 5, side="left"), "side must be one of lower, upper, got 'left'"),  # type: ignore[arg-type]
-    "counts negative": (
-        lambda: betting.lower_from_histogram([1, -1], 0.1),
-        "counts must be a whole number of at least 0",
-    ),
-    "counts none": (lambda: betting.lower_from_histogram([0, 0], 0.1), "counts hold no samples"),
-    "counts one": (lambda: betting.upper_from_histogram([5], 0.1), "counts must have at least 2 grid values"),
     "shapes": (lambda: hoeffding.lower([0.1, 0.2], [5, 6, 7], 0.1), "do not broadcast together: mean (2,), n (3,)"),
     "n huge": (lambda: clopper_pearson.lower(5, 1e300, 0.1), "n must be a whole number of at least 1 and at most 2⁵³"),
-    "seed": (lambda: betting.lower_from_histogram([1, 2], 0.1, seed=-1), "seed must be a whole number of at least 0"),
-    "counts many": (lambda: betting.lower_from_histogram([1, 10**9], 0.1), "counts must hold fewer than 10⁹ samples"),
     "sparse": (
         lambda: betting.lower(torch.rand(3).to_sparse(), 0.1),
         "samples must be a number or an array of numbers",
@@ -143,10 +133,6 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
         "sigma must be positive and finite, got 0.0",
     ),
     "optimum": (lambda: lipschitz.optimal_sigma(INF, of="vector"), "lipschitz must be positive and finite, got inf"),
-    "map": (
-        lambda: lipschitz.of_map("relu", 1.0, of="class"),
-        "map must be one of hardmax, softmax, sparsemax, duel, soft-duel, got 'relu'",
-    ),
     "epsilon": (
         lambda: lipschitz.local_quantile(0.5, epsilon=-1.0, sigma=1.0, lipschitz=1.0),
         "epsilon must be at least 0 and finite, got -1.0",

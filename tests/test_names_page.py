@@ -1,6 +1,6 @@
 """docs/names.md has the tables of all names, made from the registry.
 
-To write it again: make docs
+To write it again: make docs-names
 """
 
 import os
@@ -32,6 +32,7 @@ ABOUT = {
     "model": "`--model` and `lvmrs.models.load`. Those without a normalisation of their own take `--mean`, `--std`.",
     "denoiser": "What is put before a model to take noise out: `--denoiser`. [networks.md](networks.md) says more.",
     "data set": "`--data` and `lvmrs.data.load`.",
+    "tracker": "Where measures go while a run or training works: `--tracker`.",
     "network": "After `ready:`, with settings, as `ready:resnet20,classes=100`. [networks.md](networks.md) says more.",
 }
 

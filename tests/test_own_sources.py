@@ -44,7 +44,7 @@ def test_a_data_source(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [ramp[index][1] for index in range(5)] == [0, 0, 0, 1, 1]
     with pytest.raises(DataError, match=r"no data set of that name; write one of .*, ramp:COUNT$"):
         data.load("slope:5")
-    with pytest.raises(DataError, match="only imagefolder and hf take an image size; leave it out"):
+    with pytest.raises(DataError, match="only imagefolder, images, hf take an image size; leave it out"):
         data.load("ramp:5", size=3)
 
 

@@ -27,13 +27,13 @@ from lvmrs import (
 )
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
-from lvmrs.kernel.forms import R3
 from lvmrs.kernel.maps import Hardmax, Map, SimplexMap
+from lvmrs.kernel.method import Scope
 from lvmrs.kernel.noise import Stream
-from lvmrs.kernel.terms import Scope
+from lvmrs.kernel.radius import R3
 from lvmrs.smoothed import ScoresOf, winner
 from lvmrs.testing import FAMILIES, SIGMA, Family, certified, family, made_up_scores, too_many
-from tests.test_linear import linear
+from tests.kernel.test_deterministic_linear import linear
 
 
 @dataclasses.dataclass(frozen=True)

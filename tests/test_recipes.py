@@ -68,7 +68,7 @@ TABLES = (
     "tests/test_own_parts.py::test_tables_say_what_the_parts_are",
     "tests/test_own_sources.py::test_a_model_source",
     "tests/test_bad_input.py::test_bad_input_gets_one_clear_sentence",
-    "tests/test_prove.py::test_plans_that_cannot_be_trusted_are_refused",
+    "tests/kernel/test_proof.py::test_plans_that_cannot_be_trusted_are_refused",
     "tests/planners/test_planners.py::test_bad_planners_are_refused",
 )
 
@@ -87,7 +87,7 @@ def run(project: Path, module: str, *arguments: str, **environment: str) -> None
 
 
 def test_all_recipes_followed(followed: Path) -> None:
-    """``make docs``, then the tests of the recipes and those that keep names and docs true."""
+    """``make docs-names``, then the tests of the recipes and those that keep names and docs true."""
     quietly = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider")
     run(followed, "pytest", *quietly, *DOCS, LVMRS_GOLDEN="write")
     added = [file for file in TOUCHED if file.startswith("tests/")]

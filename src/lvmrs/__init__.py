@@ -9,19 +9,24 @@ TYPE_CHECKING = False  # not from typing: the command line is to answer to signa
 
 if TYPE_CHECKING:
     from lvmrs import analysis, attacks, data, errors, models, planners, registry, runs, testing, training
+    from lvmrs.analysis.certificates import Certificates
     from lvmrs.kernel import bounds, lipschitz, maps, noise, radius
     from lvmrs.kernel.certificate import Certificate
+    from lvmrs.kernel.composed import RoutedCertificate
     from lvmrs.kernel.deterministic import Deterministic
-    from lvmrs.kernel.goals import Goal
+    from lvmrs.kernel.method import Goal
     from lvmrs.kernel.proof import prove
     from lvmrs.kernel.terms import Choice, Plan, Terms
     from lvmrs.planners import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Votes
     from lvmrs.record import Run
+    from lvmrs.runs.dataset import certify_dataset
+    from lvmrs.runs.routed import RoutedClassifier
     from lvmrs.smoothed import SmoothedClassifier
 
 __all__ = [
     "LVM",
     "Certificate",
+    "Certificates",
     "Choice",
     "Cohen",
     "Deterministic",
@@ -32,6 +37,8 @@ __all__ = [
     "Paper",
     "Plan",
     "Planner",
+    "RoutedCertificate",
+    "RoutedClassifier",
     "Run",
     "SmoothedClassifier",
     "Terms",
@@ -40,6 +47,7 @@ __all__ = [
     "analysis",
     "attacks",
     "bounds",
+    "certify_dataset",
     "data",
     "errors",
     "lipschitz",
@@ -58,13 +66,17 @@ __all__ = [
 __version__: str
 
 _HOMES = {
+    "lvmrs.analysis.certificates": ("Certificates",),
     "lvmrs.kernel.certificate": ("Certificate",),
+    "lvmrs.kernel.composed": ("RoutedCertificate",),
     "lvmrs.kernel.deterministic": ("Deterministic",),
-    "lvmrs.kernel.goals": ("Goal",),
+    "lvmrs.kernel.method": ("Goal",),
     "lvmrs.kernel.proof": ("prove",),
     "lvmrs.kernel.terms": ("Choice", "Plan", "Terms"),
     "lvmrs.planners": ("LVM", "Cohen", "Duels", "Fixed", "Lipschitz", "Paper", "Planner", "Votes"),
     "lvmrs.record": ("Run",),
+    "lvmrs.runs.routed": ("RoutedClassifier",),
+    "lvmrs.runs.dataset": ("certify_dataset",),
     "lvmrs.smoothed": ("SmoothedClassifier",),
 }
 _IN_THE_KERNEL = ("bounds", "lipschitz", "maps", "noise", "radius")

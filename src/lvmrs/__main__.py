@@ -7,14 +7,12 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 
 import os
 
-from lvmrs._util import signals as _stopping
-
-__all__ = ["main"]
+from lvmrs._util import signals
 
 
 def main() -> None:
     """Run the command line."""
-    _stopping.listen()
+    signals.listen()
     _open_closed_descriptors()
     from lvmrs import cli
 

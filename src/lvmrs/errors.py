@@ -1,13 +1,11 @@
-"""The exceptions of lvmrs. All derive from ``LvmrsError``, so ``except LvmrsError`` catches these and no others."""
+"""The exceptions of lvmrs, and its warning.
+
+All exceptions derive from ``LvmrsError``, so ``except LvmrsError`` catches these and no others.
+"""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-__all__ = [
-    "DataError", "InvalidArgumentError", "LvmrsError", "ModelError", "ProofError", "RunError", "first_line", "guarded",
-    "naming", "shown",
-]  # fmt: skip
 
 # Longer messages are truncated; the cause of the error keeps the full text.
 _LONGEST = 500
@@ -37,9 +35,13 @@ class ProofError(LvmrsError, ValueError):
     """The proof rejects a plan or scores, since a certificate from them would not be valid; the message says why."""
 
 
+class SuspiciousWarning(UserWarning):
+    """Settings, data or results are valid, and look like a known mistake; the message says which, and what to do."""
+
+
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, for a quotation in another message."""
-    return str(error).strip().partition("\n")[0][:_LONGEST]
+    """The first line of an error's message without colours, for a quotation in another message."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().partition("\n")[0][:_LONGEST]
 
 
 @contextmanager

@@ -11,25 +11,6 @@ from typing import Any, TypeVar
 
 from lvmrs.errors import InvalidArgumentError, shown
 
-__all__ = [
-    "BOUNDS",
-    "DATA",
-    "DENOISERS",
-    "FORMS",
-    "MAPS",
-    "METHODS",
-    "MODELS",
-    "NETWORKS",
-    "NOISES",
-    "OBJECTIVES",
-    "PARTS",
-    "Entry",
-    "Names",
-    "check_known_noise",
-    "noise_named",
-    "simplex_map",
-]
-
 Part = TypeVar("Part", bound=type)
 
 
@@ -103,19 +84,18 @@ class Names:
 
     def name_of(self, class_name: str, settings: Mapping[str, Any]) -> str | None:
         """The name of the built-in class with these settings, among others; None if there is none."""
-        return next(
-            (
-                name
-                for name, entry in self._entries.items()
-                if entry.where.endswith(f":{class_name}") and entry.settings.items() <= settings.items()
-            ),
-            None,
-        )
+        ours = ((name, entry) for name, entry in self._entries.items() if entry.where.endswith(f":{class_name}"))
+        return next((name for name, entry in ours if entry.settings.items() <= settings.items()), None)
+
+    def check(self, name: object, *, argument: str | None = None) -> str:
+        """Return a known name, without importing its part. Raises an error that names the ``argument``."""
+        if not isinstance(name, str) or name not in self:
+            raise InvalidArgumentError(f"{argument or self.kind} must be one of {self.listed}, got {shown(name)}")
+        return name
 
     def find(self, name: object, *, argument: str | None = None) -> Any:
         """The class of that name. An unknown name raises an error that names the ``argument``."""
-        if not isinstance(name, str) or name not in self:
-            raise InvalidArgumentError(f"{argument or self.kind} must be one of {self.listed}, got {shown(name)}")
+        name = self.check(name, argument=argument)
         return self._added[name] if name in self._added else _imported(self._entries[name].where)
 
     def add(self, part: Part) -> Part:
@@ -128,7 +108,8 @@ class Names:
         name = getattr(part, "name", None)
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):  # rows contain the name
             raise InvalidArgumentError(f"{part.__name__} has no name; give the class an attribute name = 'word'")
-        if lacking := [word for word in _class_attributes(base) if not hasattr(part, word)]:
+        declared = (word for word, hint in inspect.get_annotations(base).items() if "ClassVar" in str(hint))
+        if lacking := [word for word in declared if not hasattr(part, word)]:
             raise InvalidArgumentError(f"{part.__name__} has no {lacking[0]}; write it: see {base.__module__}")
         if missing := sorted(getattr(part, "__abstractmethods__", ())):
             raise InvalidArgumentError(f"{part.__name__} has no method {missing[0]}; write it: see {base.__module__}")
@@ -138,11 +119,6 @@ class Names:
             raise InvalidArgumentError(f"there is a {self.kind} {name} already; give {part.__name__} another name")
         self._added[name] = part
         return part
-
-
-def _class_attributes(base: type) -> list[str]:
-    """The attributes that a base class declares for all classes of its kind."""
-    return [name for name, kind in inspect.get_annotations(base).items() if "ClassVar" in str(kind)]
 
 
 def _imported(where: str) -> Any:
@@ -163,9 +139,9 @@ MAPS = Names("map", "lvmrs.kernel.maps:Map", {
     "sparsemax": Entry(
         "lvmrs.kernel.maps:Sparsemax", "projection of the logits on the simplex", facts=("simplex", "tempered")
     ),
-    "duel": Entry("lvmrs.kernel.duels:Duel", "whether the top class beats a rival", facts=("binary",)),
+    "duel": Entry("lvmrs.kernel.maps:Duel", "whether the top class beats a rival", facts=("binary",)),
     "soft-duel": Entry(
-        "lvmrs.kernel.duels:SoftDuel", "by how much the top class beats a rival, up to a width", facts=("tempered",)
+        "lvmrs.kernel.maps:SoftDuel", "by how much the top class beats a rival, up to a width", facts=("tempered",)
     ),
 })
 BOUNDS = Names("bound", "lvmrs.kernel.bounds.base:Bound", {
@@ -173,25 +149,21 @@ BOUNDS = Names("bound", "lvmrs.kernel.bounds.base:Bound", {
     "bernstein": Entry("lvmrs.kernel.bounds.bernstein:Bernstein", "for any scores, from their variance"),
     "hoeffding": Entry("lvmrs.kernel.bounds.hoeffding:Hoeffding", "for any scores, from their mean alone"),
     "clopper_pearson": Entry("lvmrs.kernel.bounds.clopper_pearson:ClopperPearson", "exact, for 0/1 scores only"),
-    "beta_mixture": Entry(
-        "lvmrs.kernel.bounds.beta_mixture:BetaMixture", "for 0/1 scores, whenever sampling stops", facts=("anytime",)
-    ),
+    "beta_mixture": Entry("lvmrs.kernel.bounds.beta_mixture:BetaMixture", "for 0/1 scores, whenever sampling stops"),
     "betting_mixture": Entry(
-        "lvmrs.kernel.bounds.betting_mixture:BettingMixture", "for any scores, whenever sampling stops",
-        facts=("anytime",)
+        "lvmrs.kernel.bounds.betting_mixture:BettingMixture", "for any scores, whenever sampling stops"
     ),
     "staged": Entry(
-        "lvmrs.kernel.bounds.clopper_pearson:Staged", "for 0/1 scores, at a few stages that share the risk",
-        facts=("anytime",)
+        "lvmrs.kernel.bounds.clopper_pearson:Staged", "for 0/1 scores, at a few stages that share the risk"
     ),
 })
-FORMS = Names("form", "lvmrs.kernel.forms:Form", {
-    "r1": Entry("lvmrs.kernel.forms:R1", "margin over the constant that noise and network give together",
-                facts=("needs_constant", "uses_constant")),
-    "r1-noise": Entry("lvmrs.kernel.forms:R1Noise", "margin over the constant that noise gives alone"),
-    "r2": Entry("lvmrs.kernel.forms:R2", "Gaussian quantiles of both bounds"),
-    "r3": Entry("lvmrs.kernel.forms:R3", "Gaussian quantile of the top class alone"),
-    "ramp": Entry("lvmrs.kernel.forms:Ramp", "noise and Lipschitz constant of the network together",
+FORMS = Names("form", "lvmrs.kernel.radius:Form", {
+    "r1": Entry("lvmrs.kernel.radius:R1", "margin over the constant that noise and network give together",
+                facts=("uses_constant",)),
+    "r1-noise": Entry("lvmrs.kernel.radius:R1Noise", "margin over the constant that noise gives alone"),
+    "r2": Entry("lvmrs.kernel.radius:R2", "Gaussian quantiles of both bounds"),
+    "r3": Entry("lvmrs.kernel.radius:R3", "Gaussian quantile of the top class alone"),
+    "ramp": Entry("lvmrs.kernel.radius:Ramp", "noise and Lipschitz constant of the network together",
                   facts=("uses_constant",)),
 })
 NOISES = Names("noise", "lvmrs.kernel.noise:Noise", {
@@ -210,6 +182,9 @@ METHODS = Names("method", "lvmrs.kernel.method:Method", {
     "votes": Entry("lvmrs.planners.votes:Votes", "votes with a bound for each rival and R2"),
     "cohen": Entry("lvmrs.planners.cohen:Cohen", "votes for the top class alone and R3 (Cohen et al. 2019)"),
     "paper": Entry("lvmrs.planners.paper:Paper", "LVM-RS as its paper writes it"),
+    "paper-union": Entry(
+        "lvmrs.planners.paper:Paper", "the same, with the risk shared by all classes", settings={"union": True}
+    ),
     "fixed": Entry("lvmrs.planners.fixed:Fixed", "one map and temperature for all inputs"),
     "lipschitz-deterministic": Entry("lvmrs.kernel.deterministic:Deterministic", "margin over the constant, no noise"),
     "lipschitz-noise": Entry(
@@ -220,23 +195,30 @@ METHODS = Names("method", "lvmrs.kernel.method:Method", {
         "lvmrs.planners.lipschitz:Lipschitz", "the ramp radius", settings={"procedure": "ramp"}
     ),
 })
-OBJECTIVES = Names("objective", "lvmrs.training.objectives:Objective", {
-    "gaussian": Entry("lvmrs.training.objectives:Gaussian", "cross-entropy on noisy inputs (Cohen et al. 2019)"),
-    "smoothadv": Entry(
-        "lvmrs.training.objectives:SmoothAdv", "cross-entropy on noisy inputs after an attack (Salman et al. 2019)"
-    ),
-    "margin": Entry(
-        "lvmrs.training.objectives:Margin", "cross-entropy with a margin, for a network of known Lipschitz constant"
-    ),
-    "denoise": Entry("lvmrs.training.objectives:Denoising", "squared error of a denoiser (Salman et al. 2020)"),
+OBJECTIVES = Names("objective", "lvmrs.training.objectives.base:Objective", {
+    "gaussian": Entry("lvmrs.training.objectives.gaussian:Gaussian",
+                      "cross-entropy on noisy inputs (Cohen et al. 2019)"),
+    "smoothadv": Entry("lvmrs.training.objectives.smoothadv:SmoothAdv",
+                       "cross-entropy on noisy inputs after an attack (Salman et al. 2019)"),
+    "consistency": Entry("lvmrs.training.objectives.consistency:Consistency",
+                         "cross-entropy, and agreement of the noisy copies of an input (Jeong and Shin 2020)"),
+    "smoothmix": Entry("lvmrs.training.objectives.smoothmix:SmoothMix",
+                       "cross-entropy on noisy inputs and on mixtures with adversarial inputs (Jeong et al. 2021)"),
+    "macer": Entry("lvmrs.training.objectives.macer:MACER",
+                   "cross-entropy, and a penalty for small certified radii (Zhai et al. 2020)"),
+    "margin": Entry("lvmrs.training.objectives.margin:Margin",
+                    "cross-entropy with a margin, for a network of known Lipschitz constant"),
+    "denoise": Entry("lvmrs.training.objectives.denoising:Denoising",
+                     "squared error of a denoiser (Salman et al. 2020)"),
 })
 # Sources of models, denoisers and data. Their facts: "file" (the text after the colon is a file that must exist),
 # "path" (it can be a path), "code" (it names Python code), "weights" (weights can be loaded into the model), "program"
 # (the file is a program, which identifies the model), "foreign" (torch does not run it), "sized" (images can be scaled
 # to a size), "indexed" (a class index file can define the labels), "inert" (loading only reads files, so that a name
-# from a manifest may be loaded).
+# from a manifest may be loaded), "members" (the text after the colon names several models; the entry is a class of
+# these models).
 MODELS = Names("model", None, {
-    "python": Entry("lvmrs.models.python:python", "a module or callable, or a function of yours that returns one; "
+    "python": Entry("lvmrs.models.load:python", "a module or callable, or a function of yours that returns one; "
                     "MODULE is a file such as nets.py, or installed",
                     "MODULE:FUNCTION", facts=("code", "weights")),
     "ready": Entry("lvmrs.models.ready:ready", "a network that comes with lvmrs", "NAME", facts=("weights", "inert")),
@@ -252,13 +234,17 @@ MODELS = Names("model", None, {
                   "FILE", facts=("file", "program", "foreign"), extra="onnx"),
     "export": Entry("lvmrs.models.exported:exported", "a program saved by torch.export.save",
                     "FILE.pt2", facts=("file", "program")),
+    "ensemble": Entry("lvmrs.models.ensemble:Ensemble", "the mean of the logits of several models, each with its own "
+                      "normalisation", "MODEL+MODEL", facts=("members",)),
+    "ensemble-softmax": Entry("lvmrs.models.ensemble:Ensemble", "the logarithm of the mean of their softmax scores",
+                              "MODEL+MODEL", settings={"average": "softmax"}, facts=("members",)),
 })
 DENOISERS = Names("denoiser", None, {
-    "diffusers": Entry("lvmrs.models.denoiser_sources:diffusers", "a DDPMPipeline, or a UNet2DModel with its "
+    "diffusers": Entry("lvmrs.models.denoisers:diffusers", "a DDPMPipeline, or a UNet2DModel with its "
                        "scheduler, from a folder or the hub", "FOLDER", facts=("path",), extra="diffusion"),
-    "trained": Entry("lvmrs.models.denoiser_sources:trained_denoiser", "a denoiser by lvmrs train",
+    "trained": Entry("lvmrs.models.denoisers:trained_denoiser", "a denoiser by lvmrs train",
                      "FILE", facts=("file", "inert")),
-    "python": Entry("lvmrs.models.denoiser_sources:python_denoiser", "a module, or a function of yours that returns a "
+    "python": Entry("lvmrs.models.denoisers:python_denoiser", "a module, or a function of yours that returns a "
                     "module or callable; it is given sigma if it asks for it", "MODULE:FUNCTION", facts=("code",)),
 })
 DATA = Names("data set", None, {
@@ -269,17 +255,27 @@ DATA = Names("data set", None, {
     "imagefolder": Entry("lvmrs.data.folder:ImageFolder", "PATH/CLASS/IMAGE or PATH/SPLIT/CLASS/IMAGE; labels by "
                          "a class index file, or folders that are numbers, or their alphabetical order",
                          "PATH", facts=("path", "sized", "indexed", "inert"), extra="images"),
-    "npz": Entry("lvmrs.data.arrays:npz", "arrays x_test and y_test (after the split), or x and y",
-                 "FILE", facts=("file", "inert")),
+    "images": Entry("lvmrs.data.folder:Images", "an image, or the images in the folder PATH or PATH/SPLIT, without "
+                    "labels", "PATH", facts=("path", "sized", "inert"), extra="images"),
+    "npz": Entry("lvmrs.data.arrays:npz", "arrays x_test and y_test (after the split), or x and y; without y, the "
+                 "inputs have no labels", "FILE", facts=("file", "inert")),
+    "npy": Entry("lvmrs.data.arrays:npy", "one array of inputs without labels", "FILE", facts=("file", "inert")),
     "hf": Entry("lvmrs.data.huggingface:HuggingFaceDataset", "the first image and class-label columns, from the hub or "
-                "a saved folder", "NAME", facts=("path", "sized"), extra="hf"),
-    "python": Entry("lvmrs.data.python:python", "a function of yours that takes the split and returns (inputs, labels) "
-                    "or a Dataset", "MODULE:FUNCTION", facts=("code",)),
+                "a saved folder; hf:NAME,image=COLUMN,label=COLUMN names the columns, and label=none leaves labels out",
+                "NAME", facts=("path", "sized"), extra="hf"),
+    "python": Entry("lvmrs.data.load:python", "a function of yours that takes the split and returns (inputs, labels), "
+                    "inputs without labels, or a Dataset", "MODULE:FUNCTION", facts=("code",)),
 })
-_RESNET, _SANDWICH = "lvmrs.models.residual:ResNet", "lvmrs.models.sandwich:sandwich"
+TRACKERS = Names("tracker", None, {
+    "tensorboard": Entry("lvmrs.runs.trackers:tensorboard", "event files for TensorBoard in a directory", "DIR",
+                         extra="tensorboard"),
+    "wandb": Entry("lvmrs.runs.trackers:wandb", "a project of Weights & Biases", "PROJECT", extra="wandb"),
+    "mlflow": Entry("lvmrs.runs.trackers:mlflow", "an experiment of MLflow", "EXPERIMENT", extra="mlflow"),
+})
+_RESNET, _SANDWICH = "lvmrs.models.networks:ResNet", "lvmrs.models.sandwich:sandwich"
 NETWORKS = Names("network", None, {
-    "small_cnn": Entry("lvmrs.models.small:small_cnn", "two convolutions and a linear layer, for 8 × 8"),
-    "fast_cnn": Entry("lvmrs.models.small:fast_cnn", "five normalised convolutions, the first of stride 2: for "
+    "small_cnn": Entry("lvmrs.models.networks:small_cnn", "two convolutions and a linear layer, for 8 × 8"),
+    "fast_cnn": Entry("lvmrs.models.networks:fast_cnn", "five normalised convolutions, the first of stride 2: for "
                       "32 × 32 on a CPU"),
     "fast_resnet": Entry(_RESNET, "8 wide layers, shortcuts convolved, the first of stride 2: for 32 × 32 on a CPU",
                          settings={"depth": 8, "width": 64, "shortcut": "convolved", "stride": 2}),
@@ -294,7 +290,7 @@ NETWORKS = Names("network", None, {
     "sandwich_small": Entry(_SANDWICH, "convolutional and gamma-Lipschitz (Wang and Manchester 2023)"),
     "sandwich_medium": Entry(_SANDWICH, "the same, twice as wide", settings={"width": 2}),
     "sandwich_large": Entry(_SANDWICH, "the same, four times as wide", settings={"width": 4}),
-    "dncnn": Entry("lvmrs.models.dncnn:dncnn", "a denoiser (Zhang et al. 2017)"),
+    "dncnn": Entry("lvmrs.models.networks:DnCNN", "a denoiser (Zhang et al. 2017)"),
 })
 # fmt: on
 
@@ -322,11 +318,7 @@ def check_known_noise(noise: object) -> None:
 
 
 def simplex_map(name: str, *, argument: str = "map") -> Any:
-    """The class of the simplex map of that name; raises for duels.
-
-    Args:
-        name: name of a map, such as ``"softmax"``.
-        argument: the name of the argument in error messages.
+    """The class of the simplex map of that name; raises for duels. ``argument`` is for error messages.
 
     >>> simplex_map("softmax").__name__
     'Softmax'

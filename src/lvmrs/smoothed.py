@@ -3,49 +3,53 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
+from lvmrs._util import machine
 from lvmrs.engine import pipeline
 from lvmrs.engine.batching import Batched
 from lvmrs.engine.pipeline import Item, Need, Procedure, Source
 from lvmrs.engine.samplers import Pace, Samplers
 from lvmrs.engine.sources import GivenScores, Input, Sampled
 from lvmrs.engine.way import Way
-from lvmrs.errors import InvalidArgumentError, naming
-from lvmrs.kernel import checks, torch_checks
-from lvmrs.kernel.agreement import Agreement, measured, moved, precision
+from lvmrs.errors import InvalidArgumentError, SuspiciousWarning, guarded, naming, shown
+from lvmrs.kernel import checks
 from lvmrs.kernel.certificate import Certificate
 from lvmrs.kernel.deterministic import Deterministic
-from lvmrs.kernel.goals import Goal
-from lvmrs.kernel.method import Method
+from lvmrs.kernel.method import Goal, Method
+from lvmrs.kernel.model_check import Agreement, measured, moved, precision_of
 from lvmrs.kernel.noise import GAUSSIAN, Noise, Stage, Stream, check_noise
 from lvmrs.kernel.rounding import Rounding
-from lvmrs.kernel.sampler import Model, Sampler, Watch
+from lvmrs.kernel.sampler import Model, Sampler, Watch, check_logits
 from lvmrs.kernel.scores import Scores
-from lvmrs.kernel.terms import Terms
+from lvmrs.kernel.terms import Plan, Terms
 from lvmrs.models.lipschitz.stated import check_still, known_lipschitz
-from lvmrs.planners.base import Planner
-from lvmrs.planners.cohen import Cohen
+from lvmrs.planners.base import Planner, check_goal_for, check_one_classifier, relies_on_constant
 from lvmrs.planners.duels import Duels, calibrated_width
 from lvmrs.planners.fixed import Fixed, calibrated
-from lvmrs.planners.requirements import check_goal_for, check_one_classifier, checked_method, relies_on_constant
 from lvmrs.planners.votes import Votes, winner_of_votes
 from lvmrs.registry import check_known_noise, noise_named
 
-__all__ = ["N0", "Given", "ScoresOf", "SmoothedClassifier", "winner"]
-
 N0 = 100
 """The default number of samples to find the candidate class of a prediction."""
-Given = tuple[int, Tensor] | tuple[int, Tensor, int | None]
+Numeric = Tensor | NDArray[Any]
+"""An input: a tensor, or a NumPy array of floating-point numbers."""
+Given = tuple[int, Numeric] | tuple[int, Numeric, int | None]
 """An index, an input and, if known, its label."""
 ScoresOf = Callable[[int, Stage], Scores]
 """Returns scores of one input, for a number of samples and a stage."""
+# An input of at least this many values, and a σ that is larger than these by this factor, are told.
+_VALUES, _DROWNING = 16, 10.0
 # Noisy copies of an input on which rounding is measured.
 _COPIES = 16
 
@@ -60,7 +64,8 @@ class SmoothedClassifier:
         lipschitz: a constant of the logits in the Euclidean norm; by default the model's attribute, if it has one.
         batch: samples in a forward pass; by default trials on the first input find the fastest size.
         device: by default that of the model's parameters, or of the input if it has none.
-        autocast: precision to run the model in; certificates cannot rely on a Lipschitz constant with it.
+        precision: "bfloat16" or "float16" to run the network in that type; certificates are then about the network in
+            that type, and cannot rely on a Lipschitz constant. By default, and with "float32", the model as it is.
         compile: whether to run the model through torch.compile; None to compile for runs long enough to gain from it.
         noise: the kind of noise, or its name, such as "exact" for images of 8 bits; see ``lvmrs.kernel.noise``.
         rounding: how far rounding moves the logits at most, in the Euclidean norm, for certificates that rely on a
@@ -82,13 +87,22 @@ class SmoothedClassifier:
         *,
         batch: int | None = None,
         device: str | torch.device = "auto",
-        autocast: torch.dtype | None = None,
+        precision: str | None = None,
         compile: bool | None = None,  # noqa: A002
         noise: Noise | str = GAUSSIAN,
         rounding: float | None = None,
         fast: bool = True,
         way: Way | None = None,
     ) -> None:
+        if isinstance(model, str):
+            raise InvalidArgumentError(
+                f"model must be callable on a batch of inputs, got {model!r}; lvmrs.models.load(NAME).model loads a "
+                "model by its name"
+            )
+        if not callable(model) and callable(getattr(model, "model", None)):  # what lvmrs.models.load returns
+            raise InvalidArgumentError(
+                f"model must be callable on a batch of inputs, got {type(model).__name__}; pass its attribute model"
+            )
         checks.model(model)
         self.model = model
         self._sigma = None if sigma is None else checks.positive_number("sigma", sigma)
@@ -96,14 +110,15 @@ class SmoothedClassifier:
         known = self._stated or (math.inf if lipschitz is None else lipschitz)
         self.lipschitz = checks.positive_number("lipschitz", known, infinite=True)
         given = None if batch is None else checks.count("batch", batch, least=1)
-        self.device = torch_checks.device(device)
-        self.autocast = None if autocast is None else torch_checks.floating("autocast", autocast)
+        self.device = machine.device(device)
+        self._kind = checks.precision("precision", precision)
+        self.precision = None if self._kind is None else precision
         self.noise = noise = noise_named(noise) if isinstance(noise, str) else noise
         check_known_noise(noise)
         check_noise(noise)
         self.compiled, self.fast = None if compile is None else bool(compile), bool(fast)
-        pattern = Sampler(model, self._sigma or 1.0, 1, autocast=autocast, noise=noise)  # without σ, for checks only
-        samplers = Samplers(pattern, given, way=way, fast=self.fast, compiled=self.compiled)
+        pattern = Sampler(model, self._sigma or 1.0, 1, noise=noise)  # without σ, for checks only
+        samplers = Samplers(pattern, given, way=way, fast=self.fast, compiled=self.compiled, precision=self._kind)
         self.rounding = Rounding(model, self.lipschitz, samplers, self._input, rounding)
         self._samplers = samplers
 
@@ -127,8 +142,8 @@ class SmoothedClassifier:
 
     def certify(
         self,
-        x: Tensor,
-        planner: Method | None = None,
+        x: Numeric,
+        method: Method | None = None,
         *,
         n0: int = 1_000,
         n: int = 100_000,
@@ -141,25 +156,27 @@ class SmoothedClassifier:
         """Certify one input. The certificate is right with probability at least 1 − ``alpha``.
 
         Args:
-            x: the input, without a batch dimension.
-            planner: the method; by default ``default_method``.
+            x: the input, a tensor or an array without a batch dimension. A float64 input of a network with float32
+                weights is rounded to float32, and the certificate is about the rounded input.
+            method: the method; by default ``default_method``.
             n0: samples to plan on.
             n: samples to prove on; more give a larger radius.
             alpha: the risk.
             seed: the noise depends on it and on ``index``, and on nothing else.
             index: place of the input in its data set.
-            goal: stop before n samples as soon as the goal is reached; None for all n. See ``lvmrs.kernel.goals``.
+            goal: stop before n samples as soon as the goal is reached; None for all n. See ``lvmrs.kernel.method``.
             watch: called with the stage and each batch of logits.
 
         Returns:
             The certificate; its ``guarantee`` states the certified property.
         """
+        _warn_of_sigma(self._sigma, x)
         sampling: dict[str, Any] = {"n0": n0, "n": n, "alpha": alpha, "seed": seed, "goal": goal, "watch": watch}
-        (certificate,) = self.certificates([(index, x)], planner, **sampling)
+        (certificate,) = self.certificates([(index, x)], method, **sampling)
         return certificate
 
     def certificates(
-        self, inputs: Iterable[Given], planner: Method | None = None, **settings: Any
+        self, inputs: Iterable[Given], method: Method | None = None, **settings: Any
     ) -> Iterator[Certificate]:
         """Certify inputs in order; while one is planned and proved, the next is sampled.
 
@@ -168,12 +185,12 @@ class SmoothedClassifier:
         inputs twice, so an iterable that is no collection is read into memory. The other arguments are as in
         ``certify``.
         """
-        return (certificate for _, certificate in self.certified(inputs, planner, **settings))
+        return (certificate for _, certificate in self.certified(inputs, method, **settings))
 
     def certified(
         self,
         inputs: Iterable[Given],
-        planner: Method | None = None,
+        method: Method | None = None,
         *,
         n0: int = 1_000,
         n: int = 100_000,
@@ -185,18 +202,9 @@ class SmoothedClassifier:
     ) -> Iterator[tuple[Input, Certificate]]:
         """Certify inputs as ``certificates`` does, and yield each input with its certificate.
 
-        Args:
-            inputs: the inputs, as in ``certificates``.
-            planner: as in ``certify``, like the other arguments.
-            n0: samples to plan on.
-            n: samples to prove on.
-            alpha: the risk.
-            seed: the seed of the noise.
-            goal: when sampling stops.
-            watch: called with the stage and the logits of each piece, in the order of the inputs.
-            sharing: all inputs that share a budget, including those that need no certificate; by default ``inputs``.
+        ``sharing`` are all inputs that share a budget, including those that need no certificate; by default ``inputs``.
         """
-        method = self.check_method(self.default_method if planner is None else planner)
+        method = self.check_method(self.default_method if method is None else method)
         check_goal_for(method, goal)
         if isinstance(method, Deterministic):
             for item in _Prepared(self, inputs, partial(self.terms, alpha, n), self._samplers.plain):
@@ -213,7 +221,17 @@ class SmoothedClassifier:
             source: Source[Input] = Batched(pool, seed, n, watch) if procedure.stops else Sampled(pool, seed, watch)
             all_ = None if sharing is None else prepared(sharing)
             made = pipeline.certify(prepared(inputs), source, procedure, n, sharing=all_)
-            yield from self._samplers.watching(made)
+            yield from pool.handing_out(self._samplers.watching(made))
+
+    def proved(self, plan: Plan, terms: Terms, x: Numeric, stream: Stream) -> Certificate:
+        """Prove a plan on the fresh samples of a stream; ``certify`` does this for the plans that it makes."""
+        sampler, x = self.sampler(x)
+        procedure = Procedure(self.default_method, plan.n0, stage=stream.stage)
+        with self._samplers.pool() as pool:
+            items = [Input(stream.index, None, lambda: terms, x, sampler)]
+            made = Sampled(pool, stream.seed).run(items, lambda _: procedure.proved(plan, terms))
+            ((_, certificate),) = pool.handing_out(self._samplers.watching(made))
+        return certificate
 
     def certain(self, method: Deterministic, x: Tensor) -> Certificate:
         """The certificate of an input without noise."""
@@ -222,8 +240,8 @@ class SmoothedClassifier:
 
     def predict(
         self,
-        x: Tensor,
-        planner: Method | None = None,
+        x: Numeric,
+        method: Method | None = None,
         *,
         n: int = 1_000,
         n0: int | None = None,
@@ -234,8 +252,8 @@ class SmoothedClassifier:
         """Predict the answer of the smoothed classifier. It is wrong with probability at most ``alpha``.
 
         Args:
-            x: the input, without a batch dimension.
-            planner: the method that certifies this classifier; by default hard duels. A method that chooses a map for
+            x: as in ``certify``.
+            method: the method that certifies this classifier; by default hard duels. A method that chooses a map for
                 each input raises, since its certificates are not about one classifier.
             n: samples to test the answer on.
             n0: other samples to find the candidate, by default 100; votes need none.
@@ -246,7 +264,7 @@ class SmoothedClassifier:
         Returns:
             The class, or −1 if the samples do not decide at this risk.
         """
-        x, method = self._input(x), self.check_method(Duels() if planner is None else planner)
+        x, method = self._input(x), self.check_method(Duels() if method is None else method)
         if isinstance(method, Deterministic):
             return self.certain(method, x).prediction
         terms = self.terms(alpha, n, x, method=method)
@@ -258,7 +276,7 @@ class SmoothedClassifier:
 
     def calibrate(
         self,
-        inputs: Iterable[Tensor],
+        inputs: Iterable[Numeric],
         *,
         labels: Iterable[int] | None = None,
         objective: Literal["average radius", "accuracy"] = "average radius",
@@ -281,25 +299,52 @@ class SmoothedClassifier:
         samples = self._calibration(inputs, n0, seed)
         return calibrated(samples, terms, labels=known, objective=objective, epsilon=epsilon, **search)
 
-    def calibrate_duels(self, inputs: Iterable[Tensor], *, n0: int = 1_000, seed: int = 0) -> Duels:
+    def calibrate_duels(self, inputs: Iterable[Numeric], *, n0: int = 1_000, seed: int = 0) -> Duels:
         """Find one width of soft duels for all inputs, on held-out inputs; see ``calibrated_width``."""
         return Duels(calibrated_width(self._calibration(inputs, n0, seed)))
 
-    def _calibration(self, inputs: Iterable[Tensor], n0: int, seed: int) -> Iterator[Iterator[Tensor]]:
+    def _calibration(self, inputs: Iterable[Numeric], n0: int, seed: int) -> Iterator[Iterator[Tensor]]:
         for index, x in enumerate(checks.iterable("inputs", inputs, "tensors")):
             yield self.scores(x, n0, seed=seed, index=index, stage="calibration").logits()
+
+    def module(
+        self, *, samples: int = 64, temperature: float = 1.0, seed: int = 0, fresh: bool = True
+    ) -> SmoothedModule:
+        """An approximation of the smoothed classifier as a differentiable torch module, for attacks by gradients.
+
+        For each input of a batch it returns the logarithm of the mean softmax score of each class over noisy copies of
+        the input. It is the function that SmoothAdv attacks (Salman et al. 2019). Its answers have no guarantee:
+        certificates and predictions come from ``certify`` and ``predict``. With noise on a grid, inputs are rounded to
+        the grid, and gradients pass the rounding unchanged.
+
+        Args:
+            samples: noisy copies for each input; a forward pass runs the network on all of them at once.
+            temperature: divides the logits before the softmax; a low one is closer to votes, with smaller gradients.
+            seed: the noise is a function of it, of the place in the batch, and of the number of earlier calls.
+            fresh: whether each call draws new noise; otherwise the module is one fixed function.
+
+        >>> module = SmoothedClassifier(nn.Identity(), sigma=0.5).module(samples=1000)
+        >>> x = torch.tensor([[1.0, 0.0]], requires_grad=True)
+        >>> module(x)[0, 1].backward()
+        >>> x.grad[0, 0] < 0 < x.grad[0, 1]
+        tensor(True)
+        """
+        samples, seed = checks.count("samples", samples, least=1), checks.seed("seed", seed)
+        sampler = replace(self._samplers.pattern, sigma=self.sigma)
+        return SmoothedModule(sampler, samples, checks.positive_number("temperature", temperature), seed, fresh=fresh)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments, without the model, that make the same smoothed classifier again."""
-        plain = {name: getattr(self, name) for name in ("lipschitz", "batch", "autocast", "noise", "fast")}
+        plain = {name: getattr(self, name) for name in ("lipschitz", "batch", "precision", "noise", "fast")}
         more = {"sigma": self._sigma, "device": self.device or "auto", "compile": self.compiled}
         return {**plain, **more, "rounding": self.rounding.given, "way": self._samplers.way}
 
     @property
     def default_method(self) -> Duels:
-        """Duels; if the smoothed scores have a Lipschitz constant, with a width chosen for each input."""
-        return Duels() if math.isinf(self.lipschitz_under_noise) else Duels("chosen")
+        """Duels; of a width chosen for each input if a Lipschitz constant of the smoothed scores may be used."""
+        unused = self.precision is not None or math.isinf(self.lipschitz_under_noise)
+        return Duels() if unused else Duels("chosen")
 
     @property
     def lipschitz_under_noise(self) -> float:
@@ -320,25 +365,29 @@ class SmoothedClassifier:
         """Run all inputs in this way; raises if another batch size was given or chosen."""
         self._samplers.fix(way)
 
-    def prepare(self, x: Tensor, samples: int = 0) -> Pace:
+    def prepare(self, x: Numeric, samples: int = 0) -> Pace:
         """Check the model on an input, and choose how to run it for ``samples`` samples; 0 if unknown."""
         return self._samplers.prepare(self._input(x), samples)
 
-    def sampler(self, x: Tensor) -> tuple[Sampler, Tensor]:
+    def sampler(self, x: Numeric) -> tuple[Sampler, Tensor]:
         """The sampler that ``certify`` uses for an input, and the input on its device and in its precision."""
         x = self._input(x)
         return self._samplers.of(x), x
 
-    def classes(self, x: Tensor) -> int:
+    def classes(self, x: Numeric) -> int:
         """The number of classes of the model, found on an input."""
         return len(self._logits(self._input(x)))
 
-    def answer(self, x: Tensor) -> int:
+    def answer(self, x: Numeric) -> int:
         """The prediction of the model itself, without noise and without a guarantee."""
         return int(self._logits(self._input(x)).argmax())
 
     def _logits(self, x: Tensor) -> Tensor:
-        return self._samplers.plain(x).answers(x[None].clone(), 0)[0]
+        if self.precision is None:
+            return self._samplers.plain(x).answers(x[None].clone(), 0)[0]
+        logits = self._samplers.of(x).answers_as_run(x[None].clone())  # of the network that is certified
+        check_logits(logits, 1, 0)
+        return logits[0]
 
     def unchecked_logits(self, inputs: Tensor) -> tuple[Tensor, Agreement]:
         """The logits of a batch of inputs by the model itself in float64, and how far rounding may move them.
@@ -356,19 +405,19 @@ class SmoothedClassifier:
 
     def _with_agreement(self, sampler: Sampler, rows: Tensor) -> tuple[Tensor, Agreement]:
         logits = sampler.answers(rows.clone(), 0, finite=False).cpu()
-        eps = precision(self.model, logits.dtype, self.autocast, device=rows.device)
+        eps = precision_of(self.model, logits.dtype, self._kind, device=rows.device)
         other = replace(sampler, model=moved(self.model, eps))
         return logits.double(), measured(lambda rows: other.answers(rows, 0, finite=False).cpu(), rows, logits, eps)
 
     def certify_batch(
-        self, inputs: Iterable[Tensor], planner: Method | None = None, *, first: int = 0, **settings: Any
+        self, inputs: Iterable[Numeric], method: Method | None = None, *, first: int = 0, **settings: Any
     ) -> list[Certificate]:
         """Certify several inputs, with indices from ``first`` on; the other arguments are as in ``certify``."""
         if "index" in settings:
             raise InvalidArgumentError("index is counted from first= on for several inputs; give that instead")
-        return list(self.certificates(enumerate(inputs, start=first), planner, **settings))
+        return list(self.certificates(enumerate(inputs, start=first), method, **settings))
 
-    def scores(self, x: Tensor, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
+    def scores(self, x: Numeric, n: int, *, seed: int = 0, index: int = 0, stage: Stage = "certification") -> Scores:
         """Make the scores of n noisy copies of an input, the same that ``certify`` uses at that stage.
 
         Stages have independent noise: plan on "selection", prove on "certification".
@@ -378,33 +427,110 @@ class SmoothedClassifier:
 
     def check_method(self, method: Method) -> Planner | Deterministic:
         """Return the method; raise if it is no method, or needs σ or a Lipschitz constant that is not known."""
-        return checked_method(
-            method, lipschitz=self.lipschitz, sigma=self._sigma, autocast=self.autocast, noise=self.noise
-        )
+        if not isinstance(method, Planner | Deterministic):
+            raise InvalidArgumentError(f"method must be a Planner such as Duels() or LVM(), got {shown(method)}")
+        name = type(method).__name__
+        if method.needs_constant and math.isinf(self.lipschitz):
+            raise InvalidArgumentError(
+                f"lipschitz is not known and {name} needs it; give it (lvmrs lipschitz computes one)"
+            )
+        rounded = method.samples and self.noise.rounds
+        if rounded and method.needs_constant:
+            raise InvalidArgumentError(
+                f"{name} needs a Lipschitz constant of what is smoothed, and {self.noise.name} noise rounds inputs, "
+                "which leaves none; take gaussian noise or another method"
+            )
+        if self.precision is not None and not rounded and relies_on_constant(method, self.lipschitz):
+            raise InvalidArgumentError(
+                f"{self.precision} rounds inside of the model, so {name} cannot rely on its Lipschitz constant; leave "
+                "precision out, or take a method that does not use the constant, such as hard duels or votes"
+            )
+        if method.samples and self._sigma is None:
+            raise InvalidArgumentError(f"sigma must be given, since {name} takes samples under noise")
+        return method
 
     def terms(self, alpha: float, n: int, *inputs: Tensor, method: Method | None = None) -> Terms:
         """The terms of certificates of these inputs; without inputs, terms for planning only.
 
-        Rounding is measured if the method relies on the constant, or is not given. Otherwise, and with autocast, the
+        Rounding is measured if the method relies on the constant, or is not given. Otherwise, and in a 16-bit type, the
         terms have no constant, so that no plan can rely on it.
         """
         check_still(self.model, self._stated)
         constant, largest = self.lipschitz_under_noise, max((x.numel() for x in inputs), default=0)
-        if self.autocast is not None or (method is not None and not relies_on_constant(method, constant)):
+        if self.precision is not None or (method is not None and not relies_on_constant(method, constant)):
             constant = math.inf
         relied = () if math.isinf(constant) else inputs
         rounding = max((self.rounding.of_samples(x, self.sigma) for x in relied), default=0.0)
-        return Terms(self.sigma, alpha, n, constant, self.noise, rounding, largest)
+        return Terms(self.sigma, alpha, n, constant, self.noise, rounding, largest, self.precision)
 
-    def _input(self, x: Tensor) -> Tensor:
+    def _input(self, x: Numeric) -> Tensor:
         check_still(self.model, self._stated)  # every use of the model passes here
-        torch_checks.warn_of_bytes("x", x := torch_checks.finite_tensor("x", x, dims=0).detach())
-        kind = x.dtype if x.dtype == torch.float64 else torch.float32
-        return x.to(self._device(x), kind, copy=True)  # a copy, since it is read later
+        given = as_tensor("x", x)
+        if isinstance(given, Tensor) and given.dtype == torch.float64 and self._takes_float32:
+            given = given.float()
+        checks.warn_of_bytes("x", given := checks.finite_tensor("x", given, dims=0).detach())
+        kind = given.dtype if given.dtype == torch.float64 else torch.float32
+        return given.to(self._device(given), kind, copy=True)  # a copy, since it is read later
+
+    @property
+    def _takes_float32(self) -> bool:
+        """Whether the model is a module that has weights, all in float32: it takes no inputs in float64."""
+        held = self.model.parameters() if isinstance(self.model, nn.Module) else ()
+        return {parameter.dtype for parameter in held if parameter.is_floating_point()} == {torch.float32}
 
     def _device(self, x: Tensor) -> torch.device:
         held = self.model.parameters() if isinstance(self.model, nn.Module) else iter(())
         return self.device or next((parameter.device for parameter in held), x.device)
+
+
+class SmoothedModule(nn.Module):
+    """A smoothed classifier as a differentiable torch module, made by ``SmoothedClassifier.module``."""
+
+    def __init__(self, sampler: Sampler, samples: int, temperature: float, seed: int, *, fresh: bool) -> None:
+        super().__init__()
+        self.model = sampler.model  # a submodule, so that its parameters and device can be asked for
+        self._sampler, self._samples, self._temperature = sampler, samples, temperature
+        self._seed, self._fresh, self._drawn = seed, fresh, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logarithms of the mean softmax scores of a batch of inputs, of shape (inputs, classes)."""
+        m, first = self._samples, self._drawn
+        self._drawn += m if self._fresh else 0
+        levels = getattr(self._sampler.noise, "levels", None)
+        with torch.no_grad():
+            points = checks.finite_tensor("x", x, dims=1).detach()
+            points = points if levels is None else torch.round(points * levels) / levels
+            rows = [(point, Stream(self._seed, k, "attack")) for k, point in enumerate(points)]
+            parts = [part.clone() for point, of in rows for part in self._sampler.copies(point, of, m, first=first)]
+        noisy = torch.cat(parts) + (x - x.detach()).repeat_interleave(m, dim=0)  # adds 0, with the gradient of x
+        logits = self._sampler.forward(noisy, gradients=torch.is_grad_enabled())
+        check_logits(logits, len(noisy), 0)
+        scores = functional.log_softmax(logits / self._temperature, dim=1).reshape(len(x), m, -1)
+        return scores.logsumexp(dim=1) - math.log(m)
+
+
+def as_tensor(name: str, value: Any) -> Any:
+    """A tensor with a copy of the numbers of a NumPy array, in its precision; other values as they are."""
+    if not isinstance(value, np.ndarray):
+        return value
+    with guarded(f"{name} cannot be read as a tensor", error=InvalidArgumentError):
+        return torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C"))
+
+
+def _warn_of_sigma(sigma: float | None, x: object) -> None:
+    """Warn if the noise is far larger than all values of an input, so that its answer cannot depend on them."""
+    given = as_tensor("x", x)
+    if sigma is None or not isinstance(given, Tensor) or given.numel() < _VALUES:
+        return
+    checks.finite_tensor("x", given, dims=0)
+    largest = float(given.detach().abs().max())
+    if sigma > _DROWNING * largest > 0:
+        warnings.warn(
+            f"sigma = {sigma:g} is far larger than all values of x, of which the largest is {largest:.3g}: it looks to "
+            "be in other units, such as those of pixels from 0 to 255",
+            SuspiciousWarning,
+            stacklevel=3,
+        )
 
 
 @dataclass(frozen=True)
@@ -444,7 +570,7 @@ def winner(method: Planner, scores: ScoresOf, terms: Terms, n0: int | None = Non
     Args:
         method: a method whose map is the same for all inputs.
         scores: returns the scores of the input.
-        terms: σ, risk, number of samples of the test and Lipschitz constant.
+        terms: their ``n`` is the number of samples of the test.
         n0: samples to find the candidate, by default ``N0``; votes need none.
         index: index of the input, for errors.
 
@@ -453,7 +579,7 @@ def winner(method: Planner, scores: ScoresOf, terms: Terms, n0: int | None = Non
     """
     check_one_classifier(method)
     checks.instance("terms", terms, Terms, "Terms")
-    if isinstance(method, Cohen | Votes):
+    if isinstance(method, Votes):
         if n0 is not None:
             raise InvalidArgumentError("n0 has no effect on votes, whose test needs no candidate; leave it out")
         return winner_of_votes(scores(terms.n, "prediction").logits(), terms.spendable)

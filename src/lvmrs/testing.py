@@ -23,30 +23,15 @@ from scipy import stats
 from torch import Tensor
 
 from lvmrs.errors import InvalidArgumentError, ProofError, shown
-from lvmrs.kernel import checks, torch_checks
-from lvmrs.kernel.certificate import ABSTAIN, Certificate
+from lvmrs.kernel import checks
+from lvmrs.kernel.certificate import Certificate
 from lvmrs.kernel.checks import Floats
+from lvmrs.kernel.method import ABSTAIN
 from lvmrs.kernel.noise import Gaussian, Stream
 from lvmrs.kernel.proof import prove
 from lvmrs.kernel.scores import Scores, scores_of
 from lvmrs.kernel.terms import Plan, Terms
 from lvmrs.planners.base import Planner
-
-__all__ = [
-    "CERTIFICATION",
-    "FAMILIES",
-    "SELECTION",
-    "SIGMA",
-    "Family",
-    "certified",
-    "check_planner",
-    "false_certificates",
-    "family",
-    "is_false",
-    "made_up_scores",
-    "one_hot",
-    "too_many",
-]
 
 SELECTION, CERTIFICATION = Stream(0, 0, "selection"), Stream(0, 0, "certification")
 SIGMA = 0.5
@@ -57,12 +42,7 @@ Certify = Callable[[Planner, Terms, Tensor, Tensor], Certificate]
 def made_up_scores(
     logits: Tensor | Iterable[Tensor], stream: Stream = CERTIFICATION, *, sigma: float = SIGMA
 ) -> Scores:
-    """Make Scores of simulated logits. Certificates from them are about no classifier.
-
-    Args:
-        logits: logits (samples, classes), or batches of them.
-        stream: the stream of the scores.
-        sigma: the σ of the scores.
+    """Make Scores of simulated logits (samples, classes), or batches of them. They certify no classifier.
 
     >>> made_up_scores(torch.zeros(5, 3)).count
     5
@@ -108,7 +88,7 @@ def family(rows: Sequence[tuple[float, Sequence[float]]]) -> Family:
     except (TypeError, ValueError):
         raise InvalidArgumentError(f"rows must be pairs of a weight and logits, got {shown(rows)}") from None
     shares, logits = checks.positive("weights", weights), torch.from_numpy(checks.real("logits", atoms)).float()
-    return Family(torch_checks.finite_tensor("logits", logits, dims=2), shares / shares.sum())
+    return Family(checks.finite_tensor("logits", logits, dims=2), shares / shares.sum())
 
 
 def one_hot(winner: int, classes: int, size: float) -> list[float]:
@@ -174,10 +154,7 @@ FAMILIES: dict[str, Family] = {
 def is_false(certificate: Certificate, known: Family, plan: Plan | None = None) -> bool:
     """Whether a certificate is false: its radius is larger than that of the exact means, or a bound does not hold.
 
-    Args:
-        certificate: the certificate.
-        known: the family of its scores.
-        plan: the plan that should have been proved; by default the plan of the certificate.
+    ``plan`` is the plan that should have been proved; by default that of the certificate.
     """
     plan = certificate.plan if plan is None else plan
     if plan is None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lvmrs import analysis
+from lvmrs._util.text import outward, percent
 from lvmrs.analysis import Results
 from lvmrs.analysis.metrics import mean_interval, share_interval
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError
-from lvmrs.kernel.radius import outward, percent
 from tests.manifests import manifest
 
 HEAD = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
@@ -31,6 +31,7 @@ def results(seed: int = 0, count: int = 50, name: str = "r", **made: Any) -> Res
 @given(st.integers(0, 1000), st.lists(st.floats(0, 1.2), min_size=1, max_size=5))
 def test_shares_and_averages_are_what_counting_gives(seed: int, radii: list[float]) -> None:
     run = results(seed)
+    assert run.label is not None
     rows = list(zip(run.label.tolist(), run.predict.tolist(), run.radius.tolist(), strict=True))
     for radius, share in zip(radii, analysis.certified_accuracy(run, radii), strict=True):
         assert share == sum(1 for y, p, r in rows if y == p and r >= radius) / 50
@@ -64,6 +65,9 @@ def test_intervals_of_means_against_scipy() -> None:
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
     assert mean_interval(values[:1]).low == -np.inf
     assert mean_interval(np.zeros(9)).high == np.inf
+    equal = np.full(60, 0.9534)
+    assert equal.std() > 0  # rounded
+    assert mean_interval(equal).high == np.inf
 
 
 def test_intervals_hold_as_often_as_they_say() -> None:
@@ -134,6 +138,7 @@ def test_the_paired_comparison_against_scipy() -> None:
 
 def test_only_common_inputs_are_compared_and_it_is_said() -> None:
     whole, part = results(3, 50, "whole"), results(3, 50)
+    assert part.label is not None
     part = Results("part", part.idx[::2][::-1], part.label[::2][::-1], part.predict[::2][::-1], part.radius[::2][::-1])
     found = analysis.compare(whole, part, [0.0])
     assert found.inputs == 25
@@ -219,7 +224,7 @@ BAD = {
     "header without end": (HEAD.strip(), "has no rows, only a header"),
     "infinite": (HEAD + "3\t1\t1\tinf\t1\t1\n", "the radius of input 3 is inf, and must be a finite number from 0"),
     "negative": (HEAD + "3\t1\t1\t-0.5\t1\t1\n", "the radius of input 3 is -0.5"),
-    "infinite label": (HEAD + "3\tinf\t1\t0.5\t1\t1\n", "column label must hold whole numbers"),
+    "infinite label": (HEAD + "3\tinf\t1\t0.5\t1\t1\n", "label is 'inf', and must be a whole number"),
     "index below 0": (HEAD + "-3\t1\t1\t0.5\t1\t1\n", "index -3 is below 0"),
     "missing column": ("idx\tlabel\tpredict\tcorrect\n0\t1\t1\t1\n", "column radius is missing"),
     "NaN": (HEAD + "3\t1\t1\tnan\t1\t1\n", "the radius of input 3 is nan"),

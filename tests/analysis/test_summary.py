@@ -10,7 +10,7 @@ import pytest
 
 from lvmrs import analysis
 from lvmrs.analysis import Results, Summary
-from lvmrs.analysis.curve import largest_radius
+from lvmrs.analysis.metrics import largest_radius
 from lvmrs.analysis.tables import summary_table
 
 
@@ -24,6 +24,7 @@ def results(count: int = 40, name: str = "r") -> Results:
 def both() -> list[Summary]:
     """One run with the answers without noise, and one that has none."""
     plain = results(name="plain")
+    assert plain.label is not None
     measured = replace(plain, name="measured", clean=np.where(plain.idx < 10, 2 - plain.label, plain.label))
     return [analysis.summarise(run, [0.0, 0.5]) for run in (measured, plain)]
 

@@ -5,10 +5,9 @@ import pytest
 import torch
 from scipy import stats
 
-from lvmrs.attacks.defeat import scores_against, shows_defeat
+from lvmrs.attacks.gradient import scores_against, shows_defeat
 from lvmrs.kernel.bounds import betting
-from lvmrs.kernel.duels import Duel, SoftDuel
-from lvmrs.kernel.maps import Hardmax, Map, Softmax, Sparsemax
+from lvmrs.kernel.maps import Duel, Hardmax, Map, SoftDuel, Softmax, Sparsemax
 
 LOGITS = torch.tensor([[2.0, 0.0, 1.0], [0.5, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 3.0, 0.0]])
 

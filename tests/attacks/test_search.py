@@ -14,8 +14,7 @@ from lvmrs.attacks import Finding, Search, attack
 from lvmrs.attacks.opponents import Smoothed
 from lvmrs.attacks.search import _InputSearch
 from lvmrs.errors import InvalidArgumentError, ModelError
-from lvmrs.kernel.duels import Duel, SoftDuel
-from lvmrs.kernel.maps import Hardmax, Map, Softmax, Sparsemax
+from lvmrs.kernel.maps import Duel, Hardmax, Map, SoftDuel, Softmax, Sparsemax
 from lvmrs.kernel.noise import Gaussian
 from lvmrs.models.sandwich import SandwichNetwork
 from lvmrs.registry import NOISES

@@ -1,5 +1,6 @@
 """The report in a real browser: headless Chromium."""
 
+import base64
 import io
 import json
 import shutil
@@ -29,7 +30,7 @@ def synthetic(
     """A run with made-up rows: nothing is proved here, only shown."""
     rng = np.random.default_rng(seed)
     made = manifest(count, method="LVM", data=None, classes=CLASSES, **settings)
-    with RunWriter.begin(path, made) as writer:
+    with RunWriter(path, made) as writer:
         for index in range(count):
             label = int(rng.integers(0, 5))
             predict = (label if rng.random() < 0.7 else int(rng.integers(-1, 5))) if certified else -1
@@ -80,6 +81,7 @@ class Browser:
     def open(self, page: Path, scheme: str = "light") -> None:
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         self.driver.get(page.resolve().as_uri())
         assert self.driver.get_log("browser") == []
 
@@ -93,6 +95,12 @@ class Browser:
         )
         assert isinstance(found, list)
         return found
+
+    def resize(self, width: int, media: str = "screen") -> None:
+        """Take the width of a window, or of a printed page."""
+        size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media})
 
     def screenshot(self, file: Path | None = None) -> NDArray[np.uint8]:
         data = self.driver.get_screenshot_as_png()
@@ -136,11 +144,11 @@ def test_clean_accuracy_is_shown_where_it_was_measured(browser: Browser, tmp_pat
     cells = "[...document.querySelectorAll('#summary tr')].map(r => r.children[2].firstChild.textContent)"
     write_report([plain], tmp_path / "r.html", radii=RADII)
     browser.open(tmp_path / "r.html")
-    assert browser.run(cells + "[0]") == "≥ 0"
+    assert browser.run(cells + "[0]") == "≥\xa00"
     write_report([plain, measured], tmp_path / "s.html", radii=RADII)
     browser.open(tmp_path / "s.html")
     assert browser.run(cells) == ["clean", "-", "100.0"]
-    assert "with its map chosen for each input" in str(browser.run("document.getElementById('settings').textContent"))
+    assert "with its map chosen for each input" in str(browser.run("document.getElementById('guarantees').textContent"))
 
 
 def test_inputs_sort_and_search(browser: Browser, tmp_path: Path) -> None:
@@ -150,16 +158,21 @@ def test_inputs_sort_and_search(browser: Browser, tmp_path: Path) -> None:
     shown = [float(text) for text in browser.texts(4)]
     assert shown == sorted(shown, reverse=True)  # the largest radius first
     assert shown[0] <= max(row.radius for row in run.rows())  # rounded down
-    browser.click("#inputs th:nth-child(5)")
+    browser.click("#inputs th:nth-child(5) button")
     assert [float(text) for text in browser.texts(4)] == sorted(shown)
-    browser.click("#inputs th:nth-child(2)")
+    browser.click("#inputs th:nth-child(2) button")
     assert [int(text) for text in browser.texts(1)] == list(range(60))
     search = browser.driver.find_element("css selector", "#search")
     search.send_keys("softmax cat")
     found = browser.texts(5)
     assert set(found) == {"softmax"}
-    assert all("cat" in pair for pair in zip(browser.texts(2), browser.texts(3), strict=True))
-    assert browser.run("document.getElementById('count').textContent") == f"{len(found)} of 60 inputs"
+    assert all(
+        "cat" in (label, said.split("✓")[0].split("✗")[0])
+        for label, said in zip(browser.texts(2), browser.texts(3), strict=True)
+    )
+    assert (
+        browser.run("document.getElementById('count').textContent") == f"{len(found)} of 60 inputs, with “softmax cat”"
+    )
 
 
 def test_names_are_shown_as_they_are_and_run_nothing(browser: Browser, tmp_path: Path) -> None:
@@ -167,8 +180,9 @@ def test_names_are_shown_as_they_are_and_run_nothing(browser: Browser, tmp_path:
     write_report([run], tmp_path / "r.html", radii=RADII)
     browser.open(tmp_path / "r.html")
     assert set(browser.texts(2)) == set(CLASSES)
-    assert browser.run("document.querySelectorAll('#inputs b, #settings i').length") == 0
-    assert str(browser.run("document.querySelector('#settings h3').textContent")).endswith("<i>run</i>")
+    assert browser.run("document.querySelectorAll('#inputs b, #guarantees i').length") == 0
+    for place in ("#guarantees dt", "#finding p", "#summary tbody th", "title"):
+        assert "<i>run</i>" in str(browser.run(f"document.querySelector('{place}').textContent"))
 
 
 def test_nothing_certified_and_an_unfinished_run(browser: Browser, tmp_path: Path) -> None:
@@ -227,3 +241,113 @@ def test_the_command_writes_a_page_with_pictures_of_the_data(
     browser.open(tmp_path / "page.html")
     assert browser.run("document.images.length") == 5
     assert json.loads(str(browser.run("document.getElementById('content').textContent")))["classes"][3] == "3"
+
+
+FITS = "document.documentElement.scrollWidth === document.documentElement.clientWidth"
+
+
+def test_nothing_is_wider_than_a_narrow_screen(browser: Browser, tmp_path: Path) -> None:
+    """Tables scroll by themselves, and the text of the chart keeps its size."""
+    runs = [
+        synthetic(tmp_path / f"a-run-with-a-name-that-is-longer-than-the-screen-{k}", 30, k, alpha=0.01 / (k + 1))
+        for k in range(4)
+    ]
+    write_report(runs, tmp_path / "r.html", radii=[0.25 * k for k in range(9)], picture=noise(8, 1))
+    browser.open(tmp_path / "r.html")
+    browser.resize(400)
+    assert browser.run(FITS) is True
+    tables = "[...document.querySelectorAll('.scroll')].map(e => e.scrollWidth > e.clientWidth && e.tabIndex === 0)"
+    assert browser.run(tables) == [True, True, True]
+    heights = browser.run("[...document.querySelectorAll('#chart text')].map(e => e.getBoundingClientRect().height)")
+    assert isinstance(heights, list)
+    assert min(heights) >= 11
+    browser.resize(1000)
+    browser.run("drawChart()")
+    assert browser.run("document.querySelector('#chart svg').viewBox.baseVal.width") == browser.run(
+        "document.querySelector('#chart svg').clientWidth"
+    )
+
+
+def test_on_paper_nothing_is_cut_off_and_colours_are_light(browser: Browser, tmp_path: Path) -> None:
+    runs = [synthetic(tmp_path / f"run-{k}", 30, k) for k in range(2)]
+    write_report(runs, tmp_path / "r.html", radii=[0.25 * k for k in range(7)])
+    browser.open(tmp_path / "r.html", "dark")
+    browser.resize(700, "print")  # A4 without its margins
+    assert browser.run(FITS) is True
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    hidden_ = "['#controls', '#theme', '#legend input'].map(e => getComputedStyle(document.querySelector(e)).display)"
+    assert browser.run(hidden_) == ["none"] * 3
+    printed = browser.driver.execute_cdp_cmd("Page.printToPDF", {})["data"]
+    assert base64.b64decode(printed).startswith(b"%PDF")
+
+
+def test_inputs_that_are_certified_at_a_radius(browser: Browser, tmp_path: Path) -> None:
+    """The inputs of ``lvmrs safe``: abstentions are not certified at radius 0, wrong answers are."""
+    run = synthetic(tmp_path / "run", 60)
+    rows = list(run.rows())
+    write_report([run], tmp_path / "r.html", radii=RADII)
+    browser.open(tmp_path / "r.html")
+    field = browser.driver.find_element("css selector", "#least")
+    largest = max(row.radius for row in rows)
+    for typed in ("0", "0.5", repr(largest), "9"):
+        field.clear()
+        field.send_keys(typed)
+        safe = [row for row in rows if row.predict >= 0 and row.radius >= float(typed)]
+        assert sorted(map(int, browser.texts(1))) == sorted(row.idx for row in safe)
+        wrong = sum(row.predict != row.label for row in safe)
+        assert browser.run("document.getElementById('count').textContent") == (
+            f"{len(safe)} of 60 inputs certified at radius ≥ {typed}, {wrong} of them for a wrong class"
+        )
+    field.send_keys("\ue003")  # backspace
+    assert len(browser.texts(1)) == 60
+
+
+def test_right_and_wrong_are_signs_and_words(browser: Browser, tmp_path: Path) -> None:
+    run = synthetic(tmp_path / "run", 40)
+    write_report([run], tmp_path / "r.html", radii=RADII)
+    browser.open(tmp_path / "r.html")
+    shown = dict(zip(map(int, browser.texts(1)), browser.texts(3), strict=True))
+    for row in run.rows():
+        sign = "abstains" if row.predict < 0 else "✓ right" if row.predict == row.label else "✗ wrong"
+        assert shown[row.idx].endswith(sign)
+
+
+def test_curves_that_lie_on_one_another_are_told_apart(browser: Browser, tmp_path: Path) -> None:
+    runs = [synthetic(tmp_path / name, 40, seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))]
+    write_report(runs, tmp_path / "r.html", radii=RADII)
+    browser.open(tmp_path / "r.html")
+    note = "document.getElementById('covered').textContent"
+    assert browser.run(note) == f"The curve of {tmp_path / 'b'} covers that of {tmp_path / 'a'}."
+    drawn = "[...document.querySelectorAll('#chart .curve')].map(e => e.getAttribute('stroke-dasharray'))"
+    assert len(set(browser.run(drawn))) == 3  # type: ignore[call-overload]
+    places = browser.run("[...document.querySelectorAll('#chart .marker')].map(e => e.getAttribute('transform'))")
+    assert isinstance(places, list)
+    assert len(set(places)) == len(places) > 6  # no marker hides another
+    browser.click("#legend input")
+    assert browser.run(note) == ""
+
+
+def test_shared_settings_are_shown_once(browser: Browser, tmp_path: Path) -> None:
+    runs = [synthetic(tmp_path / "a", 20), synthetic(tmp_path / "b", 20, alpha=0.01)]
+    write_report(runs, tmp_path / "r.html", radii=RADII)
+    browser.open(tmp_path / "r.html")
+    table = "[...document.querySelectorAll('#differences tbody tr')].map(r => [...r.children].map(c => c.textContent))"
+    assert browser.run(table) == [["alpha", "0.001", "0.01"]]
+    shared = str(browser.run("document.getElementById('settings').textContent"))
+    assert (shared.count("sigma0.5"), "alpha" in shared) == (1, False)
+    assert browser.run("document.querySelectorAll('#guarantees dt').length") == 2
+    write_report(runs[:1], tmp_path / "s.html", radii=RADII)
+    browser.open(tmp_path / "s.html")
+    assert browser.run("document.getElementById('differences').parentElement.hidden") is True
+    assert "alpha0.001" in str(browser.run("document.getElementById('settings').textContent"))
+
+
+def test_tables_have_captions_and_scopes(browser: Browser, tmp_path: Path) -> None:
+    runs = [synthetic(tmp_path / name, 20, alpha=alpha) for name, alpha in (("a", 0.001), ("b", 0.01))]
+    write_report(runs, tmp_path / "r.html", radii=RADII)
+    browser.open(tmp_path / "r.html")
+    assert browser.run("[...document.querySelectorAll('table')].every(t => t.caption.textContent.length > 5)") is True
+    assert browser.run("[...document.querySelectorAll('th')].every(t => ['row', 'col'].includes(t.scope))") is True
+    assert browser.run("document.title") == f"Certified robustness of {tmp_path / 'a'}, {tmp_path / 'b'}"
+    named = "[...document.querySelectorAll('#controls input, #controls select')].every(e => e.labels.length === 1)"
+    assert browser.run(named) is True

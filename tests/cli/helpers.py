@@ -1,12 +1,14 @@
 """Commands as they are typed, in this process."""
 
 import sys
+from typing import Any
 
 import pytest
+import typer
 
-from lvmrs.cli import main
+from lvmrs.cli import app, main
 
-__all__ = ["run"]
+__all__ = ["commands", "run"]
 
 
 def run(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -18,3 +20,9 @@ def run(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
             main()
     shown = capsys.readouterr()
     return int(end.value.code or 0), shown.out, shown.err
+
+
+def commands() -> dict[str, Any]:
+    """All commands by name, as typer knows them."""
+    group: Any = typer.main.get_command(app)
+    return {name: group.get_command(None, name) for name in group.list_commands(None)}

@@ -9,8 +9,8 @@ import pytest
 
 from lvmrs.record import Run
 from tests.cli.helpers import run
-from tests.jobs.named_runs import make_files, named_run
 from tests.quick import without_trials
+from tests.runs.named_runs import make_files, named_run
 
 pytestmark = pytest.mark.usefixtures("quickly")
 QUICK = "--steps 2 --samples 4 --n 200 --device cpu"
@@ -44,7 +44,7 @@ def test_sound_certificates_are_not_broken_and_the_bounds_are_analysed(capsys: p
     assert (code, shown["run"], shown["attack"], shown["inputs"], shown["broken"]) == (
         0, "a", "a/attack.tsv", certified, 0,
     )  # fmt: skip
-    assert "attacked: 0 broken" in run("analyze a", capsys)[1]
+    assert f"\na: {certified} certificates attacked, 0 broken" in run("analyze a", capsys)[1]
 
 
 def test_certificates_that_do_not_hold_end_with_1(capsys: pytest.CaptureFixture[str]) -> None:

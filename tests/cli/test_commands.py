@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from lvmrs import record as runs
-from lvmrs.cli import demonstration as demo
+from lvmrs.cli import demo as demo
 from lvmrs.cli import main, options
 from lvmrs.cli.progress import Watcher, duration
 from tests.cli.helpers import run
 from tests.processes import running, until
 
-DIGITS = "--model python:lvmrs.models.small:small_cnn --data digits --sigma 0.5 --batch 100"
+DIGITS = "--model python:lvmrs.models.networks:small_cnn --data digits --sigma 0.5 --batch 100"
 QUICK = "--n0 50 --n 200 --max 6"
 
 
@@ -76,18 +76,21 @@ def test_certify_then_analyze(lvmrs: Command) -> None:
     assert code == 0
     assert re.fullmatch(r"a: 6 inputs, certified accuracy \d+\.\d %, average certified radius 0\.\d{4}\n", out)
     told = err.splitlines()
-    assert told[0] == "model  python:lvmrs.models.small:small_cnn; it takes pixels in [0, 1] as they are"
+    assert told[0] == "model  python:lvmrs.models.networks:small_cnn; it takes pixels in [0, 1] as they are"
     assert told[1] == "data   digits; test, 360 inputs"
     words = "Gaussian noise of σ = 0.5, after which inputs are rounded to multiples of 1/16"
     assert told[2] == f"noise  exact:16: {words}"
     assert told[3] == "method Duels(width=None)"
     assert re.fullmatch(r"cost   6 inputs × 250 samples at [\d,]+ samples/s: about 1 s", told[4])
     assert told[5].startswith("runs   batches of 100, as a list of steps")
-    assert len(told) == 6  # no progress where nobody looks
+    assert re.fullmatch(r"clean  \d+\.\d % right without noise, \d+\.\d % abstain", told[6])
+    assert len(told) == 7  # no progress where nobody looks
     code, table, _ = lvmrs("analyze a --radii 0,0.5")
     assert code == 0
-    assert re.fullmatch(r"run  inputs +clean +0 +0.5 +ACR +abstains\na +6( +\d+\.\d){3} +0\.\d{4} +\d+\.\d\n", table)
-    average = table.split()[-2]
+    first, second = table.split("\n\n")
+    assert re.fullmatch(r"run  inputs +clean +0 +0.5 +ACR +abstains\na +6( +\d+\.\d){3} +0\.\d{4} +\d+\.\d", first)
+    assert re.match(r"p_lower  scores( +\d\d %){5}\na +duel( +0\.\d{4}){5}\np_lower: lower bound", second)
+    average = first.split()[-2]
     assert f"average certified radius {average}\n" in out
 
 
@@ -243,6 +246,7 @@ def test_the_batch_of_a_run_is_kept(lvmrs: Command) -> None:
     code, _, err = lvmrs("certify DIGITS QUICK --out a --resume --batch 7")
     assert code == 1
     assert err == (
+        "caution: --batch is given 2 times; the last value counts\n"
         "lvmrs: a was begun in batches of 100, and cannot be resumed in batches of 7; leave the batch size out\n"
     )
 
@@ -309,7 +313,7 @@ MISTAKES = {
     "certify DIGITS --out .": (1, "a run needs a directory of its own; name one"),
     "demo --out .": (2, "must be a new directory for the demo"),
     "certify DIGITS --out a --device tpu0": (2, "device 'tpu0' cannot be used here"),
-    "certify DIGITS --out a --autocast fp8": (2, "autocast must be one of bfloat16, float16, got 'fp8'"),
+    "certify DIGITS --out a --precision fp8": (2, "precision must be one of float32, bfloat16, float16, got 'fp8'"),
     "certify DIGITS --out a --mean 0.5": (1, "mean and std go together"),
     "certify DIGITS --out a --mean x --std 1": (2, "mean must be numbers with commas between them"),
     "certify DIGITS --out a --split val": (1, "there is no split 'val'"),
@@ -363,7 +367,7 @@ def test_control_c_ends_cleanly_with_the_command_that_goes_on(weights: Path, tmp
         out, err = process.communicate(timeout=300)
     assert process.returncode == 3, err
     assert out == ""
-    assert re.search(r"stopped after \d+ of 360 inputs; go on with:\nlvmrs certify .* --resume\n$", err)
+    assert re.search(r"stopped after \d+ of 360 inputs; continue with:\nlvmrs certify .* --resume\n$", err)
     assert "Traceback" not in err
     assert rows.read_text().endswith("\n")
 

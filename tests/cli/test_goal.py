@@ -9,7 +9,7 @@ import torch
 from lvmrs.record import Run
 from tests.cli.helpers import run
 
-DIGITS = "certify --model python:lvmrs.models.small:small_cnn --data digits --sigma 0.5 --batch 100 --max 4"
+DIGITS = "certify --model python:lvmrs.models.networks:small_cnn --data digits --sigma 0.5 --batch 100 --max 4"
 
 
 def test_targets_from_the_command_line_to_the_table(

@@ -3,15 +3,14 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-import typer
 
-from lvmrs.cli import app
 from lvmrs.cli.options import HEADINGS
-from tests.cli.helpers import run
+from tests.cli.helpers import commands, run
 
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = commands()
 
 
 def sections(help_text: str) -> dict[str, str]:
@@ -78,3 +77,34 @@ def test_help_loads_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout.endswith("exit.\nFalse\n")
+
+
+def test_wrong_options_are_refused_before_torch_is_imported(tmp_path: Path) -> None:
+    lines = [
+        "--model onx:a --sigma 0.5 --out q",
+        "--model net.onnx --sigma 0.5 --out q",
+        "--model ready:resnet8 --denoiser trained:missing --sigma 0.5 --out q",
+        "--model ready:resnet8 --sigma -1 --out q",
+        "--model ready:resnet8 --sigma 0.5 --out q --alpha 2",
+        "--model ready:resnet8 --sigma 0.5 --out q --n 1",
+        "--model ready:resnet8 --sigma 0.5 --out q --method choen",
+        "--model ready:resnet8 --sigma 0.5 --out q --noise gaus",
+        "--model ready:resnet8 --sigma 0.5 --out q --budget 5 --tolerance 1",
+        "--model ready:resnet8 --sigma 0.5 --out q --shard 5",
+        "--model ready:resnet8 --sigma 0.5",
+    ]
+    code = (
+        "import sys\n"
+        "from lvmrs.cli import main\n"
+        "for line in sys.argv[1:]:\n"
+        "    try:\n"
+        "        main(['certify', '--data', 'digits', *line.split()])\n"
+        "    except SystemExit as end:\n"
+        "        print(end.code, 'torch' in sys.modules)\n"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code, *lines], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["False"] * len(lines)
+    assert {line.split()[0] for line in done.stdout.splitlines()} == {"1", "2"}
+    assert "did you mean onnx:net.onnx?" in done.stderr

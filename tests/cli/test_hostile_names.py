@@ -159,7 +159,7 @@ def test_a_failed_write_leaves_what_was_there(lvmrs: Lvmrs, monkeypatch: pytest.
         for line in ("report a -o old.html", "report a -o new.html", "plot a -o new.svg"):
             code, out, err = lvmrs(*line.split())
             assert (code, out) == (1, "")
-            assert err.endswith("cannot be written to (No space left on device); choose another file with --out\n")
+            assert err.endswith("cannot be written to (No space left on device); choose another file\n")
     assert Path("old.html").read_text() == "old"
     assert sorted(os.listdir()) == ["a", "a.tsv", "link.html", "old.html"]  # noqa: PTH208
     assert lvmrs("report", "a", "-o", "link.html")[0] == 0

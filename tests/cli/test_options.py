@@ -1,11 +1,14 @@
 """Options that would have no effect are refused with the reason, before anything is loaded or written."""
 
+import os
+import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lvmrs import registry
+from lvmrs.cli.setup import offline_without_hub
 from lvmrs.record import Run
 from tests.cli.helpers import run
 
@@ -45,7 +48,7 @@ REFUSED = {
     "predict DATA": "sigma must be given: the standard deviation of the noise",
     "calibrate DATA": "sigma must be given: the standard deviation of the noise",
     "certify --data npz:a.npz --model onnx:a.onnx --sigma 1 --compile": "compile has no effect: onnx:a.onnx is not run",
-    "certify --data npz:a.npz --model onnx:a.onnx --sigma 1 --autocast bfloat16": "autocast has no effect: onnx:a.onnx",
+    "certify --data npz:a.npz --model onnx:a.onnx --sigma 1 --precision bfloat16": "precision has no effect: onnx:",
 }  # fmt: skip
 
 
@@ -55,6 +58,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     inputs = np.random.default_rng(0).random((4, 12), dtype=np.float32)
     np.savez("a.npz", x=inputs, y=np.array([0, 1, 2, 0]))
+    Path("a.onnx").touch()
     Path("own.py").write_text(
         "from tests.tiny_models import RowByRow\n\n\ndef model():\n    return RowByRow()\n", encoding="utf-8"
     )
@@ -166,3 +170,23 @@ def test_points_cannot_be_kept_later(here: Path, capsys: pytest.CaptureFixture[s
 def test_data_without_splits_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, _, err = run(typed("certify DATA --sigma 1 --method cohen --n0 20 --n 50 --batch 10 --out run"), capsys)
     assert "npz:a.npz; not divided into splits, 4 inputs" in err
+
+
+def test_without_a_hub_only_cached_files_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(host: str, port: object) -> object:
+        raise OSError(f"no address of {host}")
+
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")  # so that its present value is put back after the test
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, port: [])
+    offline_without_hub()
+    assert "HF_HUB_OFFLINE" not in os.environ
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    offline_without_hub()
+    assert "HF_HUB_OFFLINE" not in os.environ
+    monkeypatch.delenv("https_proxy")
+    offline_without_hub()
+    assert os.environ["HF_HUB_OFFLINE"] == "1"

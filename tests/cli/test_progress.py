@@ -2,7 +2,7 @@
 
 import pytest
 
-from lvmrs.cli.progress import Lines, Watcher, stepping
+from lvmrs.cli.progress import Lines, Watcher, displaying
 from lvmrs.record import Row
 
 RIGHT, WRONG = (
@@ -46,10 +46,11 @@ def test_a_log_of_a_short_run_has_none(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_steps_of_a_training(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with stepping(40, clock) as show:
+    with displaying("steps", clock) as display:
+        display.begin(40)
         for k in range(1, 41):
             clock.now += 0.5
-            show(k)
+            display.show(k)
     assert capsys.readouterr().err == "20/40 steps  2 steps/s  about 10 s left\n40/40 steps  2 steps/s\n"
 
 

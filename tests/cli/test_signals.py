@@ -15,8 +15,8 @@ import pytest
 
 from lvmrs.record import Run
 from tests.cli.helpers import run
-from tests.jobs.helpers import fill
 from tests.processes import left_behind, running, until
+from tests.runs.helpers import fill
 
 STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 # Each starts processes that import torch: the quick tests have one signal, the slow ones all.
@@ -117,7 +117,7 @@ def test_a_signal_during_a_run_tells_how_to_go_on(tmp_path: Path, number: signal
         process.send_signal(number)
         out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (3, "")
-    assert re.search(r"\nstopped after \d+ of 360 inputs; go on with:\nlvmrs certify .* --resume\n$", err), err
+    assert re.search(r"\nstopped after \d+ of 360 inputs; continue with:\nlvmrs certify .* --resume\n$", err), err
     assert rows.read_text().endswith("\n")
 
 
@@ -183,7 +183,7 @@ def test_code_that_swallows_everything_is_stopped_too(tmp_path: Path) -> None:
     with running("-m", "lvmrs", *line.split(), cwd=tmp_path) as process:
         _, err = process.communicate(timeout=300)
     assert process.returncode == 3, err
-    assert "stopped after 1 of 360 inputs; go on with:" in err
+    assert "stopped after 1 of 360 inputs; continue with:" in err
 
 
 # Recertification with several processes; its rows take a while.
@@ -246,7 +246,7 @@ def test_stopping_a_parallel_recertification_stops_its_processes(tmp_path: Path,
         process.send_signal(number)
         _, err = process.communicate(timeout=300)
         assert process.returncode == 3, err
-        assert err.endswith(f"stopped; what is done is safe; go on with:\nlvmrs {RECERTIFY}\n")
+        assert err.endswith(f"stopped; written rows are safe; continue with:\nlvmrs {RECERTIFY}\n")
         assert "Traceback" not in err
         until(lambda: ended(workers), seconds=10)
 

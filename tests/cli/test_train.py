@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from typer.main import get_command
 
-from lvmrs.cli import app
+from lvmrs import training
 from lvmrs.models.trained import training_record
 from lvmrs.record import Run
 from lvmrs.registry import OBJECTIVES
-from tests.cli.helpers import run
+from tests.cli.helpers import commands, run
 from tests.processes import running, until
 from tests.training import own_objectives
 from tests.training.helpers import record_of
@@ -157,7 +156,7 @@ def test_a_stopped_training_goes_on(lvmrs: Command) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=300)
     assert process.returncode == 3, err
-    assert "go on with:" in err
+    assert "continue with:" in err
     assert "--resume" in err
     code, _, err = lvmrs(f"{line} cut.safetensors")
     assert code == 1
@@ -189,31 +188,61 @@ def test_an_objective_of_your_own(lvmrs: Command) -> None:
     assert code == 0, err
 
 
-OPTIONS = {"epsilon": "smoothadv", "steps": "smoothadv", "samples": "smoothadv", "margin": "margin"}
+@pytest.mark.parametrize(
+    ("name", "options", "settings"),
+    [
+        ("consistency", "--lbd 5 --eta 0.1 --samples 3", {"samples": 3, "lbd": 5.0, "eta": 0.1}),
+        (
+            "smoothmix",
+            "--steps 2 --step-size 0.3 --mix-step 1 --eta 2 --samples 1",
+            {"samples": 1, "steps": 2, "step_size": 0.3, "eta": 2.0, "mix_step": 1},
+        ),
+        ("macer", "--samples 4 --beta 8 --gamma 4", {"samples": 4, "lbd": 12.0, "beta": 8.0, "gamma": 4.0}),
+    ],
+)
+def test_settings_of_objectives_are_recorded(lvmrs: Command, name: str, options: str, settings: dict[str, Any]) -> None:
+    code, _, err = lvmrs(f"train --model ready:small_cnn QUICK --objective {name} {options} AS_A")
+    assert code == 0, err
+    told = record_of(Path("a.safetensors"))["training"]
+    assert told["objective"].startswith(f"{OBJECTIVES.find(name).__name__}(sigma=0.25, ")
+    assert told["objective settings"] == {"sigma": 0.25, **settings}
+
+
+OPTIONS = ("epsilon", "steps", "step_size", "mix_step", "samples", "lbd", "eta", "beta", "gamma", "margin")
+BY_SIGMA = {"lbd": "by sigma", "step_size": "2 sigma"}  # what a default of None is
 
 
 def test_objectives_in_help_and_docs_are_those_of_the_registry() -> None:
-    command = get_command(app).commands["train"]  # type: ignore[attr-defined]
+    command = commands()["train"]
     helps = {parameter.name: parameter.help for parameter in command.params}
     assert f"{', '.join(OBJECTIVES)}, or python:MODULE:CLASS" in helps["objective"]
     pages = Path(__file__).parents[2] / "docs"
-    networks, commands = ((pages / f"{name}.md").read_text(encoding="utf-8") for name in ("networks", "commands"))
+    networks, listed = ((pages / f"{name}.md").read_text(encoding="utf-8") for name in ("networks", "commands"))
     for name in OBJECTIVES:
         assert f"| `{name}` | {OBJECTIVES.words(name)}" in networks, f"docs/networks.md does not describe {name}"
-    assert "one of [these](names.md#objectives), or `python:MODULE:CLASS`" in commands  # made from the registry
-    for option, name in OPTIONS.items():  # what an option is for, and what it is if not given
-        default = {field.name: field.default for field in dataclasses.fields(OBJECTIVES.find(name))}[option]
-        assert helps[option].startswith(f"For {name}: ")
-        assert helps[option].endswith(f" Default: {default:g}.")
+        passes = training.objective(name, 0.25).passes
+        assert re.search(rf"\n\| `{name}` \| [^|]+ \| {passes} \| \w", networks), f"nor the passes of {name}"
+    assert "one of [these](names.md#objectives), or `python:MODULE:CLASS`" in listed  # made from the registry
+    fields = {
+        name: {field.name: field.default for field in dataclasses.fields(OBJECTIVES.find(name))} for name in OBJECTIVES
+    }
+    assert {setting for defaults in fields.values() for setting in defaults} == {*OPTIONS, "sigma", "temperature"}
+    for option in OPTIONS:  # what an option is for, and what it is if not given
+        defaults = {name: defaults[option] for name, defaults in fields.items() if option in defaults}
+        assert helps[option].startswith(f"For {', '.join(defaults)}: ")
+        shown = BY_SIGMA.get(option) or ", ".join(f"{default:g}" for default in defaults.values())
+        assert helps[option].endswith(f" Default: {shown}.")
 
 
 MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:resnet21 QUICK AS_A": (1, "resnet21: there is no network of that name; choose one of"),
     "train --model ready:small_cnn QUICK --out a.pth": (2, "out must end in .safetensors, got a.pth"),
     "train --model ready:small_cnn QUICK --out there.safetensors": (1, "there.safetensors exists already"),
-    "train --model ready:small_cnn QUICK AS_A --resume": (1, "there is no checkpoint to resume from"),
+    "train --model ready:small_cnn QUICK --out there.safetensors --resume": (
+        1, "exists already, and there is no checkpoint to resume from",
+    ),
     "train --model ready:small_cnn QUICK AS_A --objective fgsm": (
-        2, "objective must be one of gaussian, smoothadv, margin, denoise, got 'fgsm'",
+        2, "objective must be one of gaussian, smoothadv, consistency, smoothmix, macer, margin, denoise, got 'fgsm'",
     ),
     "train --model ready:small_cnn QUICK AS_A --lr 0": (2, "lr must be positive"),
     "train --model ready:small_cnn QUICK AS_A --sigma -1": (2, "sigma must be at least 0 and finite"),
@@ -251,6 +280,9 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --model ready:small_cnn QUICK AS_A --objective python:aims.py:Failing": (
         2, "python:aims.py:Failing: the function failed (KeyError: 'nothing')",
     ),
+    "train --model ready:small_cnn QUICK AS_A --objective consistency --samples 1": (2, "samples must be a whole"),
+    "train --model ready:small_cnn QUICK AS_A --objective smoothmix --mix-step 4": (2, "mix_step must be a whole"),
+    "train --model ready:small_cnn QUICK AS_A --objective macer --eta 1": (2, "eta is not a setting of objective"),
     "train --model ready:small_cnn QUICK AS_A --objective margin": (1, "margins are distances in networks of a known"),
     "train --model ready:small_cnn QUICK AS_A --objective margin --margin -1": (2, "margin must be at least 0 and"),
     "train --model ready:dncnn QUICK AS_A": (

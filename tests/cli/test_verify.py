@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from lvmrs import Duels, Fixed, registry
-from lvmrs._util import signals as _stopping
+from lvmrs._util import signals
 from tests.cli.helpers import run as lvmrs
-from tests.jobs.named_runs import NETWORK, altered_manifest, make_files, named_run
 from tests.quick import without_trials
+from tests.runs.named_runs import NETWORK, altered_manifest, make_files, named_run
 
 Captured = pytest.CaptureFixture[str]
 
@@ -198,7 +198,7 @@ def test_it_can_be_stopped(capsys: Captured, monkeypatch: pytest.MonkeyPatch) ->
         if (stop := next(calls)) is not None:
             raise stop
 
-    monkeypatch.setattr(_stopping, "check", check)
+    monkeypatch.setattr(signals, "check", check)
     code, out, err = lvmrs("verify a", capsys)
     assert (code, err) == (3, "stopped after 2 rows; nothing was written\n")
     assert len(out.splitlines()) == 3

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs.cli.setup import chosen_workers, ray_of_this_machine, with_address
+from lvmrs.cli.options import with_address
+from lvmrs.cli.setup import chosen_workers
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.runs.workers import Here, Processes, Ray, Workers
 from tests.cli.helpers import run
-from tests.jobs.named_runs import altered_manifest, make_files, named_run
 from tests.quick import without_trials
+from tests.runs.named_runs import altered_manifest, make_files, named_run
 from tests.workers.copies import Copies, as_if_they_had_it
 
 CERTIFY = "certify --model ready:small_cnn --data digits --sigma 0.5"
@@ -41,35 +42,30 @@ def test_the_options_choose_the_workers() -> None:
             chosen_workers("auto", workers, cpus, gpus)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "cores", "has_ray", "workers"),
-    [(0, 8, True, None), (1, 8, True, None), (4, 8, False, None), (2, 9, True, (2, 4)), (8, 4, True, (8, 1))],
-)
-def test_a_machine_with_several_gpus_starts_a_ray(
-    gpus: int, cores: int, has_ray: bool, workers: tuple[int, int] | None
-) -> None:
-    found = ray_of_this_machine(gpus, cores, has_ray=has_ray)
-    if workers is None:
-        assert found is None
+@pytest.mark.parametrize("gpus", [0, 1, 2, 8])
+def test_a_machine_with_several_gpus_starts_a_process_on_each(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    found = chosen_workers(None, None, device="auto", several=True)
+    if gpus < 2:
+        assert isinstance(found, Here)
     else:
-        assert found is not None
-        assert (found.size, found.cpus) == workers
-        assert (found.address, found.gpus, found.device) == ("local", 1.0, "cuda")
+        assert isinstance(found, Processes)
+        assert (found.size, found.device) == (gpus, "cuda")
 
 
 def test_it_does_so_if_nothing_else_was_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert isinstance(chosen_workers(None, None, device="auto"), Here)
     assert isinstance(chosen_workers(None, 2, device="auto", several=True), Processes)
     assert not capsys.readouterr().err
     found = chosen_workers(None, None, device="auto", several=True)
-    assert isinstance(found, Ray)
-    assert (found.address, found.size) == ("local", 4)
-    assert capsys.readouterr().err == (
-        "ray    4 GPUs: starting Ray here with one worker on each; --device cuda uses a single GPU\n"
-    )
+    assert isinstance(found, Processes)
+    assert found.size == 4
+    assert capsys.readouterr().err == "gpus   4: a process on each; --device cuda uses a single GPU\n"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +136,7 @@ def test_a_shard_of_no_array_is_refused(
     [
         (f"launch -- {CERTIFY} --out a", 2, "slurm must be given"),
         ("launch --slurm -- train --out a", 2, "only certify can be launched, got 'train'"),
-        (f"launch --slurm -- {CERTIFY}", 2, "Missing option '--out'"),
+        (f"launch --slurm -- {CERTIFY}", 2, "out must be given"),
         (f"launch --slurm -- {CERTIFY} --out a --shard 1/2", 2, "shard is set by launch"),
         (f"launch --slurm -- {CERTIFY} --out a --resume", 2, "resume is set by launch"),
         (f"launch --slurm -- {CERTIFY} --out a --ray", 2, "ray cannot be used in a task of Slurm"),

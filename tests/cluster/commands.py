@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lvmrs.record import Run
-from tests.jobs.helpers import lines
+from tests.runs.helpers import lines
 
 __all__ = ["CERTIFY", "INPUTS", "check_same", "lvmrs", "prepare"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs import runs as jobs
+from lvmrs import runs
 from lvmrs.attacks import Search
 from lvmrs.errors import RunError
 from lvmrs.planners import Cohen
@@ -21,8 +21,8 @@ from tests.cluster.commands import CERTIFY, check_same, lvmrs, prepare
 from tests.cluster.commands import INPUTS as FEW
 from tests.cluster.ray_cluster import RayCluster
 from tests.cluster.slow_model import SlowRows
-from tests.jobs.helpers import INPUTS, job_of, lines
 from tests.processes import running, until
+from tests.runs.helpers import INPUTS, job_of, lines
 
 pytestmark = pytest.mark.cluster
 REST = 0.02
@@ -39,7 +39,7 @@ def cluster() -> Iterator[RayCluster]:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The run of one process."""
-    return jobs.certify(job_of(keep=True), tmp_path_factory.mktemp("alone") / "a")
+    return runs.certify(job_of(keep=True), tmp_path_factory.mktemp("alone") / "a")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def in_order(run: Run) -> list[str]:
 def test_rows_and_scores_are_those_of_one_process(cluster: RayCluster, alone: Run, tmp_path: Path) -> None:
     workers = Ray(cluster.address, workers=3)
     seen = []
-    run = jobs.certify(
+    run = runs.certify(
         job_of(keep=True, model=SlowRows(REST)),
         tmp_path / "a",
         workers=workers,
@@ -68,7 +68,7 @@ def test_rows_and_scores_are_those_of_one_process(cluster: RayCluster, alone: Ru
     )
     check_same(run, alone)
     assert max(seen) == 3
-    check_same(jobs.certify(job_of(keep=True), tmp_path / "b", workers=Processes(2)), alone)
+    check_same(runs.certify(job_of(keep=True), tmp_path / "b", workers=Processes(2)), alone)
 
 
 def test_killed_workers_and_nodes_lose_and_double_nothing(cluster: RayCluster, alone: Run, tmp_path: Path) -> None:
@@ -83,19 +83,19 @@ def test_killed_workers_and_nodes_lose_and_double_nothing(cluster: RayCluster, a
             cluster.add_node()
 
     job = job_of(keep=True, model=SlowRows(REST))
-    check_same(jobs.certify(job, tmp_path / "a", workers=Ray(cluster.address, workers=3), on_row=on_row), alone)
+    check_same(runs.certify(job, tmp_path / "a", workers=Ray(cluster.address, workers=3), on_row=on_row), alone)
     assert sorted(row.idx for row in seen) == list(range(INPUTS))
 
 
 def test_kept_scores_attacks_and_checks_are_spread(cluster: RayCluster, alone: Run, tmp_path: Path) -> None:
     workers = Ray(cluster.address, workers=2)
-    again = jobs.recertify(alone, tmp_path / "a", Cohen(), workers=workers)
-    assert in_order(again) == lines(jobs.recertify(alone, tmp_path / "b", Cohen()))
-    found = jobs.verify(alone, job_of(keep=True, batch=32), rows=4, workers=workers)
+    again = runs.recertify(alone, tmp_path / "a", Cohen(), workers=workers)
+    assert in_order(again) == lines(runs.recertify(alone, tmp_path / "b", Cohen()))
+    found = runs.verify(alone, job_of(keep=True, batch=32), rows=4, workers=workers)
     assert (found.stands, found.computed, found.count("equal")) == (True, 4, 4)
     search = Search(steps=2, restarts=1, samples=4, n=200)
-    spread = jobs.attack(job_of(keep=True), alone, search, out=tmp_path / "c", most=3, workers=workers)
-    local = jobs.attack(job_of(keep=True), alone, search, out=tmp_path / "d", most=3)
+    spread = runs.attack(job_of(keep=True), alone, search, out=tmp_path / "c", most=3, workers=workers)
+    local = runs.attack(job_of(keep=True), alone, search, out=tmp_path / "d", most=3)
     distances = [{row.idx: (row.distance, row.rival) for row in made.rows()} for made in (spread, local)]
     assert distances[0] == distances[1]
 
@@ -121,7 +121,7 @@ def test_a_run_whose_driver_is_killed_goes_on_elsewhere(
             process.send_signal(number)
             _, err = process.communicate(timeout=120)
         assert process.returncode == (-9 if number == signal.SIGKILL else 3), err
-        assert number == signal.SIGKILL or f"of {FEW} inputs; go on with:" in err
+        assert number == signal.SIGKILL or f"of {FEW} inputs; continue with:" in err
     until(lambda: not cluster.workers(), seconds=60)
     assert rows(tmp_path / "a") < FEW
     assert certified(tmp_path, "a", cluster, "--resume").returncode == 0
@@ -176,7 +176,7 @@ def test_a_cluster_that_cannot_be_used(cluster: RayCluster, tmp_path: Path) -> N
     with pytest.raises(
         RunError, match=r"no node of the Ray cluster has 64 CPUs for a worker \(they have .*ask for less"
     ):
-        jobs.certify(job_of(), tmp_path / "a", workers=Ray(cluster.address, cpus=64))
+        runs.certify(job_of(), tmp_path / "a", workers=Ray(cluster.address, cpus=64))
     assert not (tmp_path / "a").exists()
 
 

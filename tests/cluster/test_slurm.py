@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs import runs as jobs
+from lvmrs import runs
 from lvmrs.record import Run
 from lvmrs.runs.workers.slurm import launch, shard_directory
 from tests.cluster.commands import CERTIFY, INPUTS, check_same, lvmrs, prepare
@@ -95,10 +95,10 @@ def test_array_tasks_that_are_killed_go_on(slurm: SlurmCluster, place: Path, alo
     assert [rows(shard) < INPUTS // SHARDS for shard in shards(place / "b")] == [True, True, False, False]
     told = (place / "b-2.log").read_text()
     assert "stopped after" in told, told
-    assert "go on with" in told, told
+    assert "continue with" in told, told
     submitted()
     until(lambda: not slurm.run("squeue", "-h").strip())
-    merged = jobs.merge([Run(shard) for shard in shards(place / "b")], place / "b")
+    merged = runs.merge([Run(shard) for shard in shards(place / "b")], place / "b")
     check_same(merged, alone)
 
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from lvmrs import data
-from lvmrs.data.class_index import read_class_index
+from lvmrs.data.folder import read_class_index
 from lvmrs.errors import DataError
 
 WORDNET = ("n02123045", "n03100240")

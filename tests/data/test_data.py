@@ -76,6 +76,7 @@ def test_cifar10_from_the_official_batches_and_from_npz(tmp_path: Path) -> None:
     x, label = inside[1]
     assert x.shape == (3, 32, 32)
     assert inside.classes is not None
+    assert label is not None
     assert inside.classes[label] == "truck"
     np.savez(tmp_path / "c.npz", x_test=np.zeros((4, 3, 32, 32), np.uint8), y_test=np.arange(4))
     assert data.load(f"cifar10:{tmp_path / 'c.npz'}").classes == inside.classes
@@ -168,6 +169,8 @@ def bad_cases(folder: Path) -> dict[str, tuple[str, str]]:
     np.savez(folder / "pickled.npz", x=np.array([{}, {}]), y=[0, 1])
     return {
         "no such kind": ("mnist", "no data set of that name; write one of digits, cifar10:PATH, imagefolder:PATH"),
+        "no source": ("photos/a.PNG", "no data set of that name; did you mean images:photos/a.PNG?"),
+        "0 to 16": (write_npz(folder / "z.npz", x=BYTES % 17 * 1.0, y=LABELS), "divide by the largest"),
         "digits with path": ("digits:here", "digits takes no path"),
         "no path": ("npz:", "a name is missing after the colon; write npz:FILE"),
         "missing file": ("npz:/nowhere.npz", "/nowhere.npz does not exist"),
@@ -203,7 +206,7 @@ def test_bad_data_get_one_clear_sentence(tmp_path: Path) -> None:
         broken[0]
     with pytest.raises(DataError, match="there is no split 'val'; choose train or test"):
         data.load("digits", split="val")
-    with pytest.raises(DataError, match="only imagefolder and hf take an image size"):
+    with pytest.raises(DataError, match="only imagefolder, images, hf take an image size"):
         data.load("digits", size=4)
 
 

@@ -108,7 +108,7 @@ def test_labels_that_are_no_class_numbers(tmp_path: Path, labels: Any) -> None:
 def test_archives_that_grow_beyond_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros((2, 10_000_000), np.uint8), y=[0, 1])
     assert (tmp_path / "bomb.npz").stat().st_size < 100_000
-    monkeypatch.setattr("lvmrs.data.archive.memory", lambda: 1 << 20)
+    monkeypatch.setattr("lvmrs.kernel.checks.memory", lambda: 1 << 20)
     with pytest.raises(DataError, match="would take more than the memory of this machine"):
         data.load(f"npz:{tmp_path / 'bomb.npz'}")
 

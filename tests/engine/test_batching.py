@@ -20,8 +20,8 @@ from lvmrs.engine.threads import ThreadPool
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, ProofError
 from lvmrs.kernel.anytime import AnytimeProof, looks
 from lvmrs.kernel.bounds.beta_mixture import BetaMixture
-from lvmrs.kernel.duels import Duel
-from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.maps import Duel
+from lvmrs.kernel.method import Goal
 from lvmrs.kernel.noise import Stage
 from lvmrs.kernel.sampler import Sampler
 from lvmrs.planners import Anytime

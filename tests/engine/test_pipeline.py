@@ -16,9 +16,9 @@ from lvmrs import Duels, Planner, SmoothedClassifier, Terms
 from lvmrs.engine import pipeline, samplers
 from lvmrs.engine.pipeline import Item, Need, Procedure
 from lvmrs.engine.sources import GivenScores
-from lvmrs.engine.tuning import Choice
+from lvmrs.engine.tuning import Tuned
 from lvmrs.errors import InvalidArgumentError, ModelError
-from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.method import Goal
 from lvmrs.kernel.noise import Stage, Stream
 from lvmrs.kernel.sampler import Answered, Request, Sampler
 from lvmrs.kernel.scores import Scores
@@ -41,7 +41,7 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     count: int = request.param
     monkeypatch.setattr(samplers, "cores", lambda: count)
     monkeypatch.setattr(
-        samplers, "chosen_way", lambda fast, x, batch, cores: Choice(fast.way(batch), 0.001, workers=count)
+        samplers, "chosen_way", lambda fast, x, batch, cores: Tuned(fast.way(batch), 0.001, workers=count)
     )
     return count
 

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ import opening
 import results
 from adaptive_sampling import EVENLY, PLANNED, RIGHT
 from lab import methods, record, unsound
+from lab.page import made_by
 from lab.settings import SCALES, Lab, Sampled, parsed
 from lvmrs import Cohen
 from lvmrs.cli import main
@@ -45,7 +47,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return Lab("digits", tmp_path / "cache", tmp_path / "results", 0, None, None, "", "", None, None)
 
 
-def test_an_experiment_is_run_once_and_its_page_shows_what_it_found(
+def test_an_experiment_is_run_once_and_its_pages_show_what_it_found(
     made: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = next(each for each in results.EXPERIMENTS if each.__name__ == "lvm_against_cohen")
@@ -54,10 +56,12 @@ def test_an_experiment_is_run_once_and_its_page_shows_what_it_found(
     found = json.loads(file.read_text(encoding="utf-8"))
     duels = found["families"]["digits"]["cases"]["0.5"]["rows"]["duels"]
     assert 0 < duels["average"] < 2
-    page = results.page(made.results)
-    assert f"{duels['average']:.4f}" in page
-    assert "Not run yet: `python experiments/simplex_mass.py`." in page
-    assert str(made.cache) not in page
+    page, tables = results.page(made.results), dict(results.tables(made.results))
+    assert "duels against LVM, 1 settings: " in page
+    assert f"{duels['average']:.4f}" in tables["lvm_against_cohen"]
+    for text in (page, tables["simplex_mass"]):
+        assert "Not run yet: `python experiments/simplex_mass.py`." in text
+    assert all(str(made.cache) not in text for text in (page, *tables.values()))
 
     def refused(words: list[str]) -> None:
         raise AssertionError(f"the cache has this already: {words}")
@@ -65,6 +69,28 @@ def test_an_experiment_is_run_once_and_its_page_shows_what_it_found(
     monkeypatch.setattr(lab.commands, "run", refused)
     again = json.loads(record.write(made, module.__name__, module.measure).read_text(encoding="utf-8"))
     assert again["families"] == found["families"]
+
+
+def test_a_command_with_families_leaves_the_others_in_the_file(made: Lab) -> None:
+    def write(families: tuple[str, ...], found: dict[str, int], scale: str = "digits") -> dict[str, Any]:
+        lab_ = dataclasses.replace(made, families=families, scale=scale)
+        record.write(lab_, "decomposition", lambda _: {"cases": found})
+        merged: dict[str, Any] = json.loads((made.results / "decomposition.json").read_text(encoding="utf-8"))
+        return merged
+
+    first = write((), {"a": 1, "b": 1, "c": 1})
+    assert first["made"].keys() == {"command", "scale", "seed", "seconds", "machine", "date"}
+    second = write(("a",), {"a": 2})
+    assert second["cases"] == {"a": 2, "b": 1, "c": 1}
+    assert (second["made"]["of"], [each["of"] for each in second["made"]["earlier"]]) == (["a"], [["b", "c"]])
+    third = write(("a", "b"), {"a": 3, "b": 3})
+    assert third["cases"] == {"a": 3, "b": 3, "c": 1}
+    assert [each["of"] for each in third["made"]["earlier"]] == [["c"]], "a command whose cases all were replaced goes"
+    told = made_by(third)
+    assert "a, b: `python experiments/decomposition.py --scale digits --families a,b`" in told
+    assert "\n\nc: `python experiments/decomposition.py --scale digits`" in told
+    assert write(("d",), {"d": 4}, scale="laptop")["cases"] == {"d": 4}, "other settings cannot stand side by side"
+    assert write((), {"a": 5})["cases"] == {"a": 5}, "without families, the command makes all"
 
 
 def test_workers_are_passed_on_and_change_nothing(made: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -98,20 +124,32 @@ def test_workers_are_passed_on_and_change_nothing(made: Lab, monkeypatch: pytest
 def test_every_experiment_runs_from_end_to_end(made: Lab) -> None:
     for module in results.EXPERIMENTS:
         record.write(made, module.__name__, module.measure)
-    page = results.page(made.results)
-    assert "Not run yet" not in page
+    page, tables = results.page(made.results), "\n".join(text for _, text in results.tables(made.results))
+    assert "Not run yet" not in page + tables
     names = {name for name, _ in results.pictures(made.results)}
-    assert names == set(re.findall(r"\(results/([\w.-]+)\.svg\)", page))
+    assert names >= set(re.findall(r"\(results/([\w.-]+)\.svg\)", page))
+    assert names == set(re.findall(r"\(([\w.-]+)\.svg\)", tables))
 
 
-def test_the_page_in_docs_is_what_its_files_say() -> None:
+def test_the_pages_in_docs_are_what_their_files_say() -> None:
     assert (DOCS / "results.md").read_text(encoding="utf-8") == results.page(DOCS / "results")
+    tables = dict(results.tables(DOCS / "results"))
+    assert {page.stem for page in (DOCS / "results").glob("*.md")} == set(tables)
+    for name, text in tables.items():
+        assert (DOCS / "results" / f"{name}.md").read_text(encoding="utf-8") == text
     for name, _ in results.pictures(DOCS / "results"):
         assert (DOCS / "results" / f"{name}.svg").is_file()
 
 
-def test_the_page_names_no_place_of_a_machine() -> None:
-    assert not re.search(r"/(tmp|home|work|root|Users)/", (DOCS / "results.md").read_text(encoding="utf-8"))
+def test_the_page_to_read_is_short_and_leads_to_every_page_of_tables() -> None:
+    page = (DOCS / "results.md").read_text(encoding="utf-8")
+    assert len(page.split()) <= 2500
+    assert set(re.findall(r"\(results/(\w+)\.md\)", page)) == {name for name, _ in results.tables(DOCS / "results")}
+
+
+def test_the_pages_name_no_place_of_a_machine() -> None:
+    for page in (DOCS / "results.md", *(DOCS / "results").glob("*.md")):
+        assert not re.search(r"/(tmp|home|work|root|Users)/", page.read_text(encoding="utf-8"))
 
 
 def test_missing_data_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

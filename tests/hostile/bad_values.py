@@ -80,6 +80,7 @@ BAD: dict[str, dict[str, Any]] = {
     "fractions": {**_NO_NUMBER, "0": 0, "1": 1, "-1": -1.0, "2": 2.0, "infinity": _INF},
     "fraction or None": {**{k: v for k, v in _ONE.items() if k != "None"}, "0": 0, "1": 1, "-1": -1.0, "2": 2.0},
     "probabilities": {**_NO_NUMBER, "-0.1": -0.1, "1.1": 1.1, "infinity": _INF},
+    "flag": {"None": None, "a number": 5, "a text": "yes", "an object": _Thing()},
     "numbers": {k: v for k, v in _NO_NUMBER.items() if "number" not in k or k == "a text of a number"},
     "samples": {**_NO_NUMBER, "above the mass": [0.5, 1.5], "below 0": [-0.1], "a number alone": 0.5},
     "whole from 0": {k: v for k, v in _NO_WHOLE.items() if k != "beyond 2⁵³"},

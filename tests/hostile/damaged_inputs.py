@@ -208,7 +208,7 @@ def _archives() -> Iterator[Damage]:
     yield from of_bytes("npz", "data.npz")
     x, y = np.full((6, 1, 8, 8), 0.5, np.float32), np.arange(6) % 3
     arrays: dict[str, dict[str, Any]] = {
-        "no labels": {"x": x}, "no inputs": {"y": y}, "nothing": {}, "other names": {"a": x, "b": y},
+        "labels of another name": {"x": x, "labels": y}, "no inputs": {"y": y}, "nothing": {}, "other names": {"a": x, "b": y},
         "fewer labels": {"x": x, "y": y[:3]}, "no rows": {"x": x[:0], "y": y[:0]}, "one number": {"x": np.float32(1), "y": y},
         "labels below 0": {"x": x, "y": y - 1}, "labels that are fractions": {"x": x, "y": y + 0.5},
         "labels of text": {"x": x, "y": np.array(list("abcabc"))}, "labels of objects": {"x": x, "y": y.astype(object)},

@@ -64,6 +64,8 @@ BASES = {
             },
         ),
         Call("certify", {}, {**_SAMPLED, "--out": "a"}),
+        Call("check", {}, {**_SAMPLED, "--copies": "5"}),
+        Call("sigma", {}, {**_SAMPLED, "--sigma=0.25": "", "--copies": "5"}),
         Call("predict", {}, dict(_SAMPLED)),
         Call("calibrate", {}, {**_SMOOTHED, "--n0": "20", "--batch": "20"}),
         Call("recertify", {"run": "{world}/run"}, {"--out": "a"}),
@@ -76,6 +78,8 @@ BASES = {
         ),
         Call("analyze", {"runs": "{world}/run"}, {}),
         Call("compare", {"first": "{world}/run", "second": "{world}/plain"}, {}),
+        Call("safe", {"run": "{world}/run"}, {"--radius": "0.1"}),
+        Call("export", {"run": "{world}/run"}, {"--format": "json", "--out": "a.json"}),
         Call("plot", {"runs": "{world}/run"}, {"--out": "a.png"}),
         Call("report", {"runs": "{world}/run"}, {"--out": "a.html", "--data": "none"}),
         Call("lipschitz", {}, {"--model": "trained:{world}/net.safetensors", "--shape": "1,8,8"}),
@@ -199,6 +203,8 @@ BAD: dict[str, dict[str, str]] = {
     "attack directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null", "a pipe": "{world}/pipe", "another run": "{world}/plain"},
     "weights of a trained model": {"missing": "{world}/nowhere", "a file": "{world}/text.txt", "NUL": _NUL},
     "demo directory": {**_NO_PLACE, "a file": "{world}/text.txt", "/dev/null": "/dev/null", "a pipe": "{world}/pipe"},
+    "tracker": {**_NO_NAME, "unknown": "magic:a", "no setting": "tensorboard:", "NUL": f"tensorboard:{_NUL}", "a file": "tensorboard:{world}/text.txt"},
+    "names of runs": {"nothing": "", "a space": " ", "a comma": ",", "three": "a,b,c", "twice": "a,a"},
     "picture": {**{k: f"{v}.png" if v not in ("", ".") else v for k, v in _NO_PLACE.items()}, "no suffix": "a", "gif": "a.gif", "a directory": "{world}/empty"},
     "page": {**_NO_PLACE, "a directory": "{world}/empty", "/dev/full": "/dev/full"},
     "weights to write": {**_NO_PLACE, "a directory": "{world}/empty", "no suffix": "a", "pt": "a.pt", "/dev/full": "/dev/full"},
@@ -221,15 +227,17 @@ KINDS: dict[str, str] = {
     "--mean": "numbers", "--std": "numbers", "--shape": "shape", "--shard": "shard", "--radii": "radii",
     "--confidence": "fraction", "--epochs": "whole from 1", "--lr": "positive", "--weight-decay": "from 0",
     "--epsilon": "positive", "--steps": "whole from 1", "--samples": "whole from 1", "--margin": "from 0",
+    "--step-size": "positive", "--mix-step": "whole from 0", "--lbd": "from 0", "--eta": "from 0", "train --beta": "positive", "--gamma": "positive",
     "--workers": "whole from 1", "train --workers": "whole from 0", "--cpus-per-worker": "whole from 1",
-    "--gpus-per-worker": "from 0", "--ray": "ray address", "--inputs": "whole from 1",
+    "--gpus-per-worker": "from 0", "--ray": "ray address", "--inputs": "whole from 1", "--copies": "whole from 1",
     "--method": "own name", "--bound": "own name", "--map": "own name", "--form": "own name", "--noise": "own name",
     "--objective": "own name", "--optimizer": "name", "--schedule": "name", "--augment": "name",
     "--settings": "settings", "--like": "run", "calibrate --objective": "name", "calibrate --epsilon": "from 0",
-    "--autocast": "name", "--format": "name", "--kind": "name", "--split": "split", "--test-split": "split",
+    "--autocast": "name", "--precision": "name", "--format": "name", "--kind": "name", "--split": "split", "--test-split": "split",
     "--device": "device", "--model": "model", "--data": "data", "--denoiser": "denoiser", "--weights": "weights",
-    "--out": "new directory", "demo --out": "demo directory", "train --out": "weights to write", "plot --out": "picture",
+    "--out": "new directory", "demo --out": "demo directory", "train --out": "weights to write", "plot --out": "picture", "--plot": "picture",
     "report --out": "page", "calibrate --out": "page", "train --sigma": "from 0", "import --n": "planning samples",
+    "--radius": "from 0", "--names": "names of runs", "--tracker": "tracker", "safe run": "run", "safe --out": "page", "export run": "run", "export --out": "page",
     "--restarts": "whole from 1", "--beta": "fraction", "--target-radius": "radii of a goal", "--tolerance": "positive", "--budget": "budget", "--farthest": "positive", "attack --out": "attack directory",
     "attack --weights": "weights of a trained model", "attack --denoiser": "own name", "attack run": "run",
     "recertify run": "run", "verify run": "run", "report runs": "run", "merge shards": "shard of a run", "import file": "results file",
@@ -260,6 +268,12 @@ WITH: dict[str, dict[str, str]] = {
     "--epsilon": {"--objective": "smoothadv"},
     "--steps": {"--objective": "smoothadv"},
     "--samples": {"--objective": "smoothadv"},
+    "--step-size": {"--objective": "smoothmix"},
+    "--mix-step": {"--objective": "smoothmix"},
+    "--lbd": {"--objective": "consistency"},
+    "--eta": {"--objective": "consistency"},
+    "train --beta": {"--objective": "macer"},
+    "--gamma": {"--objective": "macer"},
     "--margin": {"--objective": "margin", "--model": "ready:sandwich_small"},
     "--cpus-per-worker": {"--ray": "local"},
     "--gpus-per-worker": {"--ray": "local"},
@@ -299,10 +313,7 @@ def option_cases() -> Iterator[tuple[str, list[str]]]:
 @functools.cache
 def names_of(command: str) -> list[str]:
     """The options and arguments of a command that take a value, as typer knows them."""
-    import typer
+    from tests.cli.helpers import commands
 
-    from lvmrs.cli import app
-
-    group = typer.main.get_command(app)
-    parameters = group.commands[command].params  # type: ignore[attr-defined]
+    parameters = commands()[command].params
     return [parameter.opts[0] for parameter in parameters if not getattr(parameter, "is_flag", False)]

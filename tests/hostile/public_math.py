@@ -6,10 +6,10 @@ from __future__ import annotations
 import torch
 
 from lvmrs import registry
-from lvmrs.kernel import duels, lipschitz, maps, noise, radius
+from lvmrs.kernel import lipschitz, maps, noise, radius
 from lvmrs.kernel.bounds import bernstein, betting, clopper_pearson, hoeffding
-from lvmrs.kernel.moments import Moments
-from lvmrs.planners import simplex
+from lvmrs.kernel.scores import Moments
+from lvmrs.planners import search
 from tests.hostile.public_call import Public
 
 __all__ = ["MATHEMATICS"]
@@ -20,15 +20,14 @@ _BOUNDED = {"n": "wholes from 1", "risk": "fractions", "mass": "positive numbers
 
 MATHEMATICS: dict[str, Public] = {
     **{
-        f"simplex.{name}": Public(getattr(simplex, name), lambda w: {"logits": _Z, "temperature": 1.0, "mass": 1.0}, {"logits": "logits", **_TEMPERED})
+        f"maps.{name}": Public(getattr(maps, name), lambda w: {"logits": _Z, "temperature": 1.0, "mass": 1.0}, {"logits": "logits", **_TEMPERED})
         for name in ("softmax", "sparsemax", "hardmax")
     },
-    "simplex.sweep": Public(simplex.sweep, lambda w: {"logits": _Z, "temperatures": [1.0, 2.0], "map": "softmax", "mass": 1.0}, {"logits": "logits", "temperatures": "positive numbers", "map": "simplex map", "mass": "positive"}, frozenset({("temperatures", "a meta tensor")})),
     "registry.simplex_map": Public(registry.simplex_map, lambda w: {"name": "softmax"}, {"name": "simplex map"}),
-    "maps.sweep": Public(maps.sweep, lambda w: {"kind": maps.Softmax, "logits": _Z, "temperatures": [1.0], "mass": 1.0}, {"kind": "object", "logits": "logits", "temperatures": "positive numbers", "mass": "positive"}),
+    "search.sweep": Public(search.sweep, lambda w: {"kind": maps.Softmax, "logits": _Z, "temperatures": [1.0], "mass": 1.0}, {"kind": "object", "logits": "logits", "temperatures": "positive numbers", "mass": "positive"}),
     **{
         f"maps.{kind.__name__}": Public(kind, lambda w: {"temperature": 1.0, "mass": 1.0}, dict(_TEMPERED))
-        for kind in (maps.Softmax, maps.Sparsemax, maps.Hardmax, duels.Duel, duels.SoftDuel)
+        for kind in (maps.Softmax, maps.Sparsemax, maps.Hardmax, maps.Duel, maps.SoftDuel)
     },
     **{
         f"maps.{name}.constants": Public(getattr(maps, name).constants, lambda w: {"lipschitz": 1.0, "temperature": 1.0, "mass": 1.0}, {"lipschitz": "constants", "temperature": "positive numbers", "mass": "positive numbers"})
@@ -50,11 +49,6 @@ MATHEMATICS: dict[str, Public] = {
         f"betting.{side}": Public(getattr(betting, side), lambda w: {"samples": [0.5, 0.2, 0.3], "risk": 0.1, "mass": 1.0}, {"samples": "samples", "risk": "fractions", "mass": "positive"})
         for side in ("lower", "upper")
     },
-    **{
-        f"betting.{side}_from_histogram": Public(getattr(betting, f"{side}_from_histogram"), lambda w: {"counts": [3, 4, 2], "risk": 0.1, "mass": 1.0, "seed": 0}, {"counts": "counts", "risk": "fraction", "mass": "positive", "seed": "seed"})
-        for side in ("lower", "upper")
-    },
-    "betting.histogram": Public(betting.histogram, lambda w: {"samples": [0.5, 0.2], "bins": 5, "side": "lower", "mass": 1.0}, {"samples": "samples", "bins": "whole from 1", "side": "name", "mass": "positive"}, frozenset({("samples", "a number alone")})),
     "radius.r1": Public(radius.r1, lambda w: {"p_a": 0.9, "p_b": 0.05, "lipschitz": 1.0, "mass": 1.0}, {"p_a": "probabilities", "p_b": "probabilities", "lipschitz": "constants", "mass": "positive numbers"}),
     "radius.r2": Public(radius.r2, lambda w: {"p_a": 0.9, "p_b": 0.05, "sigma": 1.0, "mass": 1.0}, {"p_a": "probabilities", "p_b": "probabilities", "sigma": "positive numbers", "mass": "positive numbers"}),
     "radius.r3": Public(radius.r3, lambda w: {"p_a": 0.9, "sigma": 1.0, "mass": 1.0}, {"p_a": "probabilities", "sigma": "positive numbers", "mass": "positive numbers"}),
@@ -64,7 +58,6 @@ MATHEMATICS: dict[str, Public] = {
     },
     "radius.ramp_per_class": Public(radius.ramp_per_class, lambda w: {"p_a": 0.9, "p_b": 0.05, "sigma": 1.0, "class_lipschitz": 1.0, "mass": 1.0}, {"p_a": "probabilities", "p_b": "probabilities", "sigma": "positive numbers", "class_lipschitz": "constants", "mass": "positive numbers"}),
     "radius.text": Public(radius.text, lambda w: {"radius": 0.5, "digits": 4}, {"radius": "from 0", "digits": "decimal places"}, frozenset({("radius", "infinity"), ("radius", "-infinity"), ("radius", "-1")})),
-    "lipschitz.of_map": Public(lipschitz.of_map, lambda w: {"map": "softmax", "lipschitz": 1.0, "of": "class", "temperature": 1.0, "mass": 1.0}, {"map": "name", "lipschitz": "constants", "of": "name", "temperature": "positive numbers", "mass": "positive numbers"}),
     "lipschitz.optimal_sigma": Public(lipschitz.optimal_sigma, lambda w: {"lipschitz": 1.0, "of": "class", "mass": 1.0}, {"lipschitz": "positive numbers", "of": "name", "mass": "positive numbers"}),
     **{
         f"lipschitz.{name}": Public(getattr(lipschitz, name), lambda w: {"lipschitz": 1.0, "sigma": 1.0, "of": "class", "mass": 1.0}, {"lipschitz": "constants", "sigma": "positive numbers", "of": "name", "mass": "positive numbers"})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs.cli import demonstration as demo
+from lvmrs.cli import demo as demo
 from tests.hostile.commands import check_refused, ended
 from tests.hostile.options import BASES, KINDS, names_of, option_cases
 

@@ -4,17 +4,15 @@ To add a case, add a value or a line to a table: ``options`` (words on the comma
 ``damaged_inputs`` and ``user_code`` (files), ``bad_values``, ``public_math`` and ``public_rooms`` (arguments).
 """
 
-import typer.main
-
-from lvmrs.cli import app
+from tests.cli.helpers import commands
 from tests.hostile.files import READERS, file_cases
 from tests.hostile.functions import PUBLIC, function_cases
 from tests.hostile.options import BASES, option_cases
 
 ROOMS = (
-    "simplex", "maps", "radius", "lipschitz", "moments", "noise", "prove", "scores", "data", "models", "jobs",
+    "maps", "radius", "lipschitz", "moments", "noise", "prove", "scores", "data", "models", "runs",
     "training", "attacks", "analysis", "report", "plots", "testing", "registry", "Run", "SmoothedClassifier", "Terms",
-    "certificate_from_json",
+    "RoutedClassifier",
 )  # fmt: skip
 
 
@@ -26,7 +24,7 @@ def test_there_are_at_least_900_cases_each_with_a_name_of_its_own() -> None:
 
 def test_all_commands_are_tried() -> None:
     # What is typed well after `launch` goes to Slurm; tests/workers/test_slurm.py has what is refused.
-    assert set(BASES) | {"launch"} == set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert set(BASES) | {"launch"} == set(commands())
 
 
 def test_every_format_and_every_room_is_tried() -> None:

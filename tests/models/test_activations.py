@@ -265,7 +265,7 @@ FUNCTIONS_OF_LAYERS = {"relu", "relu_", "relu6", "tanh", "adaptive_avg_pool2d", 
 LINEAR_FUNCTIONS = {
     "flatten", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "neg", "view", "contiguous", "float",
     "double", "clone", "add", "add_", "sub", "sub_", "iadd", "isub", "mean", "pixel_shuffle", "pixel_unshuffle", "cat",
-    "getitem", "pad", "_pad", "dropout",
+    "getitem", "pad", "_pad", "dropout", "repeat",
 }  # fmt: skip
 MEASURED = {
     "clamp", "hardtanh", "sigmoid", "gelu", "silu", "leaky_relu", "elu", "mul", "mul_", "imul", "truediv", "div",

@@ -16,8 +16,7 @@ from lvmrs import LVM, SmoothedClassifier, models, training
 from lvmrs.data import load
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.models import Denoised, DiffusionDenoiser, ready
-from lvmrs.models.denoiser_sources import load_denoiser
-from lvmrs.models.diffusion import noise_step
+from lvmrs.models.denoisers import load_denoiser, noise_step
 from lvmrs.models.trained import save
 
 # Not typed for strict checks.

@@ -20,7 +20,7 @@ from transformers import ResNetConfig, ResNetForImageClassification
 from lvmrs import models
 from lvmrs.errors import LvmrsError, ModelError
 from lvmrs.models import ready
-from lvmrs.models.onnx_check import outside_files
+from lvmrs.models.onnx import outside_files
 from lvmrs.models.trained import save
 from tests.hostile.commands import limited
 
@@ -233,7 +233,7 @@ PROGRAMS: dict[str, tuple[Callable[[str, bytes], bytes], str]] = {
     "size": (size(f"{RUN} or {SYMBOL}"), "it could run code: it has expr_str"),
     "size by attribute": (size("Symbol('s1').__class__.__mro__"), "it has expr_str"),
     "large size": (size("Integer(9999999999999999999)"), "it has expr_str"),
-    "guard": (graph(lambda stored: stored.update(guards_code=[f"{RUN} is None"])), "it has the guard"),
+    "guard": (graph(lambda stored: stored.update(guards_code=[f"{RUN} is None"])), "it has guards_code"),
     "function": (calling("torch.serialization.os.mkdir", str(TRACE)), "it calls 'torch.serialization.os.mkdir'"),
     "operator": (calling("_operator.methodcaller", "mkdir"), "it calls '_operator.methodcaller'"),
     "dunder": (calling("torch.ops.aten.__class__.__init__", "a"), "it calls 'torch.ops.aten.__class__"),

@@ -4,6 +4,7 @@ import builtins
 import dataclasses
 import json
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from lvmrs.models.fixed_batch import InParts
 from lvmrs.models.weights import digest_of_module, load_weights, read_weights
 
 X = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-NAME = "python:lvmrs.models.small:small_cnn"
+NAME = "python:lvmrs.models.networks:small_cnn"
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -263,6 +264,7 @@ def test_models_that_cannot_be_loaded_get_one_clear_sentence(tmp_path: Path) -> 
             {},
             "no model of that name; write one of python:MODULE:FUNCTION, ready:NAME, trained:FILE, timm",
         ),
+        "net.onnx": ({}, "no model of that name; did you mean onnx:net.onnx?"),
         "onnx:": ({}, "a name is missing after the colon; write onnx:FILE"),
         "onnx:/nowhere.onnx": ({}, "/nowhere.onnx does not exist"),
         f"onnx:{tmp_path / 'text'}": ({}, "onnxruntime cannot run it"),
@@ -275,9 +277,9 @@ def test_models_that_cannot_be_loaded_get_one_clear_sentence(tmp_path: Path) -> 
         "torchvision:resnet18": ({}, "pip install 'lvmrs[torchvision]'"),
         "python:math:pi": ({}, "it returned float; expected a module"),
         NAME: ({"weights": tmp_path / "numbers.pth"}, "is not a state dict"),
-        f"{NAME} ": ({}, "there is no small_cnn  in lvmrs.models.small"),
-        "python:lvmrs.models.small:fast_cnn": ({"mean": [0.5]}, "mean and std go together"),
-        "python:lvmrs.models.small:small_cnn": ({"mean": [0.5], "std": [0.0]}, "std must be positive and finite"),
+        f"{NAME} ": ({}, "there is no small_cnn  in lvmrs.models.networks"),
+        "python:lvmrs.models.networks:fast_cnn": ({"mean": [0.5]}, "mean and std go together"),
+        "python:lvmrs.models.networks:small_cnn": ({"mean": [0.5], "std": [0.0]}, "std must be positive and finite"),
     }
     for name, (options, sentence) in cases.items():
         with pytest.raises(LvmrsError) as caught:
@@ -334,3 +336,12 @@ def test_the_code_of_a_model_has_a_hash(tmp_path: Path) -> None:
         hashes.append(models.load(f"python:{file}:net").code)
     assert None not in hashes
     assert hashes[0] != hashes[1]
+
+
+def test_torchscript_is_named_with_the_ways_that_work(tmp_path: Path) -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    with warnings.catch_warnings(action="ignore"):  # torch.jit is deprecated
+        torch.jit.save(torch.jit.trace(network, torch.zeros(1, 4)), tmp_path / "a.pt")  # type: ignore[no-untyped-call]
+    for name, weights in ((f"export:{tmp_path / 'a.pt'}", None), ("ready:small_cnn", tmp_path / "a.pt")):
+        with pytest.raises(ModelError, match="is a TorchScript program, which lvmrs does not read; save the network"):
+            models.load(name, weights=weights)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lvmrs import Deterministic, Duels, SmoothedClassifier
 from lvmrs.attacks import Search, attack
 from lvmrs.errors import ModelError
-from lvmrs.kernel.duels import Duel
+from lvmrs.kernel.maps import Duel
 from lvmrs.kernel.sampler import evaluating
 from lvmrs.models import Preprocessed, SandwichNetwork, lipschitz_bound
 from tests.models.mischief import CATALOGUE, IMAGE, SHAPE

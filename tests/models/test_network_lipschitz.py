@@ -473,3 +473,112 @@ def test_resizing_is_refused() -> None:
         lipschitz_bound(Preprocessed(nn.Flatten(), [0.5], [0.5], (4, 4)), (1, 8, 8))
     with pytest.raises(ModelError, match="not a torch module"):
         lipschitz_bound(Preprocessed(lambda x: x, [0.5], [0.5]), (1, 8, 8))
+
+
+class Scaled(nn.Module):
+    """A network that normalises by buffers, as many do."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Tensor, std: Tensor, step: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("std", std)
+        self.step = step
+        torch.manual_seed(0)
+        self.last = nn.Linear(3 * 4 * 4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.step(x, self.mean, self.std).flatten(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("step", "factor"),
+    [
+        (lambda x, mean, std: (x - mean) / std, 1 / 0.2),
+        (lambda x, mean, std: x.sub(mean).div(std), 1 / 0.2),
+        (lambda x, mean, std: std * x, 0.5),
+        (lambda x, mean, std: x * std - mean, 0.5),
+    ],
+)
+@pytest.mark.parametrize("shape", [(3, 1, 1), (1, 3, 1, 1)])
+def test_normalisation_by_buffers(
+    step: Callable[[Tensor, Tensor, Tensor], Tensor], factor: float, shape: tuple[int, ...]
+) -> None:
+    net = Scaled(torch.tensor([0.5, 0.4, 0.3]).view(shape), torch.tensor([0.5, 0.2, 0.25]).view(shape), step)
+    bound = lipschitz_bound(net, (3, 4, 4))
+    assert bound == pytest.approx(factor * of_matrix(net.last.weight))
+    assert unrolled_norm(net.double(), (3, 4, 4)) <= bound * (1 + 1e-6)
+
+
+def test_a_stored_scale_that_copies_pixels_counts_each_copy() -> None:
+    net = Scaled(torch.zeros(1), torch.full((3, 4, 4), 2.0), lambda x, mean, std: x * std)
+    bound = lipschitz_bound(net, (3, 1, 1))  # each pixel becomes 16
+    assert bound == pytest.approx(8 * of_matrix(net.last.weight))
+    assert unrolled_norm(net.double(), (3, 1, 1)) <= bound
+
+
+@pytest.mark.parametrize("std", [0.0, math.inf, math.nan, 1e-45])
+def test_a_stored_scale_that_cannot_be_inverted_is_refused(std: float) -> None:
+    net = Scaled(torch.zeros(3, 1, 1), torch.tensor([1.0, std, 1.0]).view(3, 1, 1), lambda x, mean, std: x / std)
+    with pytest.raises(ModelError, match=r"no Lipschitz bound is known|fails|changes"):
+        lipschitz_bound(net, (3, 4, 4))
+
+
+def test_a_stored_scale_for_the_rows_of_a_batch_is_refused() -> None:
+    net = Scaled(torch.zeros(1), torch.tensor([1.0, 2.0, 3.0]).view(3, 1, 1, 1), lambda x, mean, std: x / std)
+    with pytest.raises(ModelError):
+        lipschitz_bound(net, (3, 4, 4))
+
+
+class Repeating(nn.Module):
+    """The NormalizeLayer of Cohen et al. (2019), whose statistics are attributes, and variants of it."""
+
+    def __init__(self, stds: Callable[[Tensor, int, int, int], Tensor]) -> None:
+        super().__init__()
+        self.means, self.sds, self.stds = torch.tensor([0.5, 0.4, 0.3]), torch.tensor([0.5, 0.2, 0.25]), stds
+        torch.manual_seed(0)
+        self.last = nn.Linear(3 * 4 * 4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, _, height, width = x.shape
+        means = self.means.repeat((batch, height, width, 1)).permute(0, 3, 1, 2)
+        return self.last(((x - means) / self.stds(self.sds, batch, height, width)).flatten(1))  # type: ignore[no-any-return]
+
+
+def test_the_normalisation_of_cohen_et_al() -> None:
+    net = Repeating(lambda sds, b, h, w: sds.repeat((b, h, w, 1)).permute(0, 3, 1, 2))
+    bound = lipschitz_bound(net, (3, 4, 4))
+    assert bound == pytest.approx(5 * of_matrix(net.last.weight))
+    net.double()
+    net.means, net.sds = net.means.double(), net.sds.double()
+    assert unrolled_norm(net, (3, 4, 4)) <= bound * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    "stds",
+    [
+        lambda sds, b, h, w: sds.repeat(b, 1).sum(0).view(1, 3, 1, 1),  # grows with the batch
+        lambda sds, b, h, w: sds.repeat((2 * b, h, w, 1))[:b].permute(0, 3, 1, 2),
+        lambda sds, b, h, w: sds.repeat((h, b, w, 1)).permute(1, 3, 0, 2),
+        lambda sds, b, h, w: sds.repeat((b, h, w, b))[..., :3].permute(0, 3, 1, 2),
+        lambda sds, b, h, w: sds.repeat(b).view(b, 3, 1, 1),  # no dimension of its own for the batch
+    ],
+)
+def test_other_uses_of_the_batch_size_are_refused(stds: Callable[[Tensor, int, int, int], Tensor]) -> None:
+    with pytest.raises(ModelError, match="no Lipschitz bound is known"):
+        lipschitz_bound(Repeating(stds), (3, 4, 4))
+
+
+def test_a_value_that_is_repeated_is_refused() -> None:
+    net = nn.Sequential(Repeated(), nn.Flatten(), nn.Linear(6 * 4 * 4, 5))
+    with pytest.raises(ModelError, match="no Lipschitz bound is known for the function repeat"):
+        lipschitz_bound(net, (3, 4, 4))
+
+
+class Repeated(nn.Module):
+    """Repeats the colours of its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.repeat(1, 2, 1, 1)

@@ -17,10 +17,17 @@ from lvmrs import Deterministic, SmoothedClassifier, training
 from lvmrs.data import load
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.models import Preprocessed, SandwichNetwork, sandwich
-from lvmrs.models.folding import FourierConvolution, chained, squares_as_channels
-from lvmrs.models.lipschitz.fourier import Circulant, Workspace, applied, spectrum_of
-from lvmrs.models.sandwich import SandwichConv, SandwichDense, SandwichLast, cayley
-from lvmrs.models.sandwich_layers import contracted
+from lvmrs.models.lipschitz.norms import Circulant, FourierConvolution, Workspace, applied, spectrum_of
+from lvmrs.models.sandwich import (
+    Folded,
+    SandwichConv,
+    SandwichDense,
+    SandwichLast,
+    cayley,
+    chained,
+    contracted,
+    squares_as_channels,
+)
 from tests.oracles import steepest
 
 Spec = tuple[Sequence[int], Sequence[tuple[int, int, int] | int], Sequence[int]]
@@ -405,6 +412,6 @@ def test_networks_in_common_use_are_left_as_they_are() -> None:
     """The check changes nothing where rounding is small, so that rows of earlier versions stay what they are."""
     for name in ("as published, 8 × 8", "oblong, pooled"):
         made = network(SHAPES[name])
-        unchecked = made._fold(torch.float64, checked=False)
+        unchecked = Folded(made, torch.float64, checked=False)
         for (checked, _), (plain, _) in zip(made.folded().linear, unchecked.linear, strict=True):
             assert torch.equal(checked, plain)

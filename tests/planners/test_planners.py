@@ -12,15 +12,16 @@ from lvmrs import LVM, Choice, Cohen, Duels, Fixed, Lipschitz, Paper, Plan, Plan
 from lvmrs.errors import InvalidArgumentError, ProofError
 from lvmrs.kernel import proof as prove
 from lvmrs.kernel import radius
-from lvmrs.kernel.bounds import betting, binomial, clopper_pearson
+from lvmrs.kernel.bounds import betting, clopper_pearson
 from lvmrs.kernel.bounds.betting import Betting
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
-from lvmrs.kernel.forms import R2
+from lvmrs.kernel.maps import softmax, sparsemax
+from lvmrs.kernel.radius import R2
 from lvmrs.planners import search as forecast
 from lvmrs.planners.duels import calibrated_width
 from lvmrs.planners.fixed import calibrated
 from lvmrs.planners.search import TEMPERATURES, Survey
-from lvmrs.planners.simplex import softmax, sparsemax
+from lvmrs.planners.votes import sign_test
 from lvmrs.registry import FORMS
 from lvmrs.testing import SELECTION, made_up_scores
 from tests.oracles import random_logits
@@ -144,14 +145,14 @@ def test_far_rivals_are_pooled_only_where_that_saves_work(classes: int) -> None:
     for bound in (Betting(), ClopperPearson()):
         alone = bound.alone(order[1:], others=1)
         duels = bound.alone(order[1:], others=0)
-        if bound.at_ease is None or classes <= bound.at_ease:
+        if bound.cheap_columns is None or classes <= bound.cheap_columns:
             assert alone is None
         else:
-            assert alone == tuple(order[1 : bound.at_ease - 1])  # with the top class and the pooled ones, at_ease
-        if bound.at_ease is None or classes - 1 <= bound.at_ease:
+            assert alone == tuple(order[1 : bound.cheap_columns - 1])
+        if bound.cheap_columns is None or classes - 1 <= bound.cheap_columns:
             assert duels is None
         else:
-            assert duels == tuple(order[1 : bound.at_ease])
+            assert duels == tuple(order[1 : bound.cheap_columns])
 
 
 def test_forecasts_come_close_to_what_is_certified() -> None:
@@ -223,14 +224,14 @@ def test_lvm_takes_what_it_is_given() -> None:
     assert chosen == ("softmax", 0.5, 2.0, "hoeffding")
 
 
-def paper_by_hand(z: torch.Tensor, sigma: float, alpha: float) -> tuple[str, float]:
-    """The paper's search written out: one map, temperature and class at a time."""
+def paper_by_hand(z: torch.Tensor, sigma: float, risk: float) -> tuple[str, float]:
+    """The paper's search written out: one map, temperature and class at a time, each class bounded at this risk."""
     best, chosen = -math.inf, ("", 0.0)
     n, c = z.shape
     for name, apply in (("softmax", softmax), ("sparsemax", sparsemax)):
         for t in TEMPERATURES:
             p = apply(z, temperature=t).double()
-            log = math.log(2 * c / alpha)
+            log = math.log(2 / risk)
             shift = (2 * p.var(dim=0) * log / n).sqrt() + 7 * log / (3 * (n - 1))
             top = int(p.mean(dim=0).argmax())
             low = float(p.mean(dim=0)[top] - shift[top])
@@ -241,14 +242,28 @@ def paper_by_hand(z: torch.Tensor, sigma: float, alpha: float) -> tuple[str, flo
     return chosen
 
 
-def test_paper_is_the_search_of_the_paper() -> None:
+@pytest.mark.parametrize(("union", "risk"), [(False, 0.0005), (True, 0.0001)], ids=["two events", "union"])
+def test_paper_is_the_search_of_the_paper(union: bool, risk: float) -> None:
+    """Two events share the risk, or all ten classes do."""
     z = logits(1000, lead=4.0)
-    plan = planned(Paper(maps=("softmax", "sparsemax")), z)
-    assert (plan.map.name, plan.map.temperature) == paper_by_hand(z, 0.5, 0.001)
+    plan = planned(Paper(maps=("softmax", "sparsemax"), union=union), z)
+    assert (plan.map.name, plan.map.temperature) == paper_by_hand(z, 0.5, risk)
     assert plan.bound.name == "bernstein"
     assert plan.form.name == "r2"
     assert len(plan.rivals[0]) == 9
-    assert plan.risk_top == plan.risk_rival == pytest.approx(0.0001)  # the union of the paper: α/c for each class
+    assert plan.risk_top == plan.risk_rival == pytest.approx(risk)
+
+
+def test_a_union_over_the_classes_only_makes_radii_of_paper_smaller() -> None:
+    z = logits(1500, lead=4.0)
+    terms = Terms(0.5, 0.001, 500)
+    found = []
+    for union in (False, True):
+        plan = planned(Paper(maps=("softmax",), temperatures=(0.5,), union=union), z[:1000], terms)
+        found.append(prove.prove(plan, terms, made_up_scores(z[1000:])).radius)
+    assert found[0] > found[1] > 0
+    two = [planned(Paper(union=union), z[:1000, :2], terms) for union in (False, True)]
+    assert two[0] == two[1]  # two classes are the two events
 
 
 def test_fixed_keeps_map_and_temperature_and_says_so() -> None:
@@ -404,4 +419,4 @@ def test_plans_are_short_to_read() -> None:
 def test_two_counts_are_compared_as_scipy_does_it() -> None:
     for won, lost in ((1, 0), (1, 1), (9, 1), (5, 6), (60, 40), (900, 1100), (50_400, 49_600), (10**7, 10**7 + 9000)):
         expected = stats.binomtest(won, won + lost, 0.5).pvalue
-        assert binomial.by_chance(won, lost) == pytest.approx(expected, rel=1e-9)
+        assert sign_test(won, lost) == pytest.approx(expected, rel=1e-9)

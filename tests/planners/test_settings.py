@@ -10,7 +10,6 @@ from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel import proof as prove
 from lvmrs.planners import Planner
 from lvmrs.planners.settings import method
-from lvmrs.record.certificates import plan_to_json
 from lvmrs.registry import BOUNDS, METHODS
 from lvmrs.testing import SELECTION, made_up_scores
 from tests.oracles import random_logits
@@ -41,7 +40,10 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         "which is exact", "it counts votes", "the same at every temperature", "votes are shares of 1",
         "its radius is R3, as published", "a width is for duels",
     ),
-    "paper": (OBEYED, OBEYED, OBEYED, OBEYED, "its radius is R2, as published", "a width is for duels"),
+    **dict.fromkeys(
+        ("paper", "paper-union"),
+        (OBEYED, OBEYED, OBEYED, OBEYED, "its radius is R2, as published", "a width is for duels"),
+    ),
     "fixed": (OBEYED, OBEYED, OBEYED, OBEYED, OBEYED, "a width is for duels"),
     "lipschitz-deterministic": (NO_NOISE,) * 6,
     **dict.fromkeys(
@@ -121,6 +123,7 @@ def test_votes_have_the_exact_bound_where_it_is_among_those_to_try() -> None:
         (lambda: Paper(maps=("hardmax",), temperatures=(0.5,)), "temperature has no effect on hardmax; leave it out"),
         (lambda: LVM(bounds=("clopper_pearson",)), "bounds must include one for soft maps, such as betting"),
         (lambda: Paper(bound="clopper_pearson"), "bounds must include one for soft maps, such as betting"),
+        (lambda: Paper(union="yes"), "union must be True or False, got 'yes'"),  # type: ignore[arg-type]
         (lambda: Fixed("softmax", bounds=("clopper_pearson",)), "bounds must include one for soft maps"),
         (lambda: Lipschitz(bounds=("clopper_pearson",)), "bounds must include one for soft maps"),
     ],
@@ -134,7 +137,7 @@ def test_which_methods_use_a_constant() -> None:
     """Where a method says that it uses none, the plan is the same with and without one."""
     for planner in [Fixed("hardmax"), Fixed("softmax", form="r2"), LVM(maps=("hardmax",)), Paper(), Duels()]:
         assert not planner.uses_constant
-        assert plan_to_json(plan_of(planner)) == plan_to_json(plan_of(planner, Terms(0.5, 0.01, 400)))
+        assert plan_of(planner) == plan_of(planner, Terms(0.5, 0.01, 400))
     assert not Lipschitz("noise").needs_constant
     assert plan_of(Lipschitz("noise"), Terms(0.5, 0.01, 400)).form.name == "r1-noise"
     for user in [Fixed("softmax"), LVM(), Duels(0.5), Duels("chosen"), Lipschitz("ramp"), Deterministic()]:

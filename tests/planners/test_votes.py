@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from lvmrs.kernel.goals import ABSTAIN
+from lvmrs.kernel.method import ABSTAIN
 from lvmrs.planners.votes import winner_of_votes
 
 

@@ -57,10 +57,6 @@ BOUNDS: dict[str, tuple[Bound, Bound]] = {
         lambda z, risk: bernstein.upper(z.mean(axis=-1), z.var(axis=-1, ddof=1), z.shape[-1], risk),
     ),
     "betting": (betting.lower, betting.upper),
-    "betting on histograms": (
-        lambda z, risk: betting.lower_from_histogram(betting.histogram(z, 1000, side="lower"), risk),
-        lambda z, risk: betting.upper_from_histogram(betting.histogram(z, 1000, side="upper"), risk),
-    ),
 }
 
 

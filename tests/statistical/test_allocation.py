@@ -16,7 +16,7 @@ from lvmrs import Cohen, Duels, Plan, Planner, Terms, Votes
 from lvmrs.engine import pipeline
 from lvmrs.engine.pipeline import Item, Need, Procedure
 from lvmrs.engine.sources import GivenScores
-from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.method import Goal
 from lvmrs.kernel.noise import Stream
 from lvmrs.kernel.proof import prove
 from lvmrs.kernel.scores import Scores

@@ -19,7 +19,7 @@ from lvmrs.kernel.anytime import AnytimeProof
 from lvmrs.kernel.bounds import clopper_pearson
 from lvmrs.kernel.bounds.base import Bound, Sides, Tally
 from lvmrs.kernel.bounds.clopper_pearson import _Stages
-from lvmrs.kernel.goals import Moment
+from lvmrs.kernel.method import Moment
 from lvmrs.kernel.proof import ProofInput, conclusion
 from lvmrs.kernel.terms import Plan
 from lvmrs.planners import Anytime
@@ -195,7 +195,7 @@ def test_the_adversary_catches_samples_that_count_again_when_a_proof_is_taken_up
             for portion in made_up_scores(torch.split(certification, 32)):
                 proof.add(portion)
                 for _ in range(8 if kind == "again" else 0):  # what a wrong state would do to the counts
-                    proof._proving.add(proof._taken.columns(portion.logits))
+                    proof._proving.add(proof._input.columns(portion.logits))
                 false = false or proof.now.radius > truth + 1e-9
             wrong[kind] += false
     assert not too_many(wrong["honest"], 300, risk)

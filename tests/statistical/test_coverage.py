@@ -27,8 +27,6 @@ def combinations() -> list[tuple[str, str]]:
 @pytest.mark.parametrize("risk", [0.05, 0.01])
 def test_false_bounds_are_no_more_frequent_than_the_risk(bound: str, distribution: str, n: int, risk: float) -> None:
     repeats = REPEATS[n]
-    if bound == "betting on histograms":  # the same game row by row; fewer rows do
-        repeats = max(10, repeats // 20)
     for side, function in zip(("lower", "upper"), BOUNDS[bound], strict=True):
         wrong = false_bounds(function, side, DISTRIBUTIONS[distribution], n, risk, repeats)
         assert not too_many(wrong, repeats, risk), f"{wrong} of {repeats} {side} bounds are false at risk {risk}"

@@ -11,12 +11,13 @@ from lvmrs.data.arrays import Arrays
 from lvmrs.models import ready
 from lvmrs.models.trained import training_record
 
-__all__ = ["batch", "fresh", "record_of", "seeded", "some_digits", "weights"]
+__all__ = ["Recorder", "batch", "doubled", "fresh", "gradients", "record_of", "seeded", "some_digits", "weights"]
 
 
 def some_digits(count: int = 200) -> Arrays:
     whole = load("digits", split="train")
     assert isinstance(whole, Arrays)
+    assert whole.labels is not None
     return Arrays("some digits", "train", whole.inputs[:count], whole.labels[:count])
 
 
@@ -25,8 +26,33 @@ def fresh(name: str = "small_cnn", seed: int = 0) -> nn.Module:
     return ready.build(name)
 
 
+class Recorder(nn.Module):
+    """Remembers what it was asked."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.asked = model, list[Tensor]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.asked.append(x.detach().clone())
+        answer: Tensor = self.model(x)
+        return answer
+
+
 def batch(count: int = 6) -> tuple[Tensor, Tensor]:
     return some_digits().many(range(count))
+
+
+def doubled(classes: int = 10) -> tuple[nn.Module, Tensor, Tensor]:
+    """A network, inputs and labels in float64. The network is right about the first three of six inputs."""
+    model, (x, _) = fresh(f"small_cnn,classes={classes}").double(), batch()
+    x = x.double()
+    y = model(x).argmax(dim=1).detach()
+    return model, x, torch.where(torch.arange(6) < 3, y, (y + 1) % classes)
+
+
+def gradients(loss: Tensor, model: nn.Module) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, list(model.parameters()), retain_graph=True))
 
 
 def seeded(seed: int = 3) -> Generator:

@@ -13,7 +13,7 @@ import torch
 
 from lvmrs import models, training
 from lvmrs._util import lock as _locking
-from lvmrs.cli import demonstration as demo
+from lvmrs.cli import demo as demo
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, RunError
 from lvmrs.training import Epoch, Prepared, StoppedTrainingError, TrainingJob
 from tests.training import own_objectives
@@ -64,6 +64,21 @@ def test_a_job_does_everything_once(job: TrainingJob) -> None:
     assert told["measured"] == done.measured
     assert told["measured"]["inputs"] == 360
     assert told["command"] == ""
+
+
+def test_a_training_has_begun_when_it_was_started_first(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when it ended, nor when it was resumed."""
+    hours = iter(f"2026-01-01T{hour:02}:00:00+0000" for hour in range(24))  # each look at the clock is an hour later
+    monkeypatch.setattr("time.strftime", lambda form: next(hours))
+
+    def stop(epoch: Epoch) -> None:
+        raise StoppedError
+
+    with pytest.raises(StoppedError):
+        training.run(job, on_epoch=stop)
+    done = training.run(job, resume=True)
+    assert [epoch.begun[11:13] for epoch in done.history] == ["00", "01", "02"]
+    assert record_of(job.out)["training"]["begun"] == "2026-01-01T00:00:00+0000"
 
 
 class StoppedError(Exception):
@@ -232,10 +247,12 @@ def test_mistakes_are_refused_before_the_first_step(
     assert Path("there.safetensors").read_text() == "mine"
 
 
-def test_resuming_needs_a_checkpoint(job: TrainingJob) -> None:
+def test_resuming_without_a_checkpoint_begins_a_training(job: TrainingJob) -> None:
+    done = training.run(job, resume=True)
+    assert done.out.exists()
     with pytest.raises(RunError) as refusal:
         training.run(job, resume=True)
-    sentence = f"{job.checkpoint}: there is no checkpoint to resume from; begin a new training instead"
+    sentence = f"{job.out} exists already, and there is no checkpoint to resume from; choose another file"
     assert str(refusal.value) == sentence
 
 

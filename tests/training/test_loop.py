@@ -17,6 +17,9 @@ from tests.training.own_objectives import Returning
 AIMS: dict[str, tuple[str, Objective]] = {
     "gaussian": ("small_cnn", training.Gaussian(0.25)),
     "smoothadv": ("resnet8,channels=1,width=4", training.SmoothAdv(0.25, epsilon=0.25, steps=1)),
+    "consistency": ("small_cnn", training.Consistency(0.25)),
+    "smoothmix": ("resnet8,channels=1,width=4", training.SmoothMix(0.25, steps=2, mix_step=1)),
+    "macer": ("small_cnn", training.MACER(0.25, samples=4)),
     "margin": ("sandwich_small,channels=1,side=8,gamma=5", training.Margin(0.25, margin=0.2)),
     "denoise": ("dncnn,channels=1,width=8", training.Denoising(0.25)),
 }
@@ -127,6 +130,22 @@ def test_mixed_precision(kind: str, tmp_path: Path) -> None:
     assert resumed == history
 
 
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+@pytest.mark.parametrize("name", ["consistency", "smoothmix", "macer"])
+def test_losses_of_16_bit_logits_are_computed_in_32(name: str) -> None:
+    """The loss is as near to that of full precision as the logits are."""
+    aim, (x, y) = training.objective(name, 0.25, samples=2), some_digits().many(range(20))
+    losses = []
+    with torch.backends.mkldnn.flags(enabled=False):
+        for enabled in (False, True):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+                losses.append(aim.loss(fresh(), x, y, torch.Generator().manual_seed(3)).detach())
+    assert [loss.dtype for loss in losses] == [torch.float32] * 2
+    assert float(losses[1]) == pytest.approx(float(losses[0]), rel=0.02)
+    history = training.train(fresh(), some_digits(), aim, training.Settings(epochs=2, autocast="bfloat16"))
+    assert len(history) == 2
+
+
 def test_checkpoints_of_other_trainings_are_refused(tmp_path: Path) -> None:
     data, aim, file = some_digits(60), training.Gaussian(0.25), tmp_path / "c"
     settings = training.Settings(epochs=1)
@@ -161,9 +180,13 @@ def test_checkpoints_of_other_trainings_are_refused(tmp_path: Path) -> None:
     }.items():
         torch.save({**whole, part: odd}, file)
         refused("delete it to begin again")
-    for epoch in ({}, {"number": "1", "loss": 0.5, "seconds": 1.0}, {"number": 1, "loss": None, "seconds": 1.0}):
+    good = {"number": 1, "loss": 0.5, "seconds": 1.0, "begun": "2026-01-01T00:00:00+0000"}
+    for odd in ({"number": "1"}, {"number": 0}, {"loss": None}, {"seconds": None}, {"begun": None}, {"extra": 1}):
+        torch.save({**whole, "history": [{**good, **odd}]}, file)
+        refused("it is not a whole checkpoint of lvmrs train; delete it to begin again")
+    for epoch in ({}, {key: value for key, value in good.items() if key != "begun"}):
         torch.save({**whole, "history": [epoch]}, file)
-        refused("it is not a checkpoint of lvmrs train; delete it to begin again")
+        refused("it is not a whole checkpoint of lvmrs train; delete it to begin again")
     file.unlink()
     refused("there is no checkpoint to resume from")
 

@@ -30,7 +30,7 @@ def colours(labels: list[int], classes: tuple[str, ...] | None = None) -> Arrays
         ("ready:small_cnn,classes=7", colours([0, 4]), "ready:small_cnn,channels=3,side=12,classes=7"),
         ("ready:small_cnn", colours([0], tuple("abc")), "ready:small_cnn,channels=3,side=12,classes=3"),
         ("ready:dncnn,width=4", colours([0]), "ready:dncnn,channels=3,width=4"),
-        ("python:lvmrs.models.small:small_cnn", some_digits(), "python:lvmrs.models.small:small_cnn"),
+        ("python:lvmrs.models.networks:small_cnn", some_digits(), "python:lvmrs.models.networks:small_cnn"),
     ],
 )
 def test_the_data_fill_in_what_the_name_leaves_open(name: str, data: Arrays, whole: str) -> None:

@@ -41,7 +41,7 @@ def test_steps_of_an_epoch() -> None:
         (lambda: training.Settings(optimizer="lbfgs"), "optimizer must be one of adam, sgd, got 'lbfgs'"),
         (lambda: training.Settings(schedule="steps"), "schedule must be one of one-cycle, cosine"),
         (lambda: training.Settings(augment="flip"), "augment must be one of none, shift, shift-mirror"),
-        (lambda: training.Settings(autocast="float8"), "autocast must be one of bfloat16, float16"),
+        (lambda: training.Settings(autocast="float8"), "autocast must be one of float32, bfloat16, float16"),
         (lambda: training.Settings(weight_decay=-1), "weight_decay must be at least 0"),
     ],
 )

@@ -22,7 +22,7 @@ def _as_it_is(job: Job) -> None:
 
 def as_if_they_had_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers take a device that this machine does not have: they compute where they are."""
-    monkeypatch.setattr("lvmrs.runs.spreading.torch_checks", SimpleNamespace(device=lambda device: None))
+    monkeypatch.setattr("lvmrs.runs.dispatch.machine", SimpleNamespace(device=lambda device: None))
     monkeypatch.setattr(Job, "on", lambda job, device: job)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lvmrs.errors import RunError
+from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.runs.workers import Processes, processes
 
 
@@ -122,3 +122,43 @@ def test_a_process_that_is_killed_ends_the_work_with_one_sentence(
     assert time.monotonic() - begun < 50
     assert not active_children()
     assert "Traceback" not in capfd.readouterr().err
+
+
+def visible(item: int) -> tuple[int, str | None]:
+    time.sleep(0.2)  # so that each process gets an item
+    return item, os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def test_each_process_sees_a_gpu_of_its_own() -> None:
+    workers = Processes(2, ["5", "GPU-8a"])
+    assert workers.device == "cuda"
+    with workers.doing(visible) as each:
+        found = [result for results in each(range(6)) for result in results]
+    assert [item for item, _ in found] == list(range(6))
+    assert {gpu for _, gpu in found} == {"5", "GPU-8a"}
+
+
+@pytest.mark.parametrize(
+    ("count", "visible", "expected"),
+    [
+        (0, None, None),
+        (1, None, None),
+        (2, None, ("0", "1")),
+        (2, "3,GPU-8a", ("3", "GPU-8a")),
+        (4, "", ("0", "1", "2", "3")),
+    ],
+)
+def test_one_process_for_each_gpu(
+    count: int, visible: str | None, expected: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    found = Processes.on_all_gpus()
+    assert (None if found is None else found._gpus) == expected
+
+
+def test_as_many_gpus_as_processes() -> None:
+    with pytest.raises(InvalidArgumentError, match="2 processes need as many GPUs, got 1"):
+        Processes(2, ["0"])

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from lvmrs import data, models
-from lvmrs import runs as jobs
+from lvmrs import data, models, runs
 from lvmrs._util import files as _paths
 from lvmrs.errors import DataError, ModelError, RunError
 from lvmrs.planners import Cohen
@@ -253,12 +252,12 @@ def test_code_goes_with_the_job_and_is_read_from_the_copies(tmp_path: Path, monk
     monkeypatch.setattr(_paths, "_MOVED", {})
     loaded = models.load("python:nets.py:net")
     digits = data.load("digits")
-    job = jobs.Job(
+    job = runs.Job(
         loaded,
         digits,
         SmoothedClassifier(loaded.model, 0.5, batch=50),
         Cohen(),
-        jobs.Sampling(n=100),
+        runs.Sampling(n=100),
         Selection(len(digits), max=1),
     )
     copy_files(job.files, copies)

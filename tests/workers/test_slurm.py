@@ -4,17 +4,16 @@ import os
 import pickle
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from lvmrs import runs as jobs
+from lvmrs import runs
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.runs.workers import slurm
 from lvmrs.runs.workers.slurm import Command, checked_settings, launch, minutes, shard_directory, shard_of_task
-from tests.jobs.conftest import no_measuring
-from tests.jobs.helpers import job_of
+from tests.runs.conftest import no_measuring
+from tests.runs.helpers import job_of
 
 __all__ = ["no_measuring"]
 
@@ -93,7 +92,7 @@ def test_a_complete_run_in_the_way_is_not_taken_for_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_measuring: None
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    jobs.certify(job_of(), tmp_path / "a")
+    runs.certify(job_of(), tmp_path / "a")
     with pytest.raises(RunError, match="a holds a complete run already; choose another directory"):
         launch(["certify"], "a", shards=2, directory=tmp_path)
     with pytest.raises(RunError, match="there is no sbatch here"):
@@ -142,11 +141,10 @@ def program(path: Path, text: str) -> Path:
 
 
 def test_a_task_that_waits_for_its_command_can_be_requeued(tmp_path: Path) -> None:
-    line = [sys.executable, "-c", PREEMPTED, str(program(tmp_path / "sleeper", "exec sleep 20"))]
-    begun = time.monotonic()
-    found = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    line = [sys.executable, "-c", PREEMPTED, str(program(tmp_path / "sleeper", "exec sleep 900"))]
+    # A command that is waited for, and not stopped, outlives the timeout also on a busy machine.
+    found = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)  # noqa: S603
     assert (found.returncode, found.stdout) == (7, "again ('certify',)\n"), found.stderr
-    assert time.monotonic() - begun < 19, "the command was waited for, and not stopped"
 
 
 def test_a_command_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

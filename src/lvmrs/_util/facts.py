@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
-__all__ = ["DataFacts", "DenoiserFacts", "ModelFacts"]
-
 _LABELS = {
+    "none": "its inputs have no labels",
     "folder numbers": "folder names are the class numbers",
     "folder order": "labels are the places of the folders in alphabetical order",
     "class index file": "labels are from the class index file",
@@ -19,8 +18,8 @@ _LABELS = {
 class DataFacts:
     """Metadata of a data set. ``sentences`` describes it in words."""
 
-    labels: Literal["given", "folder numbers", "folder order", "class index file"] = "given"
-    """The origin of the class numbers: the source, the folder names, their alphabetical order, or a file."""
+    labels: Literal["given", "folder numbers", "folder order", "class index file", "none"] = "given"
+    """The origin of the class numbers: the source, folder names, their alphabetical order, a file; or no labels."""
     channels_last: bool = False
     """Whether the source stores images as height × width × channels. They are read as channels × height × width."""
     image_column: str | None = None
@@ -34,12 +33,11 @@ class DataFacts:
         >>> DataFacts(channels_last=True).sentences()
         ('images come as height × width × channels',)
         """
+        labels = "" if self.label_column is None else f", labels in column {self.label_column!r}"
         said = [
             _LABELS.get(self.labels),
             "images come as height × width × channels" if self.channels_last else None,
-            None
-            if self.image_column is None
-            else f"images in column {self.image_column!r}, labels in column {self.label_column!r}",
+            None if self.image_column is None else f"images in column {self.image_column!r}{labels}",
         ]
         return tuple(sentence for sentence in said if sentence is not None)
 
@@ -60,7 +58,7 @@ class ModelFacts:
     named_by: Literal["file", "checkpoint"] = "file"
     """The origin of ``network``: a file by lvmrs, or the arch of another project's checkpoint."""
     objective: str | None = None
-    """The training objective, if the model file records it."""
+    """The training objective, if the model file records it; those of an ensemble, with " and " between them."""
     mean: tuple[float, ...] | None = None
     """The mean of each channel in the normalisation before the network, for pixels in [0, 1]."""
     std: tuple[float, ...] | None = None
@@ -82,6 +80,24 @@ class ModelFacts:
     denoiser: DenoiserFacts | None = None
     """The denoiser before the model."""
 
+    @classmethod
+    def of_ensemble(cls, members: Sequence[ModelFacts]) -> ModelFacts:
+        """The metadata that all members share, and all training objectives if every member records its own.
+
+        The weights are random if those of any member are.
+
+        >>> ModelFacts.of_ensemble([ModelFacts("a", objective="c"), ModelFacts("b", objective="c")]).objective
+        'c'
+        """
+        first, *others = members
+        names = [field.name for field in fields(cls)]
+        shared = [name for name in names if all(getattr(each, name) == getattr(first, name) for each in others)]
+        values = {name: getattr(first, name) for name in shared}
+        objectives = [each.objective for each in members if each.objective is not None]
+        if len(objectives) == len(members):
+            values["objective"] = " and ".join(dict.fromkeys(objectives))
+        return cls(**{**values, "random_weights": any(each.random_weights for each in members)})
+
     def sentences(self) -> tuple[str, ...]:
         """One sentence for each fact.
 
@@ -89,10 +105,12 @@ class ModelFacts:
         'run in batches of 4, as the file fixes it'
         """
         shipped = self.normalised_by != "given"
+        size = " × ".join(map(str, self.resized_to or ()))
+        trained = "" if self.objective is None else f", trained for {self.objective}"
         said = [
             self.normalisation if shipped else None,
-            self._resized(),
-            self._network(),
+            None if self.resized_to is None else f"inputs of another size are resized to {size} within the model",
+            None if self.network is None else f"the network is {self.network}, as the {self.named_by} says{trained}",
             "it was trained behind a normalisation that is not in its file" if self.normalisation_lost else None,
             None if self.output is None else f"logits are the output {self.output!r}",
             None if self.file_batch is None else f"run in batches of {self.file_batch}, as the file fixes it",
@@ -114,18 +132,6 @@ class ModelFacts:
             return f"normalised with mean {_listed(self.mean, 'g')} and std {_listed(self.std, 'g')}, as given"
         by = _SHIPPED[self.normalised_by]
         return f"normalised with mean {_listed(self.mean, '.4g')} and std {_listed(self.std, '.4g')}, from {by}"
-
-    def _resized(self) -> str | None:
-        if self.resized_to is None:
-            return None
-        height, width = self.resized_to
-        return f"inputs of another size are resized to {height} × {width} within the model"
-
-    def _network(self) -> str | None:
-        if self.network is None:
-            return None
-        trained = "" if self.objective is None else f", trained for {self.objective}"
-        return f"the network is {self.network}, as the {self.named_by} says{trained}"
 
 
 @dataclass(frozen=True)

@@ -13,38 +13,11 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from lvmrs.errors import InvalidArgumentError, RunError, shown
-
-__all__ = [
-    "check_kind",
-    "close",
-    "copy_file",
-    "errors",
-    "expanded",
-    "is_file",
-    "is_folder",
-    "make_directory",
-    "no_file",
-    "open_directory",
-    "open_file",
-    "place",
-    "redirect",
-    "redirected",
-    "remove",
-    "remove_directory",
-    "rename",
-    "replacing",
-    "size",
-    "sync",
-    "sync_directory",
-    "temporary_name",
-    "truncate",
-    "write",
-]
 
 # ruff: noqa: PTH110, PTH111, PTH112, PTH113, PTH116 (methods of Path raise errors for names that are too long or contain NUL)
 
@@ -91,9 +64,6 @@ def check_kind(path: str | Path) -> None:
         raise OSError(errno.EINVAL, "It is a device or a pipe, not a file", str(path))
 
 
-# ---- changes of the file system
-
-
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF, errno.EACCES, errno.EPERM}
 """Errors of file systems that cannot sync a directory, or do not allow it to be opened."""
 
@@ -117,10 +87,9 @@ def place(path: str | Path) -> Path:
         os.lstat(found)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return found  # opening the path raises the error
-    except OSError as error:
-        raise RunError(f"{name} cannot be a file or directory ({error.strerror}); choose another name") from error
-    except (ValueError, RuntimeError) as error:
-        raise RunError(f"{name} cannot be a file or directory ({error}); choose another name") from error
+    except (OSError, ValueError, RuntimeError) as error:
+        why = getattr(error, "strerror", error)
+        raise RunError(f"{name} cannot be a file or directory ({why}); choose another name") from error
     return found
 
 
@@ -138,14 +107,10 @@ def make_directory(path: Path) -> None:
 
 
 def open_file(path: Path, flags: int = 0) -> int:
-    """Open a file for reading and writing; creates the file if it does not exist.
+    """Open a file for reading and writing, with more ``flags`` of ``os.open``; creates it if it does not exist.
 
     Raises OSError for pipes, devices and links: a run from another person could contain a link to one of the user's
     files.
-
-    Args:
-        path: the file.
-        flags: more flags of ``os.open``, such as O_APPEND.
     """
     try:
         file = os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -163,11 +128,6 @@ def copy_file(path: Path, new: Path) -> None:
     """Copy a file; makes the parent directories of the copy."""
     make_directory(new.parent)
     shutil.copyfile(path, new)
-
-
-def open_directory(path: Path) -> int:
-    """Open a directory, to lock it; raises OSError for a link."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def write(file: int, data: Any, at: int | None = None) -> None:
@@ -217,10 +177,8 @@ def rename(path: Path, new: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file; does nothing if the file does not exist."""
-    try:
+    with suppress(FileNotFoundError):
         os.unlink(path)  # noqa: PTH108
-    except FileNotFoundError:
-        return
 
 
 def remove_directory(path: Path) -> None:
@@ -237,12 +195,9 @@ def close(file: int) -> None:
     os.close(file)
 
 
-# ---- atomic replacement of a file
-
-
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file, which replaces ``path`` after the block. If the block fails, the new file is removed."""
+    """Replace the file ``path`` by what the block writes, once all of it is on the disk; not if the block fails."""
     path = place(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -252,10 +207,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     if new.is_symlink():  # lvmrs makes no such link: an attack
         remove(new)
     try:
-        with io.BufferedWriter(_Opened(open_file(new, os.O_TRUNC))) as file:
-            yield cast(BinaryIO, file)
-            file.flush()
-            sync(file.fileno())
+        file, content = open_file(new, os.O_TRUNC), io.BytesIO()
+        try:
+            yield content
+            write(file, content.getbuffer())
+            sync(file)
+        finally:
+            close(file)
         rename(new, path)
     except BaseException:
         remove(new)
@@ -265,39 +223,3 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 def temporary_name(path: Path) -> Path:
     """The name of the new file in ``replacing``. A killed process leaves it, and the next process overwrites it."""
     return path.with_name(f".{path.name}.new")
-
-
-class _Opened(io.RawIOBase):
-    """A file object for a file descriptor, for libraries that write to file objects."""
-
-    def __init__(self, file: int) -> None:
-        super().__init__()
-        self._file = file
-
-    def writable(self) -> bool:
-        """Always True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Always True: the file supports ``seek``."""
-        return True
-
-    def fileno(self) -> int:
-        """The file descriptor."""
-        return self._file
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Change the position in the file."""
-        return os.lseek(self._file, offset, whence)
-
-    def write(self, data: Any) -> int:
-        """Write all bytes of a buffer."""
-        length = memoryview(data).nbytes
-        write(self._file, data)
-        return length
-
-    def close(self) -> None:
-        """Close the file."""
-        if not self.closed:
-            super().close()
-            close(self._file)

@@ -13,11 +13,9 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from lvmrs._util import files as _disk
+from lvmrs._util import files
 from lvmrs._util.files import check_kind
 from lvmrs.errors import RunError
-
-__all__ = ["Lock"]
 
 _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 # Locks of lockf belong to a process: it could take the same lock twice, and closing one file would release both.
@@ -44,23 +42,23 @@ class Lock:
         """Release the lock. If its files cannot be removed, the lock is released all the same."""
         _ours.discard(self.path)
         with suppress(OSError):
-            _disk.remove(self.path)
+            files.remove(self.path)
             if self._owner is not None:
-                _disk.remove(self._owner)
+                files.remove(self._owner)
         with suppress(OSError):
-            _disk.close(self._file)
+            files.close(self._file)
 
     def _opened(self) -> int:
         while True:
-            file = _disk.open_file(self.path)
+            file = files.open_file(self.path)
             try:
                 self._lock(file)
                 if _is(file, self.path):
                     return file
             except BaseException:
-                _disk.close(file)
+                files.close(file)
                 raise
-            _disk.close(file)  # the previous owner removed the file meanwhile
+            files.close(file)  # the previous owner removed the file meanwhile
 
     def _lock(self, file: int) -> None:
         for lock in (fcntl.flock, fcntl.lockf):
@@ -89,19 +87,19 @@ def _own(owner: Path, taken: str) -> None:
     """Make the file that names this process as the owner of the lock."""
     while True:
         try:
-            file = _disk.open_file(owner, os.O_EXCL)
+            file = files.open_file(owner, os.O_EXCL)
         except FileExistsError:
             _remove_if_dead(owner, taken)
             continue
         try:
-            _disk.write(file, f"{socket.gethostname()} {os.getpid()}\n".encode())
-            _disk.sync(file)
+            files.write(file, f"{socket.gethostname()} {os.getpid()}\n".encode())
+            files.sync(file)
         except BaseException:
             with suppress(OSError):
-                _disk.remove(owner)
+                files.remove(owner)
             raise
         finally:
-            _disk.close(file)
+            files.close(file)
         return
 
 
@@ -114,13 +112,13 @@ def _remove_if_dead(owner: Path, taken: str) -> None:
         raise RunError(f"{taken}; if no process writes there any more, delete {owner}")
     mine = owner.with_name(f"{owner.name}-{os.getpid()}")
     try:
-        _disk.rename(owner, mine)
+        files.rename(owner, mine)
     except FileNotFoundError:
         return
     if _text(mine) != found:  # another process took over meanwhile
-        _disk.rename(mine, owner)
+        files.rename(mine, owner)
         raise RunError(taken)
-    _disk.remove(mine)
+    files.remove(mine)
 
 
 def _text(owner: Path) -> str | None:
@@ -140,6 +138,6 @@ def _dead(text: str) -> bool:
         os.kill(int(number), 0)
     except ProcessLookupError:
         return True
-    except PermissionError:
+    except PermissionError:  # a process of another user
         return False
     return False

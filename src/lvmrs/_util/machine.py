@@ -1,4 +1,4 @@
-"""Properties of the machine: processor, available cores and memory."""
+"""Properties of the machine: processor, available cores, memory and devices."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import functools
 import os
 import platform
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["allowed_cores", "keep_freed", "memory", "processor"]
+from lvmrs.errors import InvalidArgumentError, first_line
+
+if TYPE_CHECKING:
+    import torch
 
 
 def processor() -> str:
@@ -31,23 +35,12 @@ def allowed_cores() -> int:
 _LARGEST_KEPT, _KEPT = (-3, 32 << 20), (-1, 512 << 20)
 
 
-def memory() -> int:
-    """The memory of this machine in bytes, or 64 GiB if the system does not report it."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 36
-
-
 @functools.cache
 def keep_freed() -> bool:
-    """Make glibc keep freed memory for reuse.
+    """Make glibc keep freed memory for reuse; returns whether it did, which other C libraries do not.
 
     Networks allocate and free blocks of megabytes in every layer. By default glibc returns such blocks to the system,
     and the system fills each new block with zeros, which can take as long as the network itself.
-
-    Returns:
-        True if glibc accepted the settings; False for other C libraries, which are not changed.
     """
     try:
         library = ctypes.CDLL(None)
@@ -56,3 +49,31 @@ def keep_freed() -> bool:
     if not hasattr(library, "gnu_get_libc_version"):
         return False
     return all(bool(library.mallopt(name, value)) for name, value in (_LARGEST_KEPT, _KEPT))
+
+
+def device(value: str | torch.device) -> torch.device | None:
+    """A device that torch knows and this machine has; None for "auto"."""
+    import torch
+
+    if value == "auto":
+        return None
+    try:
+        chosen = torch.device(value)
+        if chosen.type == "cpu":
+            chosen = torch.device("cpu")  # every machine has one, whatever its index
+        else:
+            torch.ones(1, device=chosen).add(1).item()  # the device "meta" fails here
+    except Exception as error:  # torch raises errors of many kinds: without CUDA it asserts, others fail to import
+        reason = first_line(error)
+        usable = "auto, cpu or cuda" if torch.cuda.is_available() else "auto or cpu"
+        raise InvalidArgumentError(
+            f"device {str(value)!r:.80} cannot be used here ({reason}); give {usable}"
+        ) from error
+    return chosen
+
+
+def device_to_run_on(value: str | torch.device) -> torch.device:
+    """A device that this machine has; "auto" is a GPU if there is one, and the CPU otherwise."""
+    import torch
+
+    return device(value) or torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -9,6 +9,7 @@ import math
 import os
 import pickle
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,8 +18,6 @@ from lvmrs._util.files import expanded, is_file, is_folder, no_file, redirected
 from lvmrs.errors import InvalidArgumentError, LvmrsError, shown
 from lvmrs.registry import Names
 
-__all__ = ["absolute", "as_json", "attributes", "check_folder", "files_of", "made", "parse_name", "recorded"]
-
 Made = TypeVar("Made")
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -26,7 +25,8 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def attributes(chosen: object) -> dict[str, Any]:
     """The fields of a dataclass instance, or all attributes of an object of another class."""
     cls = type(chosen)
-    found = {field.name: getattr(chosen, field.name) for field in _fields(chosen)}
+    fields = dataclasses.fields(chosen) if dataclasses.is_dataclass(chosen) else ()
+    found = {field.name: getattr(chosen, field.name) for field in fields}
     if "__dataclass_params__" not in vars(cls):
         slots = [name for base in cls.__mro__ for name in _words(vars(base).get("__slots__", ()))]
         found |= {name: getattr(chosen, name) for name in slots if hasattr(chosen, name)}
@@ -43,9 +43,6 @@ def made(maker: Callable[..., Made], what: str, choices: Mapping[str, Any], hint
         choices: settings by name; None means not given. A setting with several values (``maps``) also accepts one value
             under the singular name (``map``).
         hints: advice for a missing setting, by its name.
-
-    Returns:
-        The object.
     """
     known = inspect.signature(maker).parameters
     given: dict[str, Any] = {}
@@ -107,40 +104,47 @@ def _replaced(name: str, value: object) -> Any:
     return {"type": kind, "sha256 of its pickle": digest}
 
 
-def _fields(chosen: object) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(chosen) if dataclasses.is_dataclass(chosen) else ()
-
-
 def _words(names: object) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)  # type: ignore[arg-type]
 
 
-# ---- source names
+# The sources of files that are named without one.
+_SUFFIXES = {
+    ".onnx": "onnx",
+    ".pt2": "export",
+    ".safetensors": "trained",
+    ".npz": "npz",
+    ".npy": "npy",
+    ".png": "images",
+    ".jpg": "images",
+    ".jpeg": "images",
+}
 
 
 def parse_name(names: Names, name: str, directory: Path, *, error: type[LvmrsError]) -> tuple[str, str]:
-    """Split a name at its colon. Raises ``error`` for an unknown source or a missing file.
+    """Split a name such as ``onnx:net.onnx`` into its source and the text after the colon, with paths made absolute.
 
-    Args:
-        names: the registry of sources.
-        name: a name such as ``onnx:net.onnx``.
-        directory: the base of relative paths.
-        error: the class of errors.
-
-    Returns:
-        The source, and the text after the colon, with paths made absolute.
-
+    Raises ``error`` for a source that is not in ``names``, or a missing file. ``directory`` is the base of relative
+    paths.
     """
     if not isinstance(name, str):
         raise error(f"a {names.kind} must be given by its name, one of {names.listed}, got {shown(name)}")
     source, _, rest = name.partition(":")
     if source not in names:
-        raise error(f"{name}: no {names.kind} of that name; write one of {names.listed}")
+        similar = get_close_matches(source, (each for each in names if names.written(each) != each), n=1)
+        suffix = _SUFFIXES.get(Path(name).suffix.lower())
+        fix = f"did you mean {suffix}:{name}?" if suffix in names else f"write one of {names.listed}"
+        if rest and similar:
+            fix = f"did you mean {similar[0]}:{rest}?"
+        raise error(f"{name}: no {names.kind} of that name; {fix}")
     written = names.written(source)
     if rest and written == source:
         raise error(f"{name}: {source} takes no path; write just {source}")
     if not rest and written != source:
         raise error(f"{name}: a name is missing after the colon; write {written}")
+    if source in names.having("members"):
+        _check_members(names, name, directory, error)
+        return source, rest
     if source in names.having("code"):
         module, colon, attribute = rest.rpartition(":")
         return source, f"{absolute(module, directory)}{colon}{attribute}" if module.endswith(".py") else rest
@@ -154,13 +158,28 @@ def parse_name(names: Names, name: str, directory: Path, *, error: type[LvmrsErr
     return source, rest
 
 
+def member_names(names: Names, name: str) -> list[str]:
+    """The names of the members of an ensemble; the name alone for other sources."""
+    source, _, rest = name.partition(":")
+    return rest.split("+") if source in names.having("members") else [name]
+
+
+def _check_members(names: Names, name: str, directory: Path, error: type[LvmrsError]) -> None:
+    members = member_names(names, name)
+    if len(members) < 2:
+        raise error(f"{name}: an ensemble has at least two members; write them with + between them")
+    for number, member in enumerate(members, start=1):
+        if not member:
+            raise error(f"{name}: the name of member {number} is empty; write one model between two +")
+        if member.partition(":")[0] in names.having("members"):
+            raise error(f"{name}: member {number} is an ensemble itself; name all members in one ensemble")
+        parse_name(names, member, directory, error=error)
+
+
 def check_folder(name: str, folder: str | Path, *, error: type[LvmrsError]) -> None:
     """Raise if a folder or its subfolders contain a pipe or a device, before a library reads all files in the folder.
 
-    Args:
-        name: the full name that the user typed, for error messages.
-        folder: the folder; a path that is not a folder is accepted.
-        error: the class of errors.
+    ``name`` is what the user typed, for error messages. A path that is not a folder is accepted.
     """
     for place, _, files in os.walk(folder):
         for path in (Path(place, file) for file in files):
@@ -176,8 +195,11 @@ def absolute(path: str | Path, directory: Path) -> Path:
 def files_of(names: Names, name: str, directory: Path) -> list[Path]:
     """The file that a name refers to, as given and with links resolved; empty if the name refers to no file.
 
-    The arguments are those of ``parse_name``.
+    An ensemble refers to the files of its members. The arguments are those of ``parse_name``.
     """
-    source, _, rest = name.partition(":")
-    found = absolute(rest.rpartition(":")[0] if source in names.having("code") else rest, directory)
-    return [found, found.resolve()] if is_file(found) else []
+    files = list[Path]()
+    for member in member_names(names, name):
+        source, _, rest = member.partition(":")
+        found = absolute(rest.rpartition(":")[0] if source in names.having("code") else rest, directory)
+        files += [found, found.resolve()] if is_file(found) else []
+    return files

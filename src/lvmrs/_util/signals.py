@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
-__all__ = ["EXIT_CODE", "SIGNALS", "check", "ignore", "listen", "work_begins"]
-
 EXIT_CODE = 3
 """Exit code of a program that a signal stopped."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -67,7 +65,10 @@ def ignore() -> None:
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     if not _State.working and _State.process == os.getpid():
-        _exit_now()
+        try:
+            os.write(2, b"lvmrs: stopped; nothing was written\n")
+        finally:  # also if the terminal is closed
+            os._exit(EXIT_CODE)
     _State.stop_requested = True
     raise KeyboardInterrupt
 
@@ -79,10 +80,3 @@ def _report_unraisable(lost: UnraisableHookArgs) -> None:
     """
     if not (_State.stop_requested and issubclass(lost.exc_type, KeyboardInterrupt)):
         sys.__unraisablehook__(lost)
-
-
-def _exit_now() -> NoReturn:
-    try:
-        os.write(2, b"lvmrs: stopped; nothing was written\n")
-    finally:  # also if the terminal is closed
-        os._exit(EXIT_CODE)

@@ -5,19 +5,17 @@ only if the name gives it as a file, so that no other file there is executed. Th
 another process must import them before it unpickles objects of their classes.
 """
 
-import hashlib
 import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lvmrs._util.files import check_kind, expanded, is_file, redirected
 from lvmrs.errors import LvmrsError, guarded
-
-__all__ = ["Origin", "called", "code_hash", "files_run", "import_again", "imported", "origin_of", "source_hash"]
 
 
 class Origin(NamedTuple):
@@ -37,15 +35,9 @@ _BESIDE: set[str] = set()
 
 
 def imported(name: str, rest: str, *, error: type[LvmrsError]) -> Any:
-    """Import an object from the user's code.
+    """Import the object ``rest``, which is ``MODULE:NAME`` with an installed module or the path of a .py file.
 
-    Args:
-        name: the full name that the user typed, for error messages.
-        rest: ``MODULE:NAME``, where MODULE is an installed module or the path of a .py file.
-        error: the class of errors.
-
-    Returns:
-        The object.
+    ``name`` is what the user typed, for error messages.
     """
     module, _, attribute = rest.rpartition(":")
     if not module or not attribute:
@@ -113,28 +105,31 @@ def called(name: str, function: Callable[..., Any], *arguments: object, error: t
 def source_hash(rest: str) -> str | None:
     """SHA-256 of the file that defines ``MODULE:NAME``, without the files that it imports; None if there is no file."""
     module = rest.rpartition(":")[0]
-    file = module if module.endswith(".py") else getattr(sys.modules.get(module), "__file__", None)
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file and is_file(file) else None
+    file = module if module.endswith(".py") else _file_of(module)
+    return sha256(Path(file).read_bytes()).hexdigest() if file and is_file(file) else None
 
 
 def code_hash(part: type) -> str | None:
     """SHA-256 of the file that defines a user's class; None for a class of lvmrs, "unknown" without a file."""
     if part.__module__.partition(".")[0] == "lvmrs":
         return None
-    file = getattr(sys.modules.get(part.__module__), "__file__", None)
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else "unknown"
+    file = _file_of(part.__module__)
+    return sha256(Path(file).read_bytes()).hexdigest() if file else "unknown"
+
+
+def _file_of(module: str) -> str | None:
+    return getattr(sys.modules.get(module), "__file__", None)
 
 
 def _from_file(path: Path, name: str = "") -> Any:
-    """Import a file as a module of this name, or of a free name; each file is executed once."""
+    """Import a file as a module of this name, or of a free name; each file is executed once.
+
+    Files of the same name in two folders get different module names.
+    """
     if path not in _RUN:
-        _RUN[path] = _run_file(path, name or _free_name(path))
+        free = path.stem if path.stem not in sys.modules else f"{path.stem}_{sha256(bytes(path)).hexdigest()[:8]}"
+        _RUN[path] = _run_file(path, name or free)
     return _RUN[path]
-
-
-def _free_name(path: Path) -> str:
-    """A module name for a file. Files of the same name in two folders get different module names."""
-    return path.stem if path.stem not in sys.modules else f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
 
 
 def _run_file(path: Path, name: str) -> Any:

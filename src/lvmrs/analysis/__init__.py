@@ -1,20 +1,33 @@
 """Measures of runs: certified accuracy, average certified radius, summaries, comparisons, tables. Needs no torch."""
 
-from lvmrs.analysis.attacked import AttackSummary, attack_summary
-from lvmrs.analysis.compare import Comparison, compare, differences, unfinished
-from lvmrs.analysis.curve import Curve, curve
+from lvmrs.analysis.compare import Comparison, compare, differences, stopped_early, unfinished
+from lvmrs.analysis.diagnosis import Evidence, Finding, diagnose, warn_of
 from lvmrs.analysis.imported import import_results
 from lvmrs.analysis.metrics import (
+    Curve,
     Estimate,
     abstention,
     average_certified_radius,
     certified_accuracy,
     certified_accuracy_intervals,
     clean_accuracy,
+    curve,
+    p_lower_quantiles,
 )
-from lvmrs.analysis.results import Attacked, Results, read, results_of
-from lvmrs.analysis.spending import Decided, Spending, spending, spending_object, spending_words
-from lvmrs.analysis.summary import Summary, best_over_runs, summarise
+from lvmrs.analysis.results import Attacked, Results, named, read, results_of
+from lvmrs.analysis.safe import safe_inputs
+from lvmrs.analysis.summary import (
+    AttackSummary,
+    Decided,
+    Spending,
+    Summary,
+    attack_summary,
+    best_over_runs,
+    spending,
+    spending_object,
+    spending_words,
+    summarise,
+)
 
 __all__ = [
     "AttackSummary",
@@ -23,6 +36,8 @@ __all__ = [
     "Curve",
     "Decided",
     "Estimate",
+    "Evidence",
+    "Finding",
     "Results",
     "Spending",
     "Summary",
@@ -35,13 +50,19 @@ __all__ = [
     "clean_accuracy",
     "compare",
     "curve",
+    "diagnose",
     "differences",
     "import_results",
+    "named",
+    "p_lower_quantiles",
     "read",
     "results_of",
+    "safe_inputs",
     "spending",
     "spending_object",
     "spending_words",
+    "stopped_early",
     "summarise",
     "unfinished",
+    "warn_of",
 ]

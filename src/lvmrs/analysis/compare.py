@@ -7,23 +7,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from lvmrs._util.text import outward, percent
 from lvmrs.analysis.metrics import Estimate, average_certified_radius, mean_interval
-from lvmrs.analysis.results import Results, check_results
-from lvmrs.analysis.summary import Summary
+from lvmrs.analysis.results import CERTIFIED_ACCURACY, Results, check_results
+from lvmrs.analysis.summary import Summary, common_measure
 from lvmrs.errors import RunError
 from lvmrs.kernel import checks
-from lvmrs.kernel.radius import outward, percent, rounded_down
+from lvmrs.kernel.radius import rounded_down
 from lvmrs.record import Manifest
-
-__all__ = ["Comparison", "Pair", "compare", "differences", "unfinished"]
 
 _Read = Callable[[Manifest], object]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Numbers of inputs that both runs certify correctly at a radius, only the first, only the second, or neither."""
+    """Numbers of inputs that both runs certify correctly at a radius, only the first, only the second, or neither.
+
+    Without labels, these are numbers of certified inputs.
+    """
 
     radius: float
     both: int
@@ -56,6 +59,10 @@ class Comparison:
     unfinished: bool = False
     confidence: float = 0.95
     """Confidence level of the intervals."""
+    has_targets: bool = False
+    """Whether sampling stopped at target radii, so that average radii are not to be compared."""
+    measure: str = CERTIFIED_ACCURACY
+    """What is compared: "certified share" if the inputs have no labels."""
 
     def rows(self) -> list[list[str]]:
         """A table, with its header first."""
@@ -74,10 +81,16 @@ class Comparison:
 
     @property
     def averages(self) -> str:
-        """One line with the average certified radii (ACR) and their difference with its interval."""
+        """One line with the average certified radii (ACR) and their difference with its interval.
+
+        If sampling stopped at target radii, the line says that they are not compared.
+        """
+        if self.has_targets:
+            return f"{self.inputs} inputs; average radii are not compared, since sampling stopped at target radii"
         change = self.average_difference
+        unlabelled = "" if self.measure == CERTIFIED_ACCURACY else f" without labels, {self.measure} in %"
         return (
-            f"{self.inputs} inputs; ACR {rounded_down(self.average_first.value)} and "
+            f"{self.inputs} inputs{unlabelled}; ACR {rounded_down(self.average_first.value)} and "
             f"{rounded_down(self.average_second.value)}, difference {change.value:+.4f} "
             f"({outward(change.low, change.high)} at {self.confidence:g})"
         )
@@ -113,7 +126,7 @@ def compare(first: Results, second: Results, radii: Sequence[float], *, confiden
     """
     check_results(first, "first")
     check_results(second, "second")
-    radii = checks.radii(radii)
+    radii, measure = checks.radii(radii), common_measure([first, second])
     common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
     if not len(common):
         raise RunError(f"{first.name} and {second.name} have no input in common; there is nothing to compare")
@@ -125,15 +138,17 @@ def compare(first: Results, second: Results, radii: Sequence[float], *, confiden
         [_pair(one, other, radius) for radius in radii],
         average_certified_radius(one, confidence=confidence),
         average_certified_radius(other, confidence=confidence),
-        mean_interval(np.where(other.correct, other.radius, 0.0) - np.where(one.correct, one.radius, 0.0), confidence),
-        differences(first, second) + unfinished(first, second),
+        mean_interval(np.where(other.counted, other.radius, 0.0) - np.where(one.counted, one.radius, 0.0), confidence),
+        differences(first, second) + unfinished(first, second) + stopped_early(first, second),
         bool(first.missing or second.missing),
         confidence,
+        any(run.manifest and run.manifest.terms.goal and run.manifest.terms.goal.targets for run in (first, second)),
+        measure,
     )
 
 
 def _pair(one: Results, other: Results, radius: float) -> Pair:
-    first, second = (run.correct & (run.radius >= radius) for run in (one, other))
+    first, second = (run.counted & (run.radius >= radius) for run in (one, other))
     return Pair(
         radius,
         int((first & second).sum()),
@@ -162,7 +177,7 @@ def differences(first: Results, second: Results) -> list[str]:
     check_results(second, "second")
     found = []
     common, at_first, at_second = np.intersect1d(first.idx, second.idx, assume_unique=True, return_indices=True)
-    if not np.array_equal(first.label[at_first], second.label[at_second]):
+    if not np.array_equal(_labels(first, at_first), _labels(second, at_second)):
         found.append("the labels of the same inputs differ: these are other data, or another order")
     elif _known_to_differ(first, second, lambda made: made.data.hash) is not None:
         found.append("the hashes of their data differ: other data, or another split or size")
@@ -174,6 +189,11 @@ def differences(first: Results, second: Results) -> list[str]:
         if (values := _known_to_differ(first, second, read)) is not None:
             found.append("the {} differ: {} and {}".format(title, *values))
     return found
+
+
+def _labels(run: Results, places: NDArray[np.intp]) -> NDArray[np.int64]:
+    """The labels of these inputs; an empty array if there are none."""
+    return np.empty(0, np.int64) if run.label is None else run.label[places]
 
 
 def unfinished(*runs: Results | Summary) -> list[str]:
@@ -191,6 +211,23 @@ def unfinished(*runs: Results | Summary) -> list[str]:
     ['runs/a is not finished: 3 inputs are missing']
     """
     return [f"{run.name} is not finished: {run.missing} inputs are missing" for run in runs if run.missing]
+
+
+def stopped_early(*runs: Results | Summary) -> list[str]:
+    """Say for each run with a goal of sampling how the goal limits what its radii say.
+
+    Args:
+        runs: results or summaries of runs.
+
+    Returns:
+        A sentence for each run with a goal, without a full stop.
+
+    >>> import numpy as np
+    >>> none = np.zeros(0, dtype=np.int64)
+    >>> stopped_early(Results("runs/a", none, none, none, np.zeros(0)))
+    []
+    """
+    return [f"{run.name}: {run.caution}" for run in runs if run.caution is not None]
 
 
 def _known_to_differ(first: Results, second: Results, read: _Read) -> tuple[object, object] | None:

@@ -8,16 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from lvmrs._util import files as _disk
+from lvmrs._util import files
 from lvmrs.analysis.results import Results, read
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel import checks
-from lvmrs.kernel.goals import is_correct
 from lvmrs.record import Manifest, Row, Run, RunWriter, Selection
 from lvmrs.record.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
-from lvmrs.record.rows import NOT_NAMED
-
-__all__ = ["import_results"]
+from lvmrs.record.result_file import NOT_NAMED
+from lvmrs.record.rows import correctness
 
 
 def import_results(
@@ -57,7 +55,7 @@ def import_results(
     ...     print([row.correct for row in import_results(file, Path(folder, "run"), sigma=0.5).rows()])
     [1]
     """
-    if _disk.place(file).is_dir():
+    if files.place(file).is_dir():
         raise InvalidArgumentError(f"{file} is a run already; use it as it is")
     terms = TermsRecord(
         sigma=checks.positive_number("sigma", sigma),
@@ -77,8 +75,9 @@ def import_results(
         origin=Origin(command, imported=str(file)),
     )
     order = np.argsort(found.idx)
-    with RunWriter.begin(out, manifest, resume=True) as writer:
-        columns = (column[order].tolist() for column in (found.idx, found.label, found.predict, found.radius))
+    with RunWriter(out, manifest, resume=True) as writer:
+        labels = [None] * len(found) if found.label is None else found.label[order].tolist()
+        columns = (labels, *(column[order].tolist() for column in (found.idx, found.predict, found.radius)))
         writer.append_missing(itertools.starmap(_row, zip(*columns, strict=True)))
         return writer.run
 
@@ -90,10 +89,10 @@ def _selection(found: Results) -> Selection:
     return regular if len(regular.indices) == len(found) else Selection(size, only=sorted(found.idx.tolist()))
 
 
-def _row(index: int, label: int, predict: int, radius: float) -> Row:
+def _row(label: int | None, index: int, predict: int, radius: float) -> Row:
     unknown = math.nan
     return Row(
-        idx=index, label=label, predict=predict, radius=radius, correct=int(is_correct(predict, label)), time=0.0,
+        idx=index, label=label, predict=predict, radius=radius, correct=correctness(predict, label), time=0.0,
         p_lower=unknown, p_upper=unknown, top=predict, map=NOT_NAMED, temperature=unknown, mass=unknown,
         bound=NOT_NAMED, form=NOT_NAMED, risk_top=unknown, groups="-", risk_groups="-",
     )  # fmt: skip

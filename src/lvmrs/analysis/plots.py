@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lvmrs import analysis
-from lvmrs._util.optional import optional
-from lvmrs._util.text import printable
+from lvmrs._util.text import optional, printable
 from lvmrs.analysis import Results
-from lvmrs.analysis.attacked import with_distances
-from lvmrs.analysis.curve import largest_radius
+from lvmrs.analysis.metrics import Curve, largest_radius
+from lvmrs.analysis.summary import attacked_part, common_measure, with_distances
 from lvmrs.errors import RunError
 from lvmrs.kernel import checks
 from lvmrs.record import Run
-from lvmrs.record.rows import NOT_NAMED
+from lvmrs.record.result_file import NOT_NAMED
 from lvmrs.registry import MAPS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["KINDS", "OF_ONE_RUN", "OF_RESULTS", "choices", "curves", "radii", "variance"]
-
 # The colours of Okabe and Ito, which colour-blind people can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-
-
 _RESULTS = "Results of runs, as lvmrs.analysis.read gives them"
 
 
 def _figure(x: str, y: str) -> tuple[Figure, Any]:
-    figure = optional("matplotlib.figure", extra="plots", error=RunError).Figure(
-        figsize=(5.5, 3.6), layout="constrained"
-    )
+    library = optional("matplotlib.figure", extra="plots", error=RunError)
+    figure = library.Figure(figsize=(5.5, 3.6), layout="constrained")
     axes = figure.subplots()
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -48,46 +42,74 @@ def _label(name: str) -> str:
     return " " + printable(name).replace("$", r"\$")
 
 
+def _label_of(run: Results) -> str:
+    """The name of a run, and the goal at which its sampling stopped."""
+    goal = None if run.manifest is None else run.manifest.terms.goal
+    if goal is None:
+        return _label(run.name)
+    targets = ", ".join(f"{target:g}" for target in goal.targets)
+    kind = (
+        f"budget {goal.budget}"
+        if goal.limited
+        else f"targets {targets}"
+        if targets
+        else f"tolerance {goal.tolerance:g}"
+    )
+    return f"{_label(run.name)} (sampling: {kind})"
+
+
 def curves(runs: Sequence[Results], *, confidence: float = 0.95) -> Figure:
     """Certified accuracy against the radius, with a band of pointwise intervals for the finite test set.
 
-    For an attacked run, a dashed line shows the share of inputs that are correct and not broken: the true accuracy lies
-    between the two lines.
+    Without labels, the figure shows the share of certified inputs. For an attacked run, a dashed line shows the share
+    of inputs that are correct and not broken: the true accuracy lies between the two lines. If only some certificates
+    were attacked, it is about these inputs alone, and a dotted line shows their certified accuracy.
     """
     runs = checks.instances("runs", runs, Results, _RESULTS)
-    figure, axes = _figure("radius", "certified accuracy (%)")
+    figure, axes = _figure("radius", f"{common_measure(runs)} (%)")
     attacked = {k: with_distances(run) for k, run in enumerate(runs) if run.attacked is not None}
     end = 1.02 * (max(largest_radius(run) for run in (*runs, *attacked.values())) or 1.0)
     for k, run in enumerate(runs):
         radius, share, low, high = analysis.curve(run, end=end, confidence=confidence)
         colour = COLOURS[k % len(COLOURS)]
-        axes.plot(radius, 100 * share, drawstyle="steps-pre", color=colour, label=_label(run.name))
+        axes.plot(radius, 100 * share, drawstyle="steps-pre", color=colour, label=_label_of(run))
         axes.fill_between(radius, 100 * low, 100 * high, step="pre", color=colour, alpha=0.15, linewidth=0)
         if k in attacked:
-            radius, share, _, _ = analysis.curve(attacked[k], end=end, confidence=confidence)
-            label = f"{_label(run.name)}, attacked"
-            axes.plot(radius, 100 * share, drawstyle="steps-pre", linestyle="--", color=colour, label=label)
+            part = attacked_part(run)
+            alone = f" ({len(part)} inputs)" if len(part) < len(run) else ""
+            for drawn, line, what in ((part, ":", "certified"), (attacked[k], "--", "attacked"))[not alone :]:
+                radius, share, _, _ = analysis.curve(drawn, end=end, confidence=confidence)
+                label = f"{_label(run.name)}, {what}{alone}"
+                axes.plot(radius, 100 * share, drawstyle="steps-pre", linestyle=line, color=colour, label=label)
     axes.set_ylim(0, 100)
     axes.set_xlim(0, end)
     axes.legend(frameon=False)
     return figure
 
 
+def forecasts(found: Mapping[str, Curve], measure: str) -> Figure:
+    """Forecast curves by name, with a band of pointwise intervals for the choice of the inputs."""
+    figure, axes = _figure("radius", f"forecast of {measure} (%)")
+    for k, (name, (radius, share, low, high)) in enumerate(found.items()):
+        colour = COLOURS[k % len(COLOURS)]
+        axes.plot(radius, 100 * share, color=colour, label=_label(name))
+        axes.fill_between(radius, 100 * low, 100 * high, color=colour, alpha=0.15, linewidth=0)
+    axes.set_ylim(0, 100)
+    axes.set_xlim(0, max(curve.radius[-1] for curve in found.values()))
+    axes.legend(frameon=False)
+    return figure
+
+
 def radii(runs: Sequence[Results]) -> Figure:
-    """Histogram of the radii of correct predictions."""
+    """Histogram of the radii of correct predictions; without labels, of all predictions."""
     runs = checks.instances("runs", runs, Results, _RESULTS)
     figure, axes = _figure("certified radius", "inputs")
-    kept = [run.radius[run.correct] for run in runs]
+    common_measure(runs)
+    kept = [run.radius[run.counted] for run in runs]
     edges = np.histogram_bin_edges(np.concatenate([[0.0], *kept]), bins=30)
     for k, (run, values) in enumerate(zip(runs, kept, strict=True)):
-        axes.hist(
-            values,
-            bins=edges,
-            histtype="stepfilled",
-            alpha=0.4,
-            color=COLOURS[k % len(COLOURS)],
-            label=_label(run.name),
-        )
+        colour, label = COLOURS[k % len(COLOURS)], _label_of(run)
+        axes.hist(values, bins=edges, histtype="stepfilled", alpha=0.4, color=colour, label=label)
     axes.legend(frameon=False)
     return figure
 

@@ -6,25 +6,29 @@ Whether a prediction is correct is always computed from label and prediction: in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs._util import files as _disk
+from lvmrs._util import files
 from lvmrs._util.files import no_file
-from lvmrs.errors import RunError
+from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.kernel import checks
-from lvmrs.kernel.goals import is_correct
+from lvmrs.kernel.method import ABSTAIN, is_correct
 from lvmrs.record import Manifest, Run, result_file
 from lvmrs.record.attacks import Attack
 from lvmrs.record.result_file import Columns, Kind
 
-__all__ = ["Attacked", "NoRowsError", "Results", "check_results", "read", "results_of"]
-
-_NEEDED = {"idx": Kind.WHOLE, "label": Kind.WHOLE, "predict": Kind.WHOLE, "radius": Kind.NUMBER}
+_NEEDED = {"idx": Kind.WHOLE, "label": Kind.MEASURED, "predict": Kind.WHOLE, "radius": Kind.NUMBER}
 _NOISE = {"sigma": Kind.NUMBER}
+
+
+CERTIFIED_ACCURACY, CERTIFIED_SHARE = "certified accuracy", "certified share"
+"""Names of the share of inputs that are certified: correctly, or with any answer if labels are unknown."""
 
 
 class NoRowsError(RunError):
@@ -49,7 +53,8 @@ class Results:
 
     name: str
     idx: NDArray[np.int64]
-    label: NDArray[np.int64]
+    label: NDArray[np.int64] | None
+    """None unless the label of every input is known."""
     predict: NDArray[np.int64]
     radius: NDArray[np.float64]
     missing: int = 0
@@ -68,28 +73,57 @@ class Results:
     """Upper bounds on the radius of the exact means, infinite where unknown; None if the run has no goal."""
     top: NDArray[np.int64] | None = None
     """The class that the proof tried to certify for each input; None for files of other projects."""
+    p_lower: NDArray[np.float64] | None = None
+    """Lower bounds on the mean score of that class under noise; None unless they are known for every input."""
+    maps: tuple[str, ...] = ()
+    """Names of the maps whose scores ``p_lower`` bounds."""
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Whether each prediction is the label; an abstention is never correct."""
+        """Whether each prediction is the label; an abstention is never correct. Raises a RunError without labels."""
+        if self.label is None:
+            raise RunError(f"{self.name} has no labels, so that accuracy is unknown; summarise counts all answers")
         return is_correct(self.predict, self.label)
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """The answers that count in measures: correct ones; without labels, all but abstentions."""
+        return self.predict != ABSTAIN if self.label is None else self.correct
+
+    @property
+    def measure(self) -> str:
+        """The name of the share of inputs with a counted answer."""
+        return CERTIFIED_SHARE if self.label is None else CERTIFIED_ACCURACY
+
+    @property
+    def caution(self) -> str | None:
+        """How the goal of its sampling limits what the radii of a run say; None without a goal."""
+        if self.manifest is None or (goal := self.manifest.terms.goal) is None:
+            return None
+        if goal.limited:
+            how = (
+                "the average radius" if self.label is None else "right answers: those planned for a wrong class got few"
+            )
+            return (
+                f"its budget of {goal.budget} samples was planned for {how}, so abstentions are not those of a fixed n"
+            )
+        lower = f"below what all {self.manifest.terms.n} samples would give"
+        if goal.tolerance is not None:
+            return f"sampling stopped within a tolerance: each radius may be up to {goal.tolerance:g} {lower}"
+        targets = " and ".join(f"{target:g}" for target in goal.targets)
+        return (
+            f"sampling stopped when it was decided whether {targets} can be certified: compare certified accuracy only "
+            f"there; elsewhere it may be {lower}, as may ACR and p_lower"
+        )
 
     def only(self, places: NDArray[np.intp]) -> Results:
         """The results at these positions of the arrays, as complete results."""
+        arrays: dict[str, Any] = {
+            name: value[places] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
         found = self.attacked
-        return Results(
-            self.name,
-            self.idx[places],
-            self.label[places],
-            self.predict[places],
-            self.radius[places],
-            manifest=self.manifest,
-            clean=None if self.clean is None else self.clean[places],
-            attacked=None if found is None else Attacked(found.distance[places], found.tried[places], found.beta),
-            samples=None if self.samples is None else self.samples[places],
-            limit=None if self.limit is None else self.limit[places],
-            top=None if self.top is None else self.top[places],
-        )
+        attacked = None if found is None else Attacked(found.distance[places], found.tried[places], found.beta)
+        return replace(self, **arrays, attacked=attacked, missing=0, sigma=None)
 
     def __len__(self) -> int:
         """Number of inputs."""
@@ -117,7 +151,7 @@ def read(path: str | Path) -> Results:
     ...     print(read(file).radius)
     [0.25]
     """
-    path = _disk.place(path)
+    path = files.place(path)
     if path.is_dir():
         return results_of(Run(path))
     if not path.is_file():
@@ -125,7 +159,7 @@ def read(path: str | Path) -> Results:
     columns = result_file.read(path, _NEEDED, _NOISE)
     if not len(columns["idx"]):
         raise NoRowsError(f"{path} has no rows, only a header; there is nothing to analyse")
-    return _results(str(path), columns)
+    return results_of_columns(str(path), columns)
 
 
 def results_of(run: Run, attack: Attack | None = None) -> Results:
@@ -139,12 +173,12 @@ def results_of(run: Run, attack: Attack | None = None) -> Results:
         The results; ``missing`` is the number of inputs without a row.
     """
     checks.instance("run", run, Run, "a lvmrs.Run")
-    columns = run.read(*_NEEDED, "clean", "samples", "limit", "top")
+    columns = run.read(*_NEEDED, "clean", "samples", "limit", "top", "p_lower", "map")
     found = len(columns["idx"])
     if not found:
         raise NoRowsError(f"{run.directory} has no rows yet; there is nothing to analyse")
     missing = len(run.manifest.selection.indices) - found
-    results = _results(str(run.directory), columns, missing, run.manifest)
+    results = results_of_columns(str(run.directory), columns, missing, run.manifest)
     return replace(results, attacked=_attacked(Attack.of(run) if attack is None else attack, results.idx))
 
 
@@ -159,29 +193,58 @@ def _attacked(attack: Attack | None, idx: NDArray[np.int64]) -> Attacked | None:
     return Attacked(distance, tried, attack.record.beta)
 
 
+def named(results: Sequence[Results], names: Sequence[str] | None) -> list[Results]:
+    """Give results other names in tables, figures and messages.
+
+    Args:
+        results: The results of several runs.
+        names: One name for each of them, all different; None keeps the names.
+
+    Returns:
+        The results with these names.
+
+    >>> none = np.zeros(0, dtype=np.int64)
+    >>> named([Results("runs/a-2026", none, none, none, np.zeros(0))], ["duels"])
+    [<Results duels: 0 inputs>]
+    """
+    results = checks.instances("results", results, Results, "Results, as lvmrs.analysis.read gives them")
+    check_names(names, len(results))
+    return [
+        replace(result, name=name) for result, name in zip(results, names or [r.name for r in results], strict=True)
+    ]
+
+
+def check_names(names: Sequence[str] | None, count: int) -> None:
+    """Raise unless there are ``count`` different names, or None."""
+    if names is not None and not (len(set(names)) == len(names) == count and all(names)):
+        raise InvalidArgumentError(
+            f"names must be {count} different names, one for each run, got {', '.join(map(repr, names)):.200}"
+        )
+
+
 def check_results(results: object, name: str = "results") -> None:
     """Raise unless an object is Results."""
     checks.instance(name, results, Results, "Results, as lvmrs.analysis.read gives them")
 
 
-def _results(name: str, columns: Columns, missing: int = 0, manifest: Manifest | None = None) -> Results:
-    idx, label, predict, radius = (columns[column] for column in _NEEDED)
-    clean = columns.get("clean")
-    measured = None if clean is None or np.isnan(clean).any() else clean.astype(np.int64)
-    noise = columns.get("sigma")
-    sigma = None if noise is None or not len(noise) else float(noise[0])
-    samples, limit = columns.get("samples"), columns.get("limit")
+def results_of_columns(name: str, columns: Columns, missing: int = 0, manifest: Manifest | None = None) -> Results:
+    """Results from columns of rows; unknown values are NaN."""
+    clean, noise, samples, limit, p_lower = (
+        columns.get(column) for column in ("clean", "sigma", "samples", "limit", "p_lower")
+    )
+    bounded = p_lower is not None and not np.isnan(p_lower).any() and manifest is not None and manifest.terms.samples
+    needed: dict[str, Any] = {column: columns[column] for column in _NEEDED}
+    needed["label"] = None if np.isnan(needed["label"]).any() else needed["label"].astype(np.int64)
     return Results(
         name,
-        idx,
-        label,
-        predict,
-        radius,
-        missing,
-        manifest,
-        measured,
-        sigma,
+        **needed,
+        missing=missing,
+        manifest=manifest,
+        clean=None if clean is None or np.isnan(clean).any() else clean.astype(np.int64),
+        sigma=None if noise is None else float(noise[0]),
         samples=None if samples is None or np.isnan(samples).any() else samples,
         limit=None if limit is None else np.where(np.isnan(limit), np.inf, limit),
         top=columns.get("top"),
+        p_lower=p_lower if bounded else None,
+        maps=tuple(sorted(set(columns["map"].tolist()))) if bounded else (),
     )

@@ -1,25 +1,24 @@
-"""The interface of an attack to the certified classifier: a classifier smoothed by a map, or the network itself."""
+"""The classifier under attack (one smoothed by a map, or the network itself), and the settings of an attack."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 import torch
 from torch import Tensor
 
-from lvmrs.attacks.defeat import rivals_of, scores_against, shows_defeat
-from lvmrs.attacks.gradient import lead_gradient
-from lvmrs.attacks.settings import Search
-from lvmrs.kernel import special
+from lvmrs.attacks.gradient import lead_gradient, scores_against, shows_defeat
+from lvmrs.errors import InvalidArgumentError, shown
+from lvmrs.kernel import checks
 from lvmrs.kernel.checks import Floats
 from lvmrs.kernel.maps import Map
 from lvmrs.kernel.noise import Stream
 from lvmrs.kernel.sampler import Sampler, check_logits
-
-__all__ = ["Lead", "Network", "Opponent", "Smoothed"]
 
 # Leads are estimated on a tenth of the samples of a test, but on at least this number (or all, if a test has fewer).
 _LEAST_SEARCH_SAMPLES = 500
@@ -45,12 +44,9 @@ class Opponent(ABC):
 
     @abstractmethod
     def lead(self, x: Tensor, risk: float, surplus: float) -> Lead:
-        """Estimate the lead of the strongest rival at a point.
+        """Estimate the lead of the strongest rival at a point, for a test at this risk.
 
-        Args:
-            x: the point.
-            risk: the risk of the test that would follow.
-            surplus: standard errors by which the lead should exceed the threshold of the test.
+        The lead should exceed the threshold of the test by ``surplus`` standard errors.
         """
 
     @abstractmethod
@@ -81,17 +77,12 @@ class Smoothed(Opponent):
         )
         self._search_samples = max(search.n // 10, min(search.n, _LEAST_SEARCH_SAMPLES))
         self._next_copy, self._next_test = self._search_samples, 0
-        self._temperature = 1.0
+        self._temperature, self._rivals = 1.0, list[int]()  # ``start`` sets them
 
-    def _scores(self, x: Tensor, stream: Stream, n: int, first: int, rivals: list[int] | None) -> Floats:
+    def _scores(self, x: Tensor, stream: Stream, n: int, first: int, rivals: list[int]) -> Floats:
         self.samples += n
         batches = self.sampler.logits(x, stream, n, first=first)
-        return np.concatenate(
-            [
-                scores_against(self._map, batch, self.top, rivals or rivals_of(self.top, batch.shape[1]))
-                for batch in batches
-            ]
-        )
+        return np.concatenate([scores_against(self._map, batch, self.top, rivals) for batch in batches])
 
     def lead(self, x: Tensor, risk: float, surplus: float) -> Lead:
         """Compare the mean scores with the threshold of the test, both as normal quantiles.
@@ -99,38 +90,38 @@ class Smoothed(Opponent):
         Under Gaussian noise the quantile of a mean is about linear along a line, so that the search along a line needs
         few evaluations.
         """
-        scores = self._scores(x, self._search_stream, self._search_samples, 0, None)
+        scores = self._scores(x, self._search_stream, self._search_samples, 0, self._rivals)
         mean, spread = scores.mean(axis=0), scores.std(axis=0)
-        errors = surplus - special.ndtri(min(risk, 0.5))
+        errors = surplus - scipy.special.ndtri(min(risk, 0.5))
         needed = 0.5 + errors * np.maximum(spread, 1 / self._search_samples) / math.sqrt(self._search.n)
         half = 0.5 / self._search_samples
-        value = special.ndtri(np.clip(mean, half, 1 - half)) - special.ndtri(np.minimum(needed, 1 - 0.9 * half))
+        ndtri = scipy.special.ndtri
+        value = ndtri(np.clip(mean, half, 1 - half)) - ndtri(np.minimum(needed, 1 - 0.9 * half))
         best = int(value.argmax())
-        return Lead(float(value[best]), bool(mean[best] > 0.5), best + (best >= self.top))
+        return Lead(float(value[best]), bool(mean[best] > 0.5), self._rivals[best])
 
     def start(self, x: Tensor) -> list[int]:
         """All rivals, ordered by their mean scores, and by their margins if the mean scores are equal.
 
-        The margin of the strongest rival sets the temperature of the gradients.
+        The temperature of the gradients is that of the map, or half the standard deviation of the strongest rival's
+        margin.
         """
         self.samples += self._search_samples
         logits = torch.cat(list(self.sampler.logits(x, self._search_stream, self._search_samples)))
-        rivals = rivals_of(self.top, logits.shape[1])
+        self._rivals = rivals = [k for k in range(logits.shape[1]) if k != self.top]
         mean = scores_against(self._map, logits, self.top, rivals).mean(axis=0)
         exact = logits.cpu().double().numpy()
         margins = exact[:, self.top : self.top + 1] - exact[:, rivals]
         spread = margins.std(axis=0)
         ease = margins.mean(axis=0) / np.maximum(spread, np.finfo(np.float64).tiny)
         order = np.lexsort((ease, -mean))
-        self._temperature = self._usual_temperature(float(spread[order[0]]))
-        return [rivals[k] for k in order]
-
-    def _usual_temperature(self, spread: float) -> float:
-        """The temperature of the map, or half the standard deviation of the strongest rival's margin."""
         if self._map.tempered:
             # The slope of a soft duel's ramp equals the largest slope of a sigmoid at half its temperature.
-            return self._map.temperature / 2 if self._map.paired else self._map.temperature
-        return spread / 2 if spread > 0 else 1.0
+            self._temperature = self._map.temperature / 2 if self._map.paired else self._map.temperature
+        else:
+            half = float(spread[order[0]]) / 2
+            self._temperature = half if half > 0 else 1.0
+        return [rivals[k] for k in order]
 
     def gradient(self, x: Tensor, rival: int | None) -> Tensor:
         """The gradient of SmoothAdv over fresh noisy copies."""
@@ -183,3 +174,41 @@ class Network(Opponent):
     def beaten(self, x: Tensor, rival: int, risk: float) -> bool:
         """Whether the logit of the rival is larger than that of the certified class."""
         return bool(self._margins(x)[rival] > 0)
+
+
+@dataclass(frozen=True)
+class Search:
+    """The effort of an attack, and the number of samples and the risk of its tests.
+
+    >>> Search(steps=20).restarts
+    2
+    """
+
+    steps: int = 10
+    """Steps of gradient ascent from each start; at least 1."""
+    restarts: int = 2
+    """The number of ascents at each distance: the first from the input, the others from random points near it."""
+    samples: int = 32
+    """Noisy copies for each gradient; at least 1."""
+    n: int = 10_000
+    """Fresh samples for each test of a point; at least 2."""
+    beta: float = 0.001
+    """The probability that the finding for an input is wrong: that the class does win at the point."""
+    seed: int = 0
+    """The seed of the noise and of the random starting points, from 0 to 2⁶³ − 1."""
+    farthest: float | None = None
+    """The largest distance of the search; by default 16 times the larger of σ and the radius."""
+    clip: bool = False
+    """Whether the search is limited to points in [0, 1]; certificates are about all points."""
+
+    def __post_init__(self) -> None:
+        least = {"steps": 1, "restarts": 1, "samples": 1, "n": 2}
+        plain: dict[str, float] = {name: checks.count(name, getattr(self, name), least=k) for name, k in least.items()}
+        plain["beta"] = checks.single("beta", checks.fraction("beta", self.beta))
+        plain["seed"] = checks.seed("seed", self.seed)
+        if self.farthest is not None:
+            plain["farthest"] = checks.positive_number("farthest", self.farthest)
+        if not isinstance(self.clip, bool):
+            raise InvalidArgumentError(f"clip must be True or False, got {shown(self.clip)}")
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)

@@ -19,15 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs.attacks.opponents import Lead, Network, Opponent, Smoothed
-from lvmrs.attacks.settings import Search
+from lvmrs.attacks.opponents import Lead, Network, Opponent, Search, Smoothed
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel import checks
 from lvmrs.kernel.maps import Map
 from lvmrs.kernel.noise import GAUSSIAN
 from lvmrs.smoothed import SmoothedClassifier
-
-__all__ = ["Finding", "attack"]
 
 # Points lie inside the ball by this factor, so that rounding does not move them outside.
 _WITHIN = 1 - 1e-6
@@ -77,7 +74,7 @@ def attack(
     Returns:
         The nearest point that passed the test. If its distance is below the radius, the certificate is wrong.
 
-    >>> from lvmrs.kernel.duels import Duel
+    >>> from lvmrs.kernel.maps import Duel
     >>> smoothed = SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=1000)  # the input is the pair of logits
     >>> found = attack(smoothed, torch.tensor([1.0, 0.0]), 0, 0.6, Duel())
     >>> found.rival, 0.70 < found.distance < 0.78  # the decision boundary is 1/√2 away

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from lvmrs._util import signals as _stopping
+from lvmrs._util import signals
 from lvmrs._util.machine import keep_freed
-from lvmrs.cli.analyze import analyze
-from lvmrs.cli.attack import attack
-from lvmrs.cli.calibrate import calibrate
-from lvmrs.cli.certify import certify
-from lvmrs.cli.compare import compare
-from lvmrs.cli.console import exit_code, output, own_stdout
-from lvmrs.cli.demo import demo_command
-from lvmrs.cli.import_ import import_
-from lvmrs.cli.launch import launch
-from lvmrs.cli.lipschitz import lipschitz
-from lvmrs.cli.merge import merge
-from lvmrs.cli.options import HEADINGS, OUTPUT
-from lvmrs.cli.plot import plot
-from lvmrs.cli.predict import predict
-from lvmrs.cli.radius import radius
-from lvmrs.cli.recertify import recertify
-from lvmrs.cli.report import report
-from lvmrs.cli.setup import with_address
-from lvmrs.cli.train import train
-from lvmrs.cli.verify import verify
+from lvmrs.cli.console import exit_code, output, own_stdout, tell
+from lvmrs.cli.options import HEADINGS, OUTPUT, with_address
 
 __all__ = ["app", "main"]
 
@@ -45,23 +27,109 @@ Start here:
   lvmrs radius 0.99 0.005 --sigma 0.5      radii from two probabilities
   lvmrs train --model ready:fast_cnn --data cifar10:cifar10.npz --sigma 0.5 \\
       --out nets/a.safetensors             a network for this noise
+  lvmrs check --model trained:nets/a.safetensors --data cifar10:cifar10.npz \\
+      --sigma 0.5                          forecast, and likely mistakes
   lvmrs certify --model trained:nets/a.safetensors --data cifar10:cifar10.npz \\
       --sigma 0.5 --out runs/a             one certificate for each input
   lvmrs certify … --out runs/a --resume    continue a run that was stopped
   lvmrs analyze runs/a                     certified accuracy and average radius
   lvmrs report runs/a -o report.html       an HTML page about the run
 
-Commands: demo, train, certify, launch, predict, calibrate, recertify, merge,
-verify, attack, import, analyze, compare, plot, report, lipschitz, radius.
+Commands: demo, train, sigma, check, certify, launch, predict, calibrate,
+recertify, merge, verify, attack, safe, import, export, analyze, compare, plot,
+report, lipschitz, radius.
 Each has --help, with examples. --debug shows where an error comes from."""
 
 _DEBUG = "--debug"
 
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+_VERBS = {
+    "demo": "train, certify, compare and report, in a minute",
+    "train": "train a classifier for noise, or a denoiser",
+    "sigma": "forecast which sigma to take",
+    "check": "forecast certificates, and find likely mistakes",
+    "certify": "certify the inputs of a data set",
+    "launch": "certify as an array of Slurm jobs",
+    "predict": "print the answer of the smoothed classifier",
+    "calibrate": "choose one classifier for all inputs",
+    "recertify": "certify kept scores again, without a network",
+    "merge": "make one run from its shards",
+    "verify": "compute rows of a run again and compare them",
+    "attack": "search for points that break certificates",
+    "analyze": "certified accuracy and average radius of runs",
+    "compare": "compare two runs input by input",
+    "safe": "list the inputs that are certified at a radius",
+    "import": "make a run from the results of another project",
+    "export": "write a run for other programs",
+    "plot": "draw a figure of runs",
+    "report": "write an HTML page about runs",
+    "lipschitz": "bound the Lipschitz constant of a network",
+    "radius": "compute radii from two probabilities",
+}
+"""What each command does. Its module is imported when it is used, so that help needs no other library."""
+
+
+class _Verb(TyperCommand):
+    """A command that alone writes to stdout while it works, and whose help lists options under headings."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options, and say which of them are given several times: only the last value counts."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        parsed: list[str] = super().parse_args(ctx, args)
+        single = [each for each in order if not (each.multiple or getattr(each, "is_flag", True))]  # no arguments
+        for parameter in dict.fromkeys(single):
+            if single.count(parameter) > 1:
+                tell(f"caution: {parameter.opts[0]} is given {single.count(parameter)} times; the last value counts")
+        return parsed
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, after its options were parsed."""
+        with own_stdout():
+            return super().invoke(ctx)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """List arguments, then options under the headings of ``lvmrs.cli.options``, in one column for all of them."""
+        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *HEADINGS)}
+        for parameter in self.get_params(ctx):
+            is_argument = parameter.param_type_name == "argument"
+            heading = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or OUTPUT
+            if record := parameter.get_help_record(ctx):
+                sections[heading].append(record)
+        width = max(len(names) for records in sections.values() for names, _ in records)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl([(names.ljust(width), text) for names, text in records])
+
+
+class _Verbs(TyperGroup):
+    """All commands; each is imported when it is used."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands."""
+        return list(_VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name; None if there is none."""
+        if cmd_name in _VERBS and cmd_name not in self.commands:
+            name = f"{cmd_name}_" if cmd_name == "import" else cmd_name
+            single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_CONTEXT)
+            single.command(cmd_name, cls=_Verb)(getattr(import_module(f"lvmrs.cli.{name}"), name))
+            self.commands[cmd_name] = get_command(single)
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List all commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_VERBS.items()))
+
+
 app = typer.Typer(
+    cls=_Verbs,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings=_CONTEXT,
 )
 
 
@@ -90,50 +158,7 @@ def _guide(
         output(_GUIDE)
 
 
-class _Verb(TyperCommand):
-    """A command that alone writes to stdout while it works, and whose help lists options under headings."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command, after its options were parsed."""
-        with own_stdout():
-            return super().invoke(ctx)
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """List arguments, then options under the headings of ``lvmrs.cli.options``, in one column for all of them."""
-        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Arguments", *HEADINGS)}
-        for parameter in self.get_params(ctx):
-            is_argument = parameter.param_type_name == "argument"
-            heading = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or OUTPUT
-            if record := parameter.get_help_record(ctx):
-                sections[heading].append(record)
-        width = max(len(names) for records in sections.values() for names, _ in records)
-        for heading, records in sections.items():
-            if records:
-                with formatter.section(heading):
-                    formatter.write_dl([(names.ljust(width), text) for names, text in records])
-
-
-_VERBS: dict[str, Callable[..., None]] = {
-    "demo": demo_command,
-    "train": train,
-    "certify": certify,
-    "launch": launch,
-    "predict": predict,
-    "calibrate": calibrate,
-    "recertify": recertify,
-    "merge": merge,
-    "verify": verify,
-    "attack": attack,
-    "analyze": analyze,
-    "compare": compare,
-    "import": import_,
-    "plot": plot,
-    "report": report,
-    "lipschitz": lipschitz,
-    "radius": radius,
-}
-for _name, _verb in _VERBS.items():
-    app.command(_name, cls=_Verb)(_verb)
+_command: Any = get_command(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -147,18 +172,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = _DEBUG in options or os.environ.get("LVMRS_DEBUG", "0") not in ("", "0")
     rest = with_address([word for word in options if word != _DEBUG]) + words[len(options) :]
     code = exit_code(lambda: _run(rest), debug=debug)
-    _stopping.ignore()
+    signals.ignore()
     sys.exit(code)
-
-
-@functools.cache
-def _command() -> Any:
-    """Build the commands, once for programs that run many of them in one process."""
-    return get_command(app)
 
 
 def _run(words: list[str]) -> None:
     # Not ``app(words)``: typer would exit by itself, and treat an EOFError of the user's code as Control-D.
-    command = _command()
-    with command.make_context("lvmrs", words) as context:
-        command.invoke(context)
+    with _command.make_context("lvmrs", words) as context:
+        _command.invoke(context)

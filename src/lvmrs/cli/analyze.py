@@ -8,42 +8,50 @@ from typing import Annotated
 import typer
 
 from lvmrs import analysis
-from lvmrs.analysis.tables import FORMATS, summary_table
+from lvmrs.analysis.tables import FORMATS, quantile_table, summary_table
 from lvmrs.cli import options
 from lvmrs.cli.console import INCOMPLETE, output, read_all, tell
 from lvmrs.cli.options import OUTPUT, option
+from lvmrs.kernel import checks
 
-__all__ = ["analyze"]
+Format = Annotated[str, option(OUTPUT, f"Format of the table: {', '.join(FORMATS)}.", "--format")]
 
 
 def analyze(
     runs: Annotated[list[Path], typer.Argument(help="Run directories, or TSV files of other projects.")],
     radii: options.Radii = options.RADII,
-    form: options.Format = "table",
+    form: Format = "table",
     intervals: Annotated[
-        bool, option(OUTPUT, "--intervals", help="Show confidence intervals too; csv and json always have them.")
+        bool, option(OUTPUT, "Show confidence intervals too; csv and json always have them.", "--intervals")
     ] = False,
     confidence: options.Confidence = 0.95,
     envelope: Annotated[
-        bool, option(OUTPUT, "--envelope", help="Add the best of the runs at each radius, as papers do over σ.")
+        bool, option(OUTPUT, "Add the best of the runs at each radius, as papers do over σ.", "--envelope")
     ] = False,
+    names: options.Names = None,
     as_json: options.Json = False,
 ) -> None:
     """Show certified accuracy at given radii (in %), average certified radius (ACR) and abstentions.
 
-    The column clean is the accuracy without noise, for runs that measured it.
+    The column clean is the accuracy without noise, for runs that measured it. A second table has the distribution over
+    the inputs of p_lower, the lower bound on the label's mean score under noise.
 
     \b
     Examples:
       lvmrs analyze runs/a runs/b
       lvmrs analyze runs/a --radii 0,0.25,0.5,1 --intervals
       lvmrs analyze runs/sigma-* --envelope --format latex
+      lvmrs analyze runs/a runs/b --names Cohen,duels
       lvmrs analyze other-project.tsv --format csv
     """
-    wanted, form = options.radii(radii), options.choice("format", form, FORMATS)
-    results, are_all = read_all(runs)
+    wanted = options.radii(radii)
+    checks.one_of("format", form, FORMATS)
+    results, are_all = read_all(runs, options.names(names))
     found = [analysis.summarise(result, wanted, confidence=confidence) for result in results]
-    output(summary_table(found, "json" if as_json else form, intervals=intervals, envelope=envelope))
+    form = "json" if as_json else form
+    output(summary_table(found, form, intervals=intervals, envelope=envelope))
+    if form not in ("csv", "json") and (quantiles := quantile_table(found, form)) is not None:
+        output(f"\n{quantiles}")
     unfinished = analysis.unfinished(*found)
     for sentence in unfinished:
         tell(f"{sentence}, and not counted here")

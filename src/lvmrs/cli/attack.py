@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from lvmrs import analysis
-from lvmrs._util import signals as _stopping
 from lvmrs._util.text import printable
 from lvmrs.analysis import AttackSummary
 from lvmrs.analysis.tables import attack_object
@@ -17,40 +16,36 @@ from lvmrs.cli import options
 from lvmrs.cli.console import FAILED, command_line, output, stoppable, tell
 from lvmrs.cli.options import INPUTS, METHOD, OUTPUT, SAMPLES, grouped, option
 from lvmrs.cli.progress import displaying
-from lvmrs.cli.setup import RunOptions, WorkerOptions
+from lvmrs.cli.setup import WorkerOptions
+from lvmrs.cli.verify import RunOptions
 from lvmrs.kernel.radius import rounded_down, rounded_up
 from lvmrs.record import Run
 from lvmrs.record.attacks import Attack, AttackRow, attack_place
-
-__all__ = ["attack"]
 
 
 @grouped()
 def attack(
     run: Annotated[Path, typer.Argument(help="Directory of the run.")],
     *,
-    out: Annotated[
-        Optional[Path], option(OUTPUT, "--out", help="Directory of the results. Default: the directory of RUN.")
-    ] = None,
-    steps: Annotated[int, option(METHOD, "--steps", help="Steps of gradient ascent from each start.")] = 10,
-    restarts: Annotated[int, option(METHOD, "--restarts", help="Starts at each distance.")] = 2,
+    out: Annotated[Path | None, option(OUTPUT, "Directory of the results. Default: the directory of RUN.")] = None,
+    steps: Annotated[int, option(METHOD, "Steps of gradient ascent from each start.")] = 10,
+    restarts: Annotated[int, option(METHOD, "Starts at each distance.")] = 2,
     farthest: Annotated[
-        Optional[float],
-        option(METHOD, "--farthest", help="Largest distance of the search. Default: 16 times σ or the radius."),
+        float | None, option(METHOD, "Largest distance of the search. Default: 16 times σ or the radius.")
     ] = None,
     clip: Annotated[
-        bool, option(METHOD, "--clip", help="Search only in [0, 1], though certificates hold outside too.")
+        bool, option(METHOD, "Search only in [0, 1], though certificates hold outside too.", "--clip")
     ] = False,
-    samples: Annotated[int, option(SAMPLES, "--samples", help="Noisy copies for each gradient.")] = 32,
-    n: Annotated[int, option(SAMPLES, "--n", "--N", help="Fresh samples to judge each point on.")] = 10_000,
-    beta: Annotated[float, option(SAMPLES, "--beta", help="Risk that the judgement about an input is wrong.")] = 0.001,
-    seed: Annotated[int, option(SAMPLES, "--seed", help="Seed of noise and starts.")] = 0,
-    skip: Annotated[int, option(INPUTS, "--skip", metavar="K", help="Attack every K-th certificate.")] = 1,
+    samples: Annotated[int, option(SAMPLES, "Noisy copies for each gradient.")] = 32,
+    n: Annotated[int, option(SAMPLES, "Fresh samples to judge each point on.", "--n", "--N")] = 10_000,
+    beta: Annotated[float, option(SAMPLES, "Risk that the judgement about an input is wrong.")] = 0.001,
+    seed: Annotated[int, option(SAMPLES, "Seed of noise and starts.")] = 0,
+    skip: Annotated[int, option(INPUTS, "Attack every K-th certificate.", metavar="K")] = 1,
     max: Annotated[  # noqa: A002
-        Optional[int], option(INPUTS, "--max", help="Largest number of certificates to attack.")
+        int | None, option(INPUTS, "Largest number of certificates to attack.")
     ] = None,
     keep: Annotated[
-        bool, option(OUTPUT, "--keep", help="Keep all points that are found, not only those that break a certificate.")
+        bool, option(OUTPUT, "Keep all points that are found, not only those that break a certificate.", "--keep")
     ] = False,
     run_options: RunOptions,
     worker_options: WorkerOptions,
@@ -70,7 +65,7 @@ def attack(
           --weights w.safetensors --json
     """
     opened = Run(run)
-    from lvmrs import runs as jobs
+    from lvmrs import runs
     from lvmrs.attacks import Search
     from lvmrs.runs.attack import certified_rows
 
@@ -81,16 +76,15 @@ def attack(
     attack_place(opened, out)
     workers = run_options.workers(opened, worker_options)
     seen: list[AttackRow] = []
-    with stoppable(lambda: (f"stopped after {len(seen)} inputs; go on with:", command_line())):
+    with stoppable(lambda: (f"stopped after {len(seen)} inputs; continue with:", command_line())):
         job = run_options.job(opened, workers)
         with displaying("inputs") as display:
 
             def show(row: AttackRow) -> None:
                 seen.append(row)
                 display.show(len(seen), lambda rate: f"{sum(row.broken for row in seen)} broken")
-                _stopping.check()
 
-            made = jobs.attack(
+            made = runs.attack(
                 job,
                 opened,
                 search,
@@ -111,7 +105,7 @@ def attack(
 def _show(run: Run, made: Attack, found: AttackSummary, *, as_json: bool) -> None:
     """Print a one-line summary and the broken certificates; too many of these end the command with exit code 1."""
     if as_json:
-        shown = {name: value for name, value in attack_object(found).items() if "accuracy" not in name}
+        shown = {name: value for name, value in attack_object(found).items() if not name.startswith("attacked ")}
         output(json.dumps({"run": str(run.directory), "attack": str(made.file), **shown}))
     else:
         means = "no point was found"

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+from lvmrs._util.text import percent
 from lvmrs.cli import options
+from lvmrs.cli.check import show_check, words
 from lvmrs.cli.console import command_line, show_run, stoppable, tell
 from lvmrs.cli.options import EXECUTION, OUTPUT, grouped, option
 from lvmrs.cli.progress import Watcher, duration
-from lvmrs.cli.setup import GoalOptions, MethodOptions, Recorded, Setup, WorkerOptions, usual_n0
-from lvmrs.record import RunWriter
+from lvmrs.cli.setup import GoalOptions, MethodOptions, Setup, WorkerOptions, load_as_recorded
+from lvmrs.errors import InvalidArgumentError, LvmrsError
+from lvmrs.record import Row, Run, RunWriter
 
 if TYPE_CHECKING:
-    from lvmrs.runs import Outlook
+    from lvmrs.analysis.diagnosis import Finding
+    from lvmrs.analysis.results import Results
+    from lvmrs.kernel.method import Goal
+    from lvmrs.runs.certify import Outlook
+    from lvmrs.runs.job import Job
 
-__all__ = ["certify"]
+# Samples to plan on where sampling stops early: most inputs need few in all.
+_FEW = 64
+# With a budget: the share of an input's average number of samples to plan on, and the limits of that number.
+_SHARE, _LEAST, _MOST = 16, 32, 256
+
+# A run is told of a lower precision that is at least this many times as fast.
+_WORTH_TELLING = 1.3
+
+# A run begins with a check of at most this many inputs and noisy copies of each, if that costs at most this share.
+_CHECKED, _COPIES, _SHARE_OF_CHECK = 50, 20, 0.01
 
 
 @grouped()
@@ -27,28 +46,31 @@ def certify(
     n0: options.N0 = 1_000,
     n: options.N = 100_000,
     goal_options: GoalOptions,
-    compile: options.Compile = None,  # noqa: A002
+    compile: Annotated[  # noqa: A002
+        bool | None, option(EXECUTION, "Run the model through torch.compile. Default: if the run is long.")
+    ] = None,
     worker_options: WorkerOptions,
     shard: Annotated[
-        Optional[str],
+        str | None,
         option(
             EXECUTION,
-            "--shard",
-            help="Certify only this shard, such as 2/8; lvmrs merge joins the shards. In a Slurm array, auto is the "
-            "shard of the task, and the run is OUT-2-of-8.",
+            "Certify only this shard, such as 2/8; lvmrs merge joins the shards. In a Slurm array, auto is the shard "
+            "of the task, and the run is OUT-2-of-8.",
         ),
     ] = None,
-    out: options.Out,
+    out: Annotated[Path | None, option(OUTPUT, "Directory of the new run. Required, except with --dry-run.")] = None,
     resume: Annotated[
-        bool, option(OUTPUT, "--resume", help="Continue the run in --out, which must have the same settings.")
+        bool, option(OUTPUT, "Continue the run in --out, which must have the same settings.", "--resume")
     ] = False,
     resample: Annotated[
         bool,
-        option(
-            OUTPUT, "--resample", help="With --resume: sample inputs again whose kept scores are missing or damaged."
-        ),
+        option(OUTPUT, "With --resume: sample inputs again whose kept scores are missing or damaged.", "--resample"),
     ] = False,
-    keep_scores: Annotated[bool, option(OUTPUT, "--keep-scores", help="Keep all scores, for lvmrs recertify.")] = False,
+    keep_scores: Annotated[bool, option(OUTPUT, "Keep all scores, for lvmrs recertify.", "--keep-scores")] = False,
+    tracker: options.Tracker = None,
+    dry_run: Annotated[
+        bool, option(OUTPUT, "Write nothing: check what the run would give, as lvmrs check does.", "--dry-run")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Certify the inputs of a data set: one row for each input in OUT/certificates.tsv.
@@ -71,55 +93,98 @@ def certify(
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 \\
           --ray 10.0.0.1:6379 --out runs/d
     """
-    from lvmrs import runs as jobs  # torch takes seconds to import: only commands that use it wait
-    from lvmrs.runs.workers.slurm import shard_directory, shard_of_task
-
-    part = shard_of_task() if shard == "auto" else options.shard(shard)
-    whole, out = out, shard_directory(out, *part) if shard == "auto" else out
-    RunWriter.begun(out, resume=resume, batch=setup.batch)  # refuse a place where no run can be before loading
-    recorded = Recorded.read(settings)
+    options.check_tracker(tracker)
+    if out is None:
+        if not dry_run:
+            raise InvalidArgumentError("out must be given: the directory of the new run")
+        if resume or resample:
+            raise InvalidArgumentError("resume needs out: the directory of the run to continue")
     goal = goal_options.chosen(method_options.bound)
+    whole = out
+    if shard == "auto":
+        from lvmrs.runs.workers.slurm import shard_directory, shard_of_task
+
+        part = shard_of_task()
+        out = None if out is None else shard_directory(out, *part)
+    else:
+        part = options.shard(shard)
+    # refuse a place where no run can be before loading
+    begun = None if out is None else RunWriter.begun(out, resume=resume, batch=setup.batch)
+    # torch takes seconds to import: only commands that use it wait, and wrong options do not
+    from lvmrs.analysis.diagnosis import diagnose
+    from lvmrs.runs.certify import certify as certify_job
+    from lvmrs.runs.check import INPUTS
+    from lvmrs.runs.job import Job, Sampling
+
     chosen = method_options.chosen()
     # The tasks of an array agree on how to run the model before workers could, and one process spends a budget.
     several = setup.device == "auto" and shard != "auto" and not (goal is not None and goal.limited)
     workers = worker_options.chosen(setup.device, typed=setup.device, several=several)
     running: dict[str, Any] = {"compiled": compile, "elsewhere": workers.device is not None}
-    if recorded is None:
-        loaded, dataset, smoothed = setup.load(chosen, **running)
-    else:
-        chosen = recorded.method(chosen)
-        loaded, dataset, smoothed = recorded.load(setup, chosen, **running)
+    chosen, loaded, dataset, smoothed = load_as_recorded(setup, chosen, settings, **running)
     selected = setup.selection(dataset, part)
-    n0 = n0 if goal is None or "n0" in setup.typed else usual_n0(goal, len(selected.indices))
-    job = jobs.Job(
-        loaded,
-        dataset,
-        smoothed,
-        smoothed.default_method if chosen is None else chosen,
-        jobs.Sampling(alpha, n0, n, setup.seed, goal),
-        selected,
-        keep_scores,
-    )
-    if shard == "auto" and workers.device is None:
-        from lvmrs.runs.shard_way import way_of_shards
+    n0 = n0 if goal is None or "n0" in setup.typed else _usual_n0(goal, len(selected.indices))
+    method = smoothed.default_method if chosen is None else chosen
+    job = Job(loaded, dataset, smoothed, method, Sampling(alpha, n0, n, setup.seed, goal), selected, keep_scores)
+    if whole is not None and shard == "auto" and workers.device is None:
+        from lvmrs.runs.dispatch import way_of_shards
 
-        job.smoothed.fix_way(way_of_shards(job, whole))
-    tell(f"method {job.method}")
+        smoothed.fix_way(way_of_shards(job, whole))
+    tell(f"method {method}")
     if goal is not None:
         tell(f"goal   sampling for an input stops {goal.words}, or after {n} samples; n0 = {n0}")
-    watcher = Watcher(len(job.selection.indices), workers=workers if workers.elsewhere else None)
+    if dry_run or out is None:
+        show_check(job, INPUTS, None, options.RADII, as_json=as_json)
+        return
+    ended: list[Results] = []
+
+    def begin(outlook: Outlook) -> None:
+        _tell_cost(outlook, watcher, at_most=goal is not None)
+        if not outlook.done:
+            samples = 0 if workers.elsewhere else outlook.inputs * outlook.samples_each
+            _tell_findings(_checked_first(job, samples), job)
+
+    watcher = Watcher(len(selected.indices), workers=workers if workers.elsewhere else None)
     with stoppable(lambda: watcher.how_to_continue(*(() if resume else ("--resume",)))), watcher:
-        run = jobs.certify(
+        on_row = watcher.row
+        if tracker is not None:
+            from lvmrs.runs.trackers import RowLog, opened
+
+            terms = {"sigma": smoothed.sigma, "alpha": alpha, "n0": n0, "n": n, "seed": setup.seed}
+            recorded = {"run": str(out), "model": loaded.name, "data": dataset.name, "method": str(method), **terms}
+            log = RowLog(watcher.enter_context(opened(tracker, recorded)), Run(out).rows() if begun else ())
+
+            def on_row(row: Row) -> None:
+                log(row)
+                watcher.row(row)
+
+        run = certify_job(
             job,
             out,
             resume=resume,
             resample=resample,
             command=command_line(),
             workers=workers,
-            on_begin=lambda outlook: _tell_cost(outlook, watcher, at_most=goal is not None),
-            on_row=watcher.row,
+            on_begin=begin,
+            on_row=on_row,
+            on_end=ended.append,
         )
+    for results in ended:
+        _tell_answers(results)
+        _tell_findings(diagnose(results), job)
     show_run(run, as_json=as_json)
+
+
+def _usual_n0(goal: Goal, inputs: int) -> int:
+    """Return the default number of samples to plan on where sampling has a goal.
+
+    >>> from lvmrs.kernel.method import Goal
+    >>> _usual_n0(Goal((0.5,)), 100), _usual_n0(Goal(budget=10**6), 100), _usual_n0(Goal(budget=10**5), 100)
+    (64, 256, 62)
+    """
+    if goal.budget is None:
+        return _FEW
+    return min(_MOST, max(_LEAST, goal.budget // max(1, inputs) // _SHARE))
 
 
 def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:
@@ -135,5 +200,46 @@ def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:
         f"{outlook.rate:,.0f} samples/s: {'at most ' * at_most}about {duration(outlook.seconds)}"
     )
     tell(f"runs   {outlook.running}")
+    if outlook.in_bfloat16 >= _WORTH_TELLING:
+        tell(
+            f"faster --precision bfloat16 would be {outlook.in_bfloat16:.1f} × as fast here; "
+            "it is then the network in bfloat16 that is certified"
+        )
     if outlook.scores_bytes:
         tell(f"scores {'at most ' * at_most}{outlook.scores_bytes / 1e9:.3g} GB on disk, for all inputs")
+
+
+def _checked_first(job: Job, samples: int) -> list[Finding]:
+    """Likely mistakes in settings and, if a check costs a small share of these samples, in answers to a few inputs."""
+    from lvmrs.analysis.diagnosis import diagnose
+    from lvmrs.runs.check import check, evidence_of_settings
+
+    copies = min(_COPIES, job.sampling.n0)
+    inputs = min(_CHECKED, int(_SHARE_OF_CHECK * samples) // copies)
+    found = None
+    if inputs and job.method.samples:
+        with suppress(LvmrsError):  # of one input: the run reports it when it reaches that input
+            found = check(job, inputs=inputs, copies=copies)
+    if found is None:
+        return diagnose(evidence_of_settings(job))
+    if found.clean_accuracy is not None and found.noisy_accuracy is not None:
+        tell(
+            f"check  {len(found.index)} inputs: {percent(found.clean_accuracy)} % right without noise, "
+            f"{percent(found.noisy_accuracy)} % of noisy copies"
+        )
+    return found.findings
+
+
+def _tell_findings(findings: Sequence[Finding], job: Job) -> None:
+    for finding in findings:
+        tell(*words(finding, job))
+
+
+def _tell_answers(results: Results) -> None:
+    from lvmrs.analysis.metrics import abstention, clean_accuracy
+
+    clean = clean_accuracy(results)
+    abstained = f"{percent(abstention(results).value)} % abstain"
+    tell(
+        f"result {abstained}" if clean is None else f"clean  {percent(clean.value)} % right without noise, {abstained}"
+    )

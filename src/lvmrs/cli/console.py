@@ -16,31 +16,23 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import typer
 
-from lvmrs import analysis
-from lvmrs._util import files as _disk
-from lvmrs._util import signals as _stopping
-from lvmrs._util.files import replacing
-from lvmrs._util.text import printable
-from lvmrs.analysis import Results
-from lvmrs.analysis.results import NoRowsError
+from lvmrs._util import files, signals
+from lvmrs._util.text import percent, printable
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError, first_line
-from lvmrs.kernel.radius import percent, rounded_down
-from lvmrs.record import Run
 
-__all__ = [
-    "FAILED", "INCOMPLETE", "WRONG_USAGE", "command_line", "exit_code", "output", "own_stdout", "read_all", "show_run",
-    "stoppable", "tell", "writing",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from lvmrs.analysis.results import Results
+    from lvmrs.record import Run
 
 FAILED, WRONG_USAGE = 1, 2
-INCOMPLETE = _stopping.EXIT_CODE
+INCOMPLETE = signals.EXIT_CODE
 """Exit code of a command that ended well but left inputs undone."""
 
-_ELSEWHERE = "choose another file with --out"
+_ELSEWHERE = "choose another file"
 _LONGEST, _LONGEST_NAME = 2_000, 200
 _UsageError = typer.BadParameter.__base__ or Exception  # typer has no name of its own for it
 
@@ -56,7 +48,7 @@ def tell(*lines: str) -> None:
 
 def output(text: str) -> None:
     """Print data and a newline. If nothing reads stdout any more (``| head``), the command ends without a message."""
-    _stopping.work_begins()
+    signals.work_begins()
     stream = _data[-1] if _data else sys.stdout
     if stream is None:
         raise RunError("there is no stdout to write the result to; do not close it")
@@ -130,32 +122,30 @@ def _quoted(word: str) -> str:
 @contextmanager
 def writing(out: Path) -> Iterator[BinaryIO]:
     """Open OUT for writing; if the block fails, an earlier file stays as it was, and no other file is left."""
-    _stopping.work_begins()
-    with _disk.errors(out, _ELSEWHERE):
-        target = _resolved(out)  # a link stays a link
+    signals.work_begins()
+    with files.errors(out, _ELSEWHERE):
+        try:
+            target = files.place(out).resolve()  # a link stays a link
+        except RuntimeError as error:  # Python's error for links that form a cycle
+            raise RunError(f"{out} cannot be written to ({error}); {_ELSEWHERE}") from error
         is_stream = target.exists() and not target.is_file() and not target.is_dir()  # such as /dev/stdout, or a pipe
-        with target.open("wb") if is_stream else replacing(target) as file:
+        with target.open("wb") if is_stream else files.replacing(target) as file:
             yield file
 
 
-def _resolved(out: Path) -> Path:
-    try:
-        return _disk.place(out).resolve()
-    except RuntimeError as error:  # Python's error for links that form a cycle
-        raise RunError(f"{out} cannot be written to ({error}); {_ELSEWHERE}") from error
+def read_all(paths: Sequence[Path], names: Sequence[str] | None = None) -> tuple[list[Results], bool]:
+    """Read result files, and tell which have no rows yet; returns those that have rows, and whether these are all.
 
-
-def read_all(paths: Sequence[Path]) -> tuple[list[Results], bool]:
-    """Read result files, and tell which have no rows yet.
-
-    Returns:
-        The results that have rows, and whether these are all.
+    ``names`` are the names of the results, one for each path; by default the paths.
     """
+    from lvmrs.analysis.results import NoRowsError, check_names, named, read
+
+    check_names(names, len(paths))
     found: list[Results] = []
     empty: list[NoRowsError] = []
-    for path in paths:
+    for k, path in enumerate(paths):
         try:
-            found.append(analysis.read(path))
+            found += named([read(path)], None if names is None else [names[k]])
         except NoRowsError as error:
             empty.append(error)
     if empty and not found:
@@ -167,26 +157,32 @@ def read_all(paths: Sequence[Path]) -> tuple[list[Results], bool]:
 
 def show_run(run: Run, *, as_json: bool) -> None:
     """Print a one-line summary of a run and its directory; an unfinished run ends the command with INCOMPLETE."""
-    results = analysis.results_of(run)
-    average = analysis.average_certified_radius(results).value
-    spent = analysis.spending(results)
-    (accuracy,) = analysis.certified_accuracy(results, [0.0])
+    from lvmrs.analysis.metrics import average_certified_radius
+    from lvmrs.analysis.results import results_of
+    from lvmrs.analysis.summary import spending, spending_object, spending_words
+    from lvmrs.kernel.radius import rounded_down
+
+    results = results_of(run)
+    average = average_certified_radius(results).value
+    spent = spending(results)
+    share = float(results.counted.mean())
     if as_json:
         shown = {
             "run": str(run.directory),
             "inputs": len(results),
             "missing": results.missing,
-            "certified accuracy": accuracy,
+            results.measure: share,
             "average certified radius": average,
-            **({} if spent is None else {"samples": analysis.spending_object(spent)}),
+            **({} if spent is None else {"samples": spending_object(spent)}),
         }
         output(json.dumps(shown))
     else:
+        inputs = f"{len(results)} inputs{'' if results.label is not None else ' without labels'}"
         output(
-            f"{printable(str(run.directory))}: {len(results)} inputs, certified accuracy {percent(accuracy)} %, "
+            f"{printable(str(run.directory))}: {inputs}, {results.measure} {percent(share)} %, "
             f"average certified radius {rounded_down(average)}"
         )
-        for words in () if spent is None else analysis.spending_words(spent):
+        for words in () if spent is None else spending_words(spent):
             output(words)
     if results.missing:
         raise typer.Exit(INCOMPLETE)
@@ -194,38 +190,27 @@ def show_run(run: Run, *, as_json: bool) -> None:
 
 @contextmanager
 def stoppable(how_to_continue: Callable[[], Sequence[str]]) -> Iterator[None]:
-    """Within this block, Control-C, SIGTERM or SIGHUP end the command in order.
-
-    Args:
-        how_to_continue: returns the lines to print then.
-    """
-    _stopping.work_begins()
+    """Within this block, a signal ends the command in order, with the lines of ``how_to_continue``."""
+    signals.work_begins()
     try:
         yield
     except KeyboardInterrupt:
-        _stopping.ignore()
+        signals.ignore()
         tell(*how_to_continue())
         raise typer.Exit(INCOMPLETE) from None
 
 
 def exit_code(command: Callable[[], object], *, debug: bool) -> int:
-    """Run a command, and print one sentence if it fails.
+    """Run a command, and print one sentence if it fails, with the traceback if ``debug``; returns the exit code.
 
     Only a command that has done its work ends with 0, whatever code of the user or of a library does.
-
-    Args:
-        command: the command.
-        debug: whether to print tracebacks.
-
-    Returns:
-        The exit code.
     """
     try:
         command()
     except typer.Exit as end:
         return end.exit_code
     except KeyboardInterrupt:
-        _stopping.ignore()
+        signals.ignore()
         tell("lvmrs: stopped; what was written is safe")
         return INCOMPLETE
     except BaseException as error:
@@ -234,7 +219,9 @@ def exit_code(command: Callable[[], object], *, debug: bool) -> int:
         if debug:
             _tell_origin(error)
         if isinstance(error, _UsageError):
-            _tell_usage(error)
+            shown = io.StringIO()
+            error.show(file=shown)  # type: ignore[attr-defined]
+            tell(*map(_clipped, shown.getvalue().removesuffix("\n").split("\n")))
             return WRONG_USAGE
         tell(f"lvmrs: {_clipped(_sentence(error))}")
         return WRONG_USAGE if isinstance(error, InvalidArgumentError) else FAILED
@@ -264,12 +251,6 @@ def _sentence(error: BaseException) -> str:
 def _clipped(sentence: str) -> str:
     """Shorten a sentence to half a screen; --debug prints all of it."""
     return sentence if len(sentence) <= _LONGEST else f"{sentence[: _LONGEST - 40]} … {sentence[-30:]}"
-
-
-def _tell_usage(error: BaseException) -> None:
-    shown = io.StringIO()
-    error.show(file=shown)  # type: ignore[attr-defined]
-    tell(*map(_clipped, shown.getvalue().removesuffix("\n").split("\n")))
 
 
 def _tell_origin(error: BaseException) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -12,23 +12,17 @@ from lvmrs.cli import options
 from lvmrs.cli.console import command_line, show_run, stoppable
 from lvmrs.cli.options import INPUTS, METHOD, SAMPLES, option
 
-__all__ = ["import_"]
-
 
 def import_(
     file: Annotated[Path, typer.Argument(help="A TSV file with columns idx, label, predict, radius.")],
     out: options.Out,
     sigma: options.Sigma,
-    alpha: Annotated[Optional[float], option(SAMPLES, "--alpha", help="Risk of the certificates, if known.")] = None,
-    n0: Annotated[
-        Optional[int], option(SAMPLES, "--n0", "--N0", help="Samples to choose the class on, if known.")
-    ] = None,
-    n: Annotated[Optional[int], option(SAMPLES, "--n", "--N", help="Samples to prove on, if known.")] = None,
-    data: Annotated[
-        Optional[str], option(INPUTS, "--data", help="Source of the data, for the pictures of a report.")
-    ] = None,
+    alpha: Annotated[float | None, option(SAMPLES, "Risk of the certificates, if known.")] = None,
+    n0: Annotated[int | None, option(SAMPLES, "Samples to choose the class on, if known.", "--n0", "--N0")] = None,
+    n: Annotated[int | None, option(SAMPLES, "Samples to prove on, if known.", "--n", "--N")] = None,
+    data: Annotated[str | None, option(INPUTS, "Source of the data, for the pictures of a report.")] = None,
     split: options.Split = "test",
-    method: Annotated[str, option(METHOD, "--method", help="Name of the method, for tables.")] = "imported",
+    method: Annotated[str, option(METHOD, "Name of the method, for tables.")] = "imported",
     as_json: options.Json = False,
 ) -> None:
     """Make a run from the results of another project, to compare them and to report on them.

@@ -5,18 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
 from lvmrs.cli import options
 from lvmrs.cli.console import output, show_run, stoppable, tell
-from lvmrs.cli.options import EXECUTION, option
+from lvmrs.cli.options import EXECUTION, option, with_address
 from lvmrs.cli.progress import displaying
-from lvmrs.cli.setup import with_address
 from lvmrs.errors import InvalidArgumentError
-
-__all__ = ["launch"]
 
 # Options of certify that cannot be launched, and why.
 _REFUSED = {
@@ -29,21 +26,18 @@ _REFUSED = {
 def launch(
     context: typer.Context,
     command: Annotated[list[str], typer.Argument(help="The command after --: certify and its options.")],
-    slurm: Annotated[bool, option(EXECUTION, "--slurm", help="Submit to Slurm with sbatch.")] = False,
-    shards: Annotated[int, option(EXECUTION, "--shards", help="Number of shards.")] = 8,
-    tasks: Annotated[
-        Optional[int], option(EXECUTION, "--tasks", help="Number of shards that run at a time. Default: all.")
-    ] = None,
+    slurm: Annotated[bool, option(EXECUTION, "Submit to Slurm with sbatch.", "--slurm")] = False,
+    shards: Annotated[int, option(EXECUTION, "Number of shards.")] = 8,
+    tasks: Annotated[int | None, option(EXECUTION, "Number of shards that run at a time. Default: all.")] = None,
     sbatch: Annotated[
-        Optional[list[str]],
+        list[str] | None,
         option(
             EXECUTION,
-            "--sbatch",
-            help="Option of sbatch, such as partition=gpu or gres=gpu:1; may be repeated. The default time limit of "
+            "Option of sbatch, such as partition=gpu or gres=gpu:1; may be repeated. The default time limit of "
             "a task is time=1440 minutes.",
         ),
     ] = None,
-    wait: Annotated[bool, option(EXECUTION, "--wait", help="Wait until the run is merged.")] = False,
+    wait: Annotated[bool, option(EXECUTION, "Wait until the run is merged.", "--wait")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Divide a run into shards, submit them to Slurm as an array of jobs, and merge them when all are done.
@@ -92,10 +86,12 @@ def _checked_out(context: typer.Context, command: Sequence[str]) -> Path:
         raise InvalidArgumentError(f"only certify can be launched, got {command[0]!r:.40}; write it after --")
     words = with_address(list(command[1:]))
     tree: Any = context.find_root().command
-    with tree.commands["certify"].make_context("certify", words, parent=context.find_root()) as parsed:
+    with tree.get_command(context, "certify").make_context("certify", words, parent=context.find_root()) as parsed:
         for name, why in _REFUSED.items():
             if parsed.get_parameter_source(name).name == "COMMANDLINE":
                 raise InvalidArgumentError(f"{name} {why}; leave it out of the command")
+        if parsed.params["out"] is None:
+            raise InvalidArgumentError("out must be given: the directory of the new run")
         return Path(parsed.params["out"])
 
 

@@ -12,14 +12,10 @@ from lvmrs.cli.console import output, tell
 from lvmrs.cli.options import MODEL, numbers, option
 from lvmrs.errors import InvalidArgumentError
 
-__all__ = ["lipschitz"]
-
 
 def lipschitz(
     model: options.Model,
-    shape: Annotated[
-        str, option(MODEL, "--shape", help="Shape of an input: channels, height and width, such as 3,32,32.")
-    ],
+    shape: Annotated[str, option(MODEL, "Shape of an input: channels, height and width, such as 3,32,32.")],
     weights: options.Weights = None,
     mean: options.Mean = None,
     std: options.Std = None,

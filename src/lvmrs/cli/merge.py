@@ -11,8 +11,6 @@ from lvmrs.cli import options
 from lvmrs.cli.console import command_line, show_run, stoppable
 from lvmrs.record import Run
 
-__all__ = ["merge"]
-
 
 def merge(
     shards: Annotated[list[Path], typer.Argument(help="Run directories of all shards.")],
@@ -25,9 +23,9 @@ def merge(
     Examples:
       lvmrs merge runs/a-1 runs/a-2 runs/a-3 runs/a-4 --out runs/a
     """
-    from lvmrs import runs as jobs
+    from lvmrs import runs
 
     opened = [Run(path) for path in shards]
-    with stoppable(lambda: ("stopped; what is done is safe; go on with:", command_line())):
-        run = jobs.merge(opened, out, command=command_line())
+    with stoppable(lambda: ("stopped; written rows are safe; continue with:", command_line())):
+        run = runs.merge(opened, out, command=command_line())
     show_run(run, as_json=as_json)

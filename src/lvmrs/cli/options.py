@@ -1,11 +1,10 @@
-"""Options of the commands: each is declared once, with the heading under which help lists it.
+"""Options that several commands share, each with the heading under which help lists it, and parsers of their values.
 
-A class derived from ``Group`` holds options that several commands share; ``grouped`` gives them to a command.
+A class derived from ``Group`` holds options that go together; ``grouped`` gives them to a command.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import math
@@ -13,24 +12,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Optional, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from lvmrs.analysis.tables import FORMATS
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.registry import BOUNDS, DATA, DENOISERS, FORMS, MAPS, METHODS, MODELS, NOISES
-
-__all__ = [
-    "EXECUTION", "HEADINGS", "INPUTS", "METHOD", "MODEL", "N0", "OUTPUT", "RADII", "SAMPLES", "Alpha", "Autocast",
-    "Batch", "Beta", "Bound", "BoundOfRun", "Budget", "ClassIndex", "ClassIndexOfRun", "Compile", "Confidence",
-    "CpusPerWorker", "Data", "DataOfRun", "Denoiser", "DenoiserOfRun", "Device", "DeviceOfRun", "Fast", "Form",
-    "FormOfRun", "Format", "GpusPerWorker", "Group", "ImageSize", "Json", "Lipschitz", "Map", "MapOfRun", "Mass",
-    "Max", "Mean", "Method", "MethodOfRun", "Model", "ModelOfRun", "N", "Noise", "NoiseOfRun", "Out", "Radii",
-    "RayAddress", "Seed", "Settings", "Sigma", "SigmaIfNoisy", "Skip", "Split", "Std", "Targets", "Temperature",
-    "Tolerance", "Weights", "WeightsOfRun", "Width", "WorkerCount", "choice", "grouped", "numbers", "option", "radii",
-    "shard", "width",
-]  # fmt: skip
+from lvmrs.registry import DATA, MAPS, MODELS, TRACKERS
 
 HEADINGS = MODEL, INPUTS, METHOD, SAMPLES, EXECUTION, OUTPUT = (
     "Model", "Data", "Method", "Noise and samples", "Execution", "Output",
@@ -38,196 +25,100 @@ HEADINGS = MODEL, INPUTS, METHOD, SAMPLES, EXECUTION, OUTPUT = (
 """Headings of groups of options, in the order in which every command lists them."""
 
 
-def option(heading: str, *names: str, help: str, metavar: str | None = None) -> Any:  # noqa: A002
-    """Declare an option under a heading."""
-    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=heading)
+def option(
+    heading: str,
+    help: str,  # noqa: A002
+    *names: str,
+    metavar: str | None = None,
+    check: Callable[[Any], object] | None = None,
+) -> Any:
+    """Declare an option under a heading; without names it has that of its parameter.
+
+    ``check`` raises if a value is wrong. It runs before the command, which may import torch for seconds.
+    """
+
+    def checked(value: Any) -> Any:
+        if check is not None and value is not None:
+            check(value)
+        return value
+
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=heading, callback=checked)
+
+
+def at_least(name: str, least: int) -> Callable[[int], object]:
+    """A check of whole numbers, for ``option``."""
+
+    def check(value: int) -> object:
+        from lvmrs.kernel import checks  # imports NumPy, which lvmrs --help does without
+
+        return checks.count(name, value, least=least)
+
+    return check
+
+
+def check_alpha(value: float) -> None:
+    """Refuse a risk outside (0, 1)."""
+    from lvmrs.kernel import checks
+
+    checks.alpha(value)
 
 
 _TAKING_WEIGHTS = " or ".join(f"{name}:" for name in MODELS.having("weights"))
 
-Model = Annotated[str, option(MODEL, "--model", help=f"Source of the model: {MODELS.listed}.")]
-Weights = Annotated[Optional[Path], option(MODEL, "--weights", help=f"File of weights for a {_TAKING_WEIGHTS} model.")]
+Model = Annotated[str, option(MODEL, f"Source of the model: {MODELS.listed}.")]
+Weights = Annotated[Path | None, option(MODEL, f"File of weights for a {_TAKING_WEIGHTS} model.")]
 Mean = Annotated[
-    Optional[str],
-    option(MODEL, "--mean", help="Mean of each channel, to normalise before the model, such as 0.49,0.48,0.45."),
+    str | None, option(MODEL, "Mean of each channel, to normalise before the model, such as 0.49,0.48,0.45.")
 ]
-Std = Annotated[
-    Optional[str], option(MODEL, "--std", help="Standard deviation of each channel, to normalise before the model.")
-]
-Denoiser = Annotated[Optional[str], option(MODEL, "--denoiser", help=f"Denoiser before the model: {DENOISERS.listed}.")]
-Lipschitz = Annotated[
-    Optional[float],
-    option(
-        MODEL,
-        "--lipschitz",
-        help="Lipschitz constant of the logits, for pixels in [0, 1]. Default: the model's own, if it has one.",
-    ),
-]
+Std = Annotated[str | None, option(MODEL, "Standard deviation of each channel, to normalise before the model.")]
 
-Data = Annotated[str, option(INPUTS, "--data", help=f"Source of the data: {DATA.listed}.")]
-Split = Annotated[str, option(INPUTS, "--split", help="Split of the data.")]
-ImageSize = Annotated[
-    Optional[int], option(INPUTS, "--image-size", help="Scale and crop images from files to squares of this side.")
-]
+Data = Annotated[str, option(INPUTS, f"Source of the data: {DATA.listed}.")]
+Split = Annotated[str, option(INPUTS, "Split of the data.")]
+ImageSize = Annotated[int | None, option(INPUTS, "Scale and crop images from files to squares of this side.")]
 ClassIndex = Annotated[
-    Optional[Path],
-    option(
-        INPUTS,
-        "--class-index",
-        help="Class numbers of imagefolder folders: JSON, or text with one class a line.",
-    ),
+    Path | None, option(INPUTS, "Class numbers of imagefolder folders: JSON, or text with one class a line.")
 ]
-Skip = Annotated[int, option(INPUTS, "--skip", metavar="K", help="Take every K-th input.")]
-Max = Annotated[Optional[int], option(INPUTS, "--max", help="Stop before this index of the data set.")]
+Checked = Annotated[int, option(INPUTS, "Inputs to check, spread evenly over those that are selected.")]
 
-Method = Annotated[
-    Optional[str], option(METHOD, "--method", help=f"How to certify: {METHODS.listed}, or python:MODULE:PLANNER.")
-]
-Settings = Annotated[
-    Optional[Path], option(METHOD, "--settings", help="File made by lvmrs calibrate, which defines the classifier.")
-]
-Bound = Annotated[
-    Optional[str],
-    option(
-        METHOD,
-        "--bound",
-        help=f"Confidence bound: {BOUNDS.listed}, or python:MODULE:BOUND. Default: the method's own.",
-    ),
-]
+Settings = Annotated[Path | None, option(METHOD, "File made by lvmrs calibrate, which defines the classifier.")]
 Map = Annotated[
-    Optional[str],
-    option(
-        METHOD,
-        "--map",
-        help=f"Simplex map, instead of a search: {', '.join(MAPS.having('simplex'))}, or python:MODULE:MAP.",
-    ),
+    str | None,
+    option(METHOD, f"Simplex map, instead of a search: {', '.join(MAPS.having('simplex'))}, or python:MODULE:MAP."),
 ]
-Temperature = Annotated[Optional[float], option(METHOD, "--temperature", help="Temperature, instead of a search.")]
-Mass = Annotated[Optional[float], option(METHOD, "--mass", help="Mass of the simplex.")]
-Form = Annotated[
-    Optional[str],
-    option(METHOD, "--form", help=f"Form of the radius, for method fixed: {FORMS.listed}, or python:MODULE:FORM."),
-]
-Width = Annotated[
-    Optional[str],
-    option(METHOD, "--width", help="Width of soft duels: a number, or chosen, for each input. Default: hard duels."),
+Temperature = Annotated[float | None, option(METHOD, "Temperature, instead of a search.")]
+Mass = Annotated[float | None, option(METHOD, "Mass of the simplex.")]
+
+SIGMA = "Standard deviation of the noise, for pixels in [0, 1]."
+Sigma = Annotated[float, option(SAMPLES, SIGMA)]
+Alpha = Annotated[float, option(SAMPLES, "Risk: the probability that a certificate is wrong.", check=check_alpha)]
+N0 = Annotated[int, option(SAMPLES, "Samples to plan on, for each input.", "--n0", "--N0", check=at_least("n0", 1))]
+N = Annotated[int, option(SAMPLES, "Samples to prove on, for each input.", "--n", "--N", check=at_least("n", 2))]
+Copies = Annotated[
+    int | None, option(SAMPLES, "Noisy copies of each input. Default: 100, or fewer if the network is slow.")
 ]
 
-_SIGMA = "Standard deviation of the noise, for pixels in [0, 1]."
-Sigma = Annotated[float, option(SAMPLES, "--sigma", help=_SIGMA)]
-SigmaIfNoisy = Annotated[
-    Optional[float], option(SAMPLES, "--sigma", help=f"{_SIGMA} Required by every method that samples.")
-]
-Noise = Annotated[
-    Optional[str],
-    option(
-        SAMPLES,
-        "--noise",
-        help=f"Kind of noise: {NOISES.listed}, exact:LEVELS, or python:MODULE:NOISE. Default: exact for data on a "
-        "grid, such as 8-bit images, unless a Lipschitz constant is used.",
-    ),
-]
-Alpha = Annotated[float, option(SAMPLES, "--alpha", help="Risk: the probability that a certificate is wrong.")]
-N0 = Annotated[int, option(SAMPLES, "--n0", "--N0", help="Samples to plan on, for each input.")]
-N = Annotated[int, option(SAMPLES, "--n", "--N", help="Samples to prove on, for each input.")]
-Targets = Annotated[
-    Optional[str],
-    option(
-        SAMPLES,
-        "--target-radius",
-        help="Sample an input until it is decided whether this radius can be certified; commas separate several radii.",
-    ),
-]
-Tolerance = Annotated[
-    Optional[float],
-    option(
-        SAMPLES,
-        "--tolerance",
-        help="Sample an input until its radius is this close to what infinitely many samples could certify.",
-    ),
-]
-Budget = Annotated[
-    Optional[int],
-    option(
-        SAMPLES,
-        "--budget",
-        help="Samples for all inputs together, allocated to increase the average radius of right answers most.",
-    ),
-]
-Beta = Annotated[
-    Optional[float],
-    option(
-        SAMPLES,
-        "--beta",
-        help="With --target-radius or --tolerance: the probability that the radius of the exact means exceeds its "
-        "upper limit. Default: 0.001.",
-    ),
-]
-Seed = Annotated[int, option(SAMPLES, "--seed", help="Seed of the noise.")]
-
-Device = Annotated[str, option(EXECUTION, "--device", help="auto, cpu, cuda, cuda:1, …")]
-Batch = Annotated[Optional[int], option(EXECUTION, "--batch", help="Samples in a batch. Default: found by trials.")]
-Fast = Annotated[
-    bool,
-    option(
-        EXECUTION, "--fast/--no-fast", help="Run a faster version of the model, where that is shown to be equivalent."
-    ),
-]
-Autocast = Annotated[Optional[str], option(EXECUTION, "--autocast", help="Run the model in bfloat16 or float16.")]
-Compile = Annotated[
-    Optional[bool],
-    option(
-        EXECUTION, "--compile/--no-compile", help="Run the model through torch.compile. Default: if the run is long."
-    ),
-]
+Device = Annotated[str, option(EXECUTION, "auto, cpu, cuda, cuda:1, …")]
+Autocast = Annotated[str | None, option(EXECUTION, "Train in mixed precision: bfloat16 or float16.")]
 RayAddress = Annotated[
-    Optional[str],
+    str | None,
     option(
         EXECUTION,
-        "--ray",
+        "Compute on the Ray cluster at this address. Default address: the cluster of this machine, or a new one.",
         metavar="[ADDRESS]",
-        help="Compute on the Ray cluster at this address. Default address: the cluster of this machine, or a new one.",
     ),
 ]
 WorkerCount = Annotated[
-    Optional[int],
-    option(EXECUTION, "--workers", help="Number of workers, on the Ray cluster or as processes of this machine."),
+    int | None, option(EXECUTION, "Number of workers, on the Ray cluster or as processes of this machine.")
 ]
-CpusPerWorker = Annotated[Optional[int], option(EXECUTION, "--cpus-per-worker", help="With --ray: cores of a worker.")]
-GpusPerWorker = Annotated[
-    Optional[float],
-    option(EXECUTION, "--gpus-per-worker", help="With --ray: GPUs of a worker. Default: 1 if the model runs on a GPU."),
-]
+CpusPerWorker = Annotated[int | None, option(EXECUTION, "With --ray: cores of a worker.")]
 
-Out = Annotated[Path, option(OUTPUT, "--out", help="Directory of the new run.")]
+Out = Annotated[Path, option(OUTPUT, "Directory of the new run.")]
 RADII = "0:1.5:0.25"
-Radii = Annotated[str, option(OUTPUT, "--radii", help="FIRST:LAST:STEP, or radii separated by commas.")]
-Format = Annotated[str, option(OUTPUT, "--format", help=f"Format of the table: {', '.join(FORMATS)}.")]
-Confidence = Annotated[
-    float, option(OUTPUT, "--confidence", help="Confidence level of the intervals for the finite test set.")
-]
-Json = Annotated[bool, option(OUTPUT, "--json", help="Print JSON, for programs.")]
-
-# Parts of a run that exists: its manifest names them, but options must name those that moved or that could run code.
-_MOVED = "of RUN, if it moved or could run code, such as python:…"
-_OWN = "of RUN, if it is your own code: python:MODULE:"
-ModelOfRun = Annotated[Optional[str], option(MODEL, "--model", help=f"Model {_MOVED}")]
-WeightsOfRun = Annotated[
-    Optional[Path], option(MODEL, "--weights", help="File of weights that was loaded into the model of RUN.")
-]
-DenoiserOfRun = Annotated[Optional[str], option(MODEL, "--denoiser", help=f"Denoiser {_MOVED}")]
-DataOfRun = Annotated[Optional[str], option(INPUTS, "--data", help=f"Data {_MOVED}")]
-ClassIndexOfRun = Annotated[
-    Optional[Path], option(INPUTS, "--class-index", help="Class index file of RUN, with --data.")
-]
-MethodOfRun = Annotated[Optional[str], option(METHOD, "--method", help=f"Method {_OWN}PLANNER.")]
-MapOfRun = Annotated[Optional[str], option(METHOD, "--map", help=f"Map {_OWN}MAP.")]
-BoundOfRun = Annotated[Optional[str], option(METHOD, "--bound", help=f"Bound {_OWN}BOUND.")]
-FormOfRun = Annotated[Optional[str], option(METHOD, "--form", help=f"Form of the radius {_OWN}FORM.")]
-NoiseOfRun = Annotated[Optional[str], option(SAMPLES, "--noise", help=f"Noise {_OWN}NOISE.")]
-DeviceOfRun = Annotated[
-    Optional[str], option(EXECUTION, "--device", help="auto, cpu, cuda, cuda:1, … Default: the kind of device of RUN.")
-]
+Radii = Annotated[str, option(OUTPUT, "FIRST:LAST:STEP, or radii separated by commas.")]
+Confidence = Annotated[float, option(OUTPUT, "Confidence level of the intervals for the finite test set.")]
+Names = Annotated[str | None, option(OUTPUT, "Names of the runs, with commas between them. Default: their paths.")]
+Tracker = Annotated[str | None, option(OUTPUT, f"Log to an experiment tracker as well: {TRACKERS.listed}.")]
+Json = Annotated[bool, option(OUTPUT, "Print JSON, for programs.", "--json")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,25 +139,16 @@ class Group:
         """Parameters of a command for these options, with ``defaults`` in place of those of the class."""
         hints = get_type_hints(cls, include_extras=True)
         return [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=defaults.get(
-                    field.name,
-                    inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
-                ),
-                annotation=hints[field.name],
-            )
-            for field in dataclasses.fields(cls)
-            if field.name != "typed"
+            part.replace(kind=part.KEYWORD_ONLY, default=defaults.get(name, part.default), annotation=hints[name])
+            for name, part in inspect.signature(cls).parameters.items()
+            if name != "typed"
         ]
 
 
 def grouped(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace each parameter of a command that is a ``Group`` by the options of that group.
 
-    Args:
-        defaults: default values of this command, where they are not those of the group.
+    ``defaults`` are default values of this command, where they are not those of the group.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -279,7 +161,7 @@ def grouped(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., No
                 groups[parameter.name] = hint
                 parameters += hint.parameters(defaults)
             else:
-                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint))
+                parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint))
 
         @functools.wraps(command)
         def wrapped(context: typer.Context, **given: Any) -> None:
@@ -301,6 +183,12 @@ def grouped(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., No
 _MOST_RADII = 10_000
 
 
+def check_tracker(spelling: str | None) -> None:
+    """Refuse an unknown tracker, before anything is loaded."""
+    if spelling is not None:
+        TRACKERS.find(spelling.partition(":")[0], argument="tracker")
+
+
 def numbers(name: str, text: str | None) -> list[float] | None:
     """Parse numbers separated by commas; None stays None."""
     if text is None:
@@ -309,6 +197,11 @@ def numbers(name: str, text: str | None) -> list[float] | None:
         return [_number(part) for part in text.split(",")]
     except ValueError:
         raise InvalidArgumentError(f"{name} must be numbers with commas between them, got {text!r:.80}") from None
+
+
+def names(text: str | None) -> list[str] | None:
+    """Parse names separated by commas; None stays None."""
+    return None if text is None else [name.strip() for name in text.split(",")]
 
 
 def _number(text: str) -> float:
@@ -356,8 +249,17 @@ def width(word: str | None) -> float | str | None:
         raise InvalidArgumentError(f"width must be a number or chosen, got {word!r}") from None
 
 
-def choice(name: str, word: str, known: Sequence[str]) -> str:
-    """Return the word; raises if it is not one of those known."""
-    if word not in known:
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(known)}, got {word!r}")
-    return word
+ANY = "auto"
+
+
+def with_address(words: list[str]) -> list[str]:
+    """Give ``--ray`` a value where the command line has none, since typer has no options with an optional value.
+
+    >>> with_address(["certify", "--ray", "--workers", "2"])
+    ['certify', '--ray=auto', '--workers', '2']
+    """
+    after = [*words[1:], "-"][: len(words)]
+    return [
+        f"--ray={ANY}" if word == "--ray" and following.startswith("-") else word
+        for word, following in zip(words, after, strict=True)
+    ]

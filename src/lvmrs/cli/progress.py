@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from lvmrs._util import signals as _stopping
+from lvmrs._util import signals
+from lvmrs.analysis.results import CERTIFIED_ACCURACY, CERTIFIED_SHARE
 from lvmrs.cli.console import command_line, tell
 from lvmrs.record import Row
 
 if TYPE_CHECKING:
-    from lvmrs.runs.workers import Workers
-
-__all__ = ["Lines", "Watcher", "displaying", "duration", "stepping"]
+    from lvmrs.runs.workers.base import Workers
 
 _FIRST, _GROWTH, _LAST = 10.0, 1.5, 60.0
 """Seconds before the first line of a log, the factor by which the wait grows, and the longest wait."""
@@ -28,40 +26,30 @@ _SURE, _SLOW = 20.0, 0.4
 Clock = Callable[[], float]
 
 
-class _Display(Protocol):
-    """Shows a count of units done."""
-
-    def begin(self, total: int) -> None:
-        """Set the number of units to do."""
-
-    def show(self, done: int, words: Callable[[float], str] = ...) -> None:
-        """Show the number of units done, and what ``words`` returns for the units done per second."""
-
-
 class Lines:
     """Progress for a log: a line after ten seconds, then at growing intervals of at most a minute, and at the end."""
 
     def __init__(self, unit: str, clock: Clock = time.monotonic) -> None:
         self._unit, self._clock = unit, clock
-        self._total, self._told, self._wait = 0, -1, _FIRST
-        self._start = self._last = clock()
+        self.begin(0)
 
     def begin(self, total: int) -> None:
         """Set the number of units to do."""
-        self._total, self._start = total, self._clock()
-        self._last = self._start
+        self._total, self._told, self._wait = total, -1, _FIRST
+        self._start = self._last = self._clock()
 
     def show(self, done: int, words: Callable[[float], str] = lambda rate: "") -> None:
-        """Print a line if one is due; work of less than ten seconds gets none."""
+        """Print a line if one is due, with what ``words`` returns for the units done per second."""
         now = self._clock()
         at_end = done == self._total and self._told >= 0
-        if done == self._told or not (at_end or now - self._last >= self._wait):
-            return
-        self._told, self._last, self._wait = done, now, min(_LAST, _GROWTH * self._wait)
-        rate = done / max(now - self._start, 1e-9)
-        left = (self._total - done) / rate
-        parts = [f"{done}/{self._total} {self._unit}", _per_time(rate, self._unit), words(rate)]
-        tell("  ".join(part for part in (*parts, f"about {duration(left)} left" if left else "") if part))
+        if done != self._told and (at_end or now - self._last >= self._wait):
+            self._told, self._last, self._wait = done, now, min(_LAST, _GROWTH * self._wait)
+            rate = done / max(now - self._start, 1e-9)
+            left = (self._total - done) / rate
+            pace = f"{rate:.3g} {self._unit}/s" if rate >= 0.1 else f"{3600 * rate:.3g} {self._unit}/h"
+            parts = [f"{done}/{self._total} {self._unit}", pace, words(rate)]
+            tell("  ".join(part for part in (*parts, f"about {duration(left)} left" if left else "") if part))
+        signals.check()
 
 
 class _Bar:
@@ -78,10 +66,15 @@ class _Bar:
         """Move the bar."""
         task = self._progress.tasks[self._task]
         self._progress.update(self._task, completed=done, words=words(task.finished_speed or task.speed or 0.0))
+        signals.check()
 
 
 @contextmanager
-def _displaying(unit: str, clock: Clock) -> Iterator[_Display]:
+def displaying(unit: str, clock: Clock = time.monotonic) -> Iterator[Lines | _Bar]:
+    """Show a count of units done, within a ``with`` block; ``unit`` is their name in the plural.
+
+    ``show`` also raises ``KeyboardInterrupt`` after a signal, in case other code caught the first one.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Lines(unit, clock)
@@ -91,32 +84,33 @@ def _displaying(unit: str, clock: Clock) -> Iterator[_Display]:
         yield _Bar(progress)
 
 
-def displaying(unit: str) -> AbstractContextManager[_Display]:
-    """Show a count of units done, within a ``with`` block; ``unit`` is their name in the plural."""
-    return _displaying(unit, time.monotonic)
+def counted(display: Lines | _Bar) -> Callable[[int, int], None]:
+    """What a computation calls with the numbers of units done, from 1, and to do."""
+
+    def show(done: int, total: int) -> None:
+        if done == 1:
+            display.begin(total)
+        display.show(done)
+
+    return show
 
 
-class Watcher:
+class Watcher(ExitStack):
     """Counts the rows of a run and shows them, within a ``with`` block."""
 
     def __init__(self, inputs: int, clock: Clock = time.monotonic, *, workers: Workers | None = None) -> None:
+        super().__init__()
         self._workers = workers
         self.inputs = inputs
         """Number of inputs of the run, with and without a row."""
-        self._displaying: AbstractContextManager[_Display] = _displaying("inputs", clock)
-        self._samples_each = self._right = self._seen = self._before = 0
+        self._samples_each = self._counted = self._seen = self._before = 0
+        self._measure = CERTIFIED_ACCURACY
         self._clock, self._begun, self._expected = clock, clock(), 0.0
 
     def __enter__(self) -> Watcher:
         """Start the display."""
-        self._display = self._displaying.__enter__()
+        self._display = self.enter_context(displaying("inputs", self._clock))
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the display."""
-        self._displaying.__exit__(kind, error, trace)
 
     @property
     def done(self) -> int:
@@ -124,24 +118,22 @@ class Watcher:
         return self._before + self._seen
 
     def begin(self, inputs: int, samples_each: int, *, done: int = 0, rate: float = 0.0) -> None:
-        """Set what is to do.
+        """Set what is to do: ``inputs`` without a row, and ``done`` with one.
 
-        Args:
-            inputs: number of inputs without a row.
-            samples_each: samples of each of them; 0 if that is not known.
-            done: number of inputs that have a row already.
-            rate: samples a second that are expected; 0 if that is not known.
+        ``samples_each`` are the samples of an input, and ``rate`` those expected in a second; 0 if that is not known.
         """
         self._samples_each, self._before, self._expected = samples_each, done, rate
         self._display.begin(inputs)
         self._begun = self._clock()
 
     def row(self, row: Row) -> None:
-        """Show inputs done, samples a second, time left and the certified accuracy so far."""
-        self._right, self._seen = self._right + row.correct, self._seen + 1
-        self._display.show(self._seen, self._words)
+        """Show inputs done, samples a second, time left and the certified accuracy or share so far."""
+        if row.correct is None:
+            self._measure = CERTIFIED_SHARE
+        self._counted += row.predict >= 0 if row.correct is None else row.correct
+        self._seen += 1
         self._tell_if_slow()
-        _stopping.check()
+        self._display.show(self._seen, self._words)
 
     def _tell_if_slow(self) -> None:
         """Print once that the run is much slower than expected, and what to do."""
@@ -159,29 +151,11 @@ class Watcher:
     def _words(self, rate: float) -> str:
         samples = [f"{rate * self._samples_each:,.0f} samples/s"] if rate and self._samples_each else []
         workers = [] if self._workers is None else [f"{self._workers.ready} workers"]
-        return "  ".join([*samples, *workers, f"certified accuracy {self._right / self._seen:.1%}"])
+        return "  ".join([*samples, *workers, f"{self._measure} {self._counted / self._seen:.1%}"])
 
     def how_to_continue(self, *more: str) -> tuple[str, str]:
         """Lines to print after a stop: the command that continues the run, with ``more`` words at its end."""
-        return f"stopped after {self.done} of {self.inputs} inputs; go on with:", command_line(*more)
-
-
-@contextmanager
-def stepping(steps: int, clock: Clock = time.monotonic) -> Iterator[Callable[[int], None]]:
-    """Show the number of steps done and the time left."""
-    with _displaying("steps", clock) as display:
-        display.begin(steps)
-
-        def show(done: int) -> None:
-            display.show(done)
-            _stopping.check()
-
-        yield show
-
-
-def _per_time(rate: float, unit: str) -> str:
-    """Rate per second, or per hour if it is low."""
-    return f"{rate:.3g} {unit}/s" if rate >= 0.1 else f"{3600 * rate:.3g} {unit}/h"
+        return f"stopped after {self.done} of {self.inputs} inputs; continue with:", command_line(*more)
 
 
 def duration(seconds: float) -> str:

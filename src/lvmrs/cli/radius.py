@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -13,19 +13,15 @@ from lvmrs.cli.console import output
 from lvmrs.cli.options import METHOD, MODEL, option
 from lvmrs.kernel.radius import rounded_down
 
-__all__ = ["radius"]
-
 
 def radius(
     p_a: Annotated[float, typer.Argument(help="Lower bound on the mean score of the top class.")],
     p_b: Annotated[
-        Optional[float], typer.Argument(help="Upper bound on every other mean score. Default: mass − P_A.")
+        float | None, typer.Argument(help="Upper bound on every other mean score. Default: mass − P_A.")
     ] = None,
     sigma: options.Sigma = 1.0,
-    lipschitz: Annotated[
-        Optional[float], option(MODEL, "--lipschitz", help="Lipschitz constant of the vector of scores.")
-    ] = None,
-    mass: Annotated[float, option(METHOD, "--mass", help="Mass of the simplex.")] = 1.0,
+    lipschitz: Annotated[float | None, option(MODEL, "Lipschitz constant of the vector of scores.")] = None,
+    mass: Annotated[float, option(METHOD, "Mass of the simplex.")] = 1.0,
     as_json: options.Json = False,
 ) -> None:
     """Compute certified radii from bounds on two mean scores, rounded down.
@@ -49,12 +45,9 @@ def radius(
     if lipschitz is not None:
         ramp = radii.ramp(p_a, rival, sigma=sigma, lipschitz=lipschitz, mass=mass)
         found["ramp"] = (ramp, "noise and Lipschitz constant together")
+    values = {name: max(0.0, float(value)) for name, (value, _) in found.items()}
     if as_json:
-        output(
-            json.dumps(
-                {name: max(0.0, float(value)) if math.isfinite(value) else None for name, (value, _) in found.items()}
-            )
-        )
+        output(json.dumps({name: value if math.isfinite(value) else None for name, value in values.items()}))
     else:
-        for name, (value, how) in found.items():
-            output(f"{name:4}  {rounded_down(max(0.0, float(value)))}  {how}")
+        for name, (_, how) in found.items():
+            output(f"{name:4}  {rounded_down(values[name])}  {how}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,7 @@ from lvmrs.cli.progress import Watcher
 from lvmrs.cli.setup import OWN, GoalOptions, MethodOptions, check_no_bound, chosen_workers, known_name
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.record import Run
-from lvmrs.registry import NOISES
-
-__all__ = ["recertify"]
+from lvmrs.registry import NOISES, noise_named
 
 
 @grouped()
@@ -27,14 +25,11 @@ def recertify(
     out: options.Out,
     method_options: MethodOptions,
     noise: Annotated[
-        Optional[str],
-        option(
-            SAMPLES, "--noise", help="Noise of RUN, which cannot be changed; required if it is python:MODULE:NOISE."
-        ),
+        str | None, option(SAMPLES, "Noise of RUN, which cannot be changed; required if it is python:MODULE:NOISE.")
     ] = None,
-    alpha: Annotated[Optional[float], option(SAMPLES, "--alpha", help="Another risk.")] = None,
-    n0: Annotated[Optional[int], option(SAMPLES, "--n0", "--N0", help="Fewer samples to plan on.")] = None,
-    n: Annotated[Optional[int], option(SAMPLES, "--n", "--N", help="Fewer samples to prove on.")] = None,
+    alpha: Annotated[float | None, option(SAMPLES, "Another risk.")] = None,
+    n0: Annotated[int | None, option(SAMPLES, "Fewer samples to plan on.", "--n0", "--N0")] = None,
+    n: Annotated[int | None, option(SAMPLES, "Fewer samples to prove on.", "--n", "--N")] = None,
     goal_options: GoalOptions,
     ray: options.RayAddress = None,
     workers: options.WorkerCount = None,
@@ -53,7 +48,7 @@ def recertify(
       lvmrs recertify runs/a --method lvm --bound bernstein --alpha 0.01 \\
           --out runs/a-bernstein
     """
-    from lvmrs import runs as jobs
+    from lvmrs import runs
 
     source = Run(run)
     _check_noise(noise, source)
@@ -66,9 +61,9 @@ def recertify(
     inputs, terms = source.count, source.manifest.terms
     pool = chosen_workers(ray, workers, cpus_per_worker, usual=os.cpu_count() or 1)
     watcher = Watcher(inputs, workers=pool if ray is not None else None)
-    with stoppable(lambda: ("stopped; what is done is safe; go on with:", command_line())), watcher:
+    with stoppable(lambda: ("stopped; written rows are safe; continue with:", command_line())), watcher:
         watcher.begin(inputs, (terms.n0 or 0) + (terms.n or 0) if goal is None and terms.goal is None else 0)
-        made = jobs.recertify(
+        made = runs.recertify(
             source,
             out,
             chosen,
@@ -85,8 +80,6 @@ def recertify(
 
 def _check_noise(typed: str | None, source: Run) -> None:
     """Refuse another noise than that of the run; adds the user's own noise to the registry."""
-    from lvmrs.registry import noise_named
-
     if typed is None:
         return
     used = source.manifest.terms.noise

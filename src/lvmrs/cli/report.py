@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -13,20 +13,18 @@ from lvmrs.cli.options import INPUTS, OUTPUT, option
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.record import Run
 
-__all__ = ["report"]
-
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run directories.")],
-    out: Annotated[Path, option(OUTPUT, "--out", "-o", help="New HTML file.")] = Path("report.html"),
+    out: Annotated[Path, option(OUTPUT, "New HTML file.", "--out", "-o")] = Path("report.html"),
     radii: options.Radii = options.RADII,
     data: Annotated[
-        Optional[str],
-        option(INPUTS, "--data", help="Source of the inputs, for pictures, or none. Default: the data that RUNS name."),
+        str | None, option(INPUTS, "Source of the inputs, for pictures, or none. Default: the data that RUNS name.")
     ] = None,
     class_index: options.ClassIndex = None,
-    most: Annotated[int, option(OUTPUT, "--inputs", help="Largest number of inputs in the list.")] = 1_000,
+    most: Annotated[int, option(OUTPUT, "Largest number of inputs in the list.", "--inputs")] = 1_000,
     confidence: options.Confidence = 0.95,
+    names: options.Names = None,
 ) -> None:
     """Write one HTML file with settings, guarantee, interactive curves, a table, and the inputs.
 
@@ -49,5 +47,6 @@ def report(
     if pictures.why_none is not None:
         tell(f"no pictures: {pictures.why_none}{'; say where the data are with --data' if data is None else ''}")
     with writing(out) as file:
-        write_report(opened, file, radii=wanted, picture=pictures.of, most=most, confidence=confidence)
+        called = options.names(names)
+        write_report(opened, file, radii=wanted, picture=pictures.of, most=most, confidence=confidence, names=called)
     tell(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB)")

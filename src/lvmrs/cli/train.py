@@ -3,78 +3,88 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
-from lvmrs._util.text import printable
+from lvmrs._util.text import percent, printable
+from lvmrs._util.user_code import called
 from lvmrs.cli import options
 from lvmrs.cli.console import command_line, output, stoppable, tell
 from lvmrs.cli.options import EXECUTION, INPUTS, METHOD, MODEL, OUTPUT, SAMPLES, numbers, option
-from lvmrs.cli.progress import duration, stepping
-from lvmrs.cli.setup import chosen_objective
-from lvmrs.errors import RunError
-from lvmrs.kernel.radius import percent
+from lvmrs.cli.progress import displaying, duration
+from lvmrs.cli.setup import OWN, own_code, whole_class
+from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.registry import OBJECTIVES
 
 if TYPE_CHECKING:
-    from lvmrs.training import Epoch, Prepared, Trained, TrainingJob
+    from lvmrs.training import Epoch, Objective, Prepared, Trained, TrainingJob
 
-__all__ = ["train"]
+_MEASURED = ("clean accuracy", "noisy accuracy", "mean squared error")
 
 
 def train(
-    model: Annotated[
-        str,
-        option(MODEL, "--model", help="ready:NAME, python:MODULE:FUNCTION, or trained:FILE to train it further."),
-    ],
+    model: Annotated[str, option(MODEL, "ready:NAME, python:MODULE:FUNCTION, or trained:FILE to train it further.")],
     data: options.Data,
     sigma: options.Sigma,
-    out: Annotated[Path, option(OUTPUT, "--out", help="New file of weights, NAME.safetensors.")],
+    out: Annotated[Path, option(OUTPUT, "New file of weights, NAME.safetensors.")],
     objective: Annotated[
-        str, option(METHOD, "--objective", help=f"Training objective: {OBJECTIVES.listed}, or python:MODULE:CLASS.")
+        str, option(METHOD, f"Training objective: {OBJECTIVES.listed}, or python:MODULE:CLASS.")
     ] = "gaussian",
-    weights: Annotated[Optional[Path], option(MODEL, "--weights", help="File of initial weights.")] = None,
+    weights: Annotated[Path | None, option(MODEL, "File of initial weights.")] = None,
     mean: options.Mean = None,
     std: options.Std = None,
-    split: Annotated[str, option(INPUTS, "--split", help="Split of the data to train on.")] = "train",
-    test_split: Annotated[
-        str, option(INPUTS, "--test-split", help="Split to measure on at the end, or none.")
-    ] = "test",
+    split: Annotated[str, option(INPUTS, "Split of the data to train on.")] = "train",
+    test_split: Annotated[str, option(INPUTS, "Split to measure on at the end, or none.")] = "test",
     image_size: options.ImageSize = None,
     class_index: options.ClassIndex = None,
     epsilon: Annotated[
-        Optional[float],
-        option(METHOD, "--epsilon", help="For smoothadv: largest distance of the attack. Default: 0.5."),
+        float | None, option(METHOD, "For smoothadv: largest distance of the attack. Default: 0.5.")
     ] = None,
     steps: Annotated[
-        Optional[int], option(METHOD, "--steps", help="For smoothadv: steps of the attack. Default: 2.")
+        int | None, option(METHOD, "For smoothadv, smoothmix: steps of the attack. Default: 2, 4.")
+    ] = None,
+    step_size: Annotated[float | None, option(METHOD, "For smoothmix: length of a step. Default: 2 sigma.")] = None,
+    mix_step: Annotated[
+        int | None, option(METHOD, "For smoothmix: steps after which adversarial inputs replace inputs. Default: 0.")
     ] = None,
     samples: Annotated[
-        Optional[int], option(METHOD, "--samples", help="For smoothadv: noisy copies of an input. Default: 2.")
+        int | None,
+        option(METHOD, "For smoothadv, consistency, smoothmix, macer: noisy copies of an input. Default: 2, 2, 2, 16."),
+    ] = None,
+    lbd: Annotated[
+        float | None,
+        option(METHOD, "For consistency, macer: weight of the divergence, of the penalty. Default: by sigma."),
+    ] = None,
+    eta: Annotated[
+        float | None,
+        option(METHOD, "For consistency, smoothmix: weight of the entropy, of the mixtures. Default: 0.5, 5."),
+    ] = None,
+    beta: Annotated[float | None, option(METHOD, "For macer: inverse temperature of the softmax. Default: 16.")] = None,
+    gamma: Annotated[
+        float | None, option(METHOD, "For macer: difference of quantiles without a penalty. Default: 8.")
     ] = None,
     margin: Annotated[
-        Optional[float],
-        option(METHOD, "--margin", help="For margin: distance by which the right class should win. Default: 1."),
+        float | None, option(METHOD, "For margin: distance by which the right class should win. Default: 1.")
     ] = None,
-    epochs: Annotated[int, option(METHOD, "--epochs", help="Passes over the data.")] = 20,
-    batch: Annotated[int, option(METHOD, "--batch", help="Inputs in a step.")] = 128,
-    lr: Annotated[float, option(METHOD, "--lr", help="Largest learning rate.")] = 0.005,
-    optimizer: Annotated[str, option(METHOD, "--optimizer", help="adam, or sgd with momentum 0.9.")] = "adam",
-    weight_decay: Annotated[float, option(METHOD, "--weight-decay", help="Decay of weights, not of biases.")] = 0.0,
-    schedule: Annotated[
-        str, option(METHOD, "--schedule", help="Schedule of the learning rate: one-cycle or cosine.")
-    ] = "one-cycle",
-    augment: Annotated[
-        str, option(METHOD, "--augment", help="none, shift (by up to an eighth of the side), or shift-mirror.")
-    ] = "none",
-    seed: Annotated[int, option(SAMPLES, "--seed", help="Seed of weights, order and noise.")] = 0,
+    epochs: Annotated[int, option(METHOD, "Passes over the data.")] = 20,
+    batch: Annotated[int, option(METHOD, "Inputs in a step.")] = 128,
+    lr: Annotated[float, option(METHOD, "Largest learning rate.")] = 0.005,
+    optimizer: Annotated[str, option(METHOD, "adam, or sgd with momentum 0.9.")] = "adam",
+    weight_decay: Annotated[float, option(METHOD, "Decay of weights, not of biases.")] = 0.0,
+    schedule: Annotated[str, option(METHOD, "Schedule of the learning rate: one-cycle or cosine.")] = "one-cycle",
+    augment: Annotated[str, option(METHOD, "none, shift (by up to an eighth of the side), or shift-mirror.")] = "none",
+    seed: Annotated[int, option(SAMPLES, "Seed of weights, order and noise.")] = 0,
     device: options.Device = "auto",
     autocast: options.Autocast = None,
-    workers: Annotated[int, option(EXECUTION, "--workers", help="Processes that read the data.")] = 0,
+    workers: Annotated[int, option(EXECUTION, "Processes that read the data.")] = 0,
     resume: Annotated[
-        bool, option(OUTPUT, "--resume", help="Continue from OUT.checkpoint, which must have the same settings.")
+        bool, option(OUTPUT, "Continue from OUT.checkpoint, if it exists; it must have the same settings.", "--resume")
     ] = False,
+    tracker: options.Tracker = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a classifier for inputs with noise, or a denoiser, into a file for --model trained:OUT.
@@ -93,12 +103,26 @@ def train(
       lvmrs train --model ready:resnet8 --data digits --sigma 0.5 \\
           --objective smoothadv --epsilon 1 --out a.safetensors
     """
+    options.check_tracker(tracker)
     from lvmrs.training import Settings, StoppedTrainingError, TrainingJob, run
 
     job = TrainingJob(
         model,
         data,
-        chosen_objective(objective, sigma, epsilon=epsilon, steps=steps, samples=samples, margin=margin),
+        _chosen_objective(
+            objective,
+            sigma,
+            epsilon=epsilon,
+            steps=steps,
+            step_size=step_size,
+            mix_step=mix_step,
+            samples=samples,
+            lbd=lbd,
+            eta=eta,
+            beta=beta,
+            gamma=gamma,
+            margin=margin,
+        ),
         out,
         Settings(epochs, batch, lr, optimizer, weight_decay, schedule, augment, autocast, seed),
         weights=weights,
@@ -113,43 +137,66 @@ def train(
         command=command_line(),
     )
     try:
-        with stoppable(lambda: _how_to_continue(job, resume=resume)), _Watch(epochs) as watch:
-            done = run(job, resume=resume, on_begin=watch.begin, on_epoch=watch.epoch, on_step=watch.step)
+        with (
+            stoppable(lambda: _how_to_continue(job, resume=resume)),
+            displaying("steps") as display,
+            ExitStack() as held,
+        ):
+            log = _log(held, tracker, job)
+
+            def begin(prepared: Prepared) -> None:
+                _tell_begin(prepared)
+                display.begin(prepared.steps)
+
+            def on_epoch(epoch: Epoch) -> None:
+                _tell_epoch(epoch, epochs)
+                log(epoch.number, {"loss": epoch.loss, "seconds": epoch.seconds})
+
+            done = run(job, resume=resume, on_begin=begin, on_epoch=on_epoch, on_step=display.show)
+            log(epochs, {name.replace(" ", "_"): done.measured[name] for name in _MEASURED if name in done.measured})
     except StoppedTrainingError as error:
         raise RunError(f"{error} (add --resume to resume it)") from error
     _print_end(done, as_json=as_json)
 
 
-class _Watch(ExitStack):
-    """Prints model, data and progress of a training to stderr."""
+def _log(held: ExitStack, tracker: str | None, job: TrainingJob) -> Callable[[int, dict[str, float]], None]:
+    """What takes the values of each epoch: a tracker, which is open until ``held`` closes, or nothing."""
+    if tracker is None:
+        return lambda step, values: None
+    from lvmrs.runs.trackers import opened
 
-    def __init__(self, epochs: int) -> None:
-        super().__init__()
-        self.epochs = epochs
+    recorded = {"out": str(job.out), "model": job.model, "data": job.data, "objective": str(job.objective)}
+    return held.enter_context(opened(tracker, {**recorded, **asdict(job.settings)})).log
 
-    def begin(self, prepared: Prepared) -> None:
-        """Print model and data, and start to count steps."""
-        data = prepared.data
-        tell(f"model  {prepared.network.name}; {prepared.network.parameters:,} parameters")
-        tell(f"data   {'; '.join((data.name, f'{data.split}, {len(data)} inputs', *data.assumed))}")
-        self._show = self.enter_context(stepping(prepared.steps))
 
-    def step(self, done: int) -> None:
-        """Show the number of steps done."""
-        self._show(done)
+def _chosen_objective(name: str, sigma: float, **settings: float | None) -> Objective:
+    """Make the training objective of this name; settings that are None keep their defaults."""
+    from lvmrs import training
 
-    def epoch(self, epoch: Epoch) -> None:
-        """Print the loss of an epoch, and the time left."""
-        left = (self.epochs - epoch.number) * epoch.seconds
-        told = f"  about {duration(left)} left" if left else ""
-        tell(f"epoch {epoch.number}/{self.epochs}  loss {epoch.loss:.4f}  {epoch.seconds:.1f} s{told}")
+    if not name.startswith(OWN):
+        return training.objective(name, sigma, **settings)
+    chosen = whole_class(name, own_code(name), training.Objective, "Objective", "lvmrs.training.objectives.base")
+    made: Objective = called(name, partial(training.objective, chosen, sigma, **settings), error=InvalidArgumentError)
+    return made
+
+
+def _tell_begin(prepared: Prepared) -> None:
+    data = prepared.data
+    tell(f"model  {prepared.network.name}; {prepared.network.parameters:,} parameters")
+    tell(f"data   {'; '.join((data.name, f'{data.split}, {len(data)} inputs', *data.assumed))}")
+
+
+def _tell_epoch(epoch: Epoch, epochs: int) -> None:
+    left = (epochs - epoch.number) * epoch.seconds
+    told = f"  about {duration(left)} left" if left else ""
+    tell(f"epoch {epoch.number}/{epochs}  loss {epoch.loss:.4f}  {epoch.seconds:.1f} s{told}")
 
 
 def _how_to_continue(job: TrainingJob, *, resume: bool) -> tuple[str, str]:
     if job.out.exists():
         return f"stopped; {job.out} is complete, and was made by:", command_line()
     if job.checkpoint.exists():
-        return "stopped; go on with:", command_line(*(() if resume else ("--resume",)))
+        return "stopped; continue with:", command_line(*(() if resume else ("--resume",)))
     return "stopped before an epoch was finished; begin again with:", command_line()
 
 

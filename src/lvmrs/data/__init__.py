@@ -2,8 +2,7 @@
 
 from lvmrs._util.facts import DataFacts
 from lvmrs.data.arrays import Arrays
-from lvmrs.data.base import Dataset
-from lvmrs.data.checks import check_labels, checked_input
+from lvmrs.data.base import Dataset, check_labels, checked_input
 from lvmrs.data.folder import ImageFolder
 from lvmrs.data.load import DataSource, load
 

@@ -14,8 +14,6 @@ from lvmrs.data.arrays import Arrays, npz, part_of
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError, guarded
 
-__all__ = ["cifar10"]
-
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -54,18 +52,12 @@ class _ArrayUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("numpy.") and module.endswith(".multiarray") and name == "_reconstruct":
-            return _empty_array
-        known = {("_codecs", "encode"): _latin, ("numpy", "ndarray"): None, ("numpy", "dtype"): np.dtype}
+            return lambda kind, shape, code: np.empty(0, np.uint8)  # the pickle then sets its shape and bytes
+        known = {
+            ("_codecs", "encode"): lambda text, encoding: text.encode("latin-1"),  # bytes that Python 2 pickled
+            ("numpy", "ndarray"): None,
+            ("numpy", "dtype"): np.dtype,
+        }
         if (module, name) in known:
             return known[module, name]
         raise pickle.UnpicklingError(f"it would import {module}.{name}")
-
-
-def _empty_array(kind: None, shape: tuple[int, ...], code: bytes) -> NDArray[Any]:
-    """An empty array; the pickle then sets its shape and bytes."""
-    return np.empty(0, np.uint8)
-
-
-def _latin(text: str, encoding: str) -> bytes:
-    """The bytes of a text that Python 2 pickled."""
-    return text.encode("latin-1")

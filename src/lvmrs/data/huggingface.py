@@ -2,50 +2,68 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from lvmrs._util.facts import DataFacts
-from lvmrs._util.files import expanded, is_file
-from lvmrs._util.optional import optional
+from lvmrs._util.files import expanded, is_file, is_folder
 from lvmrs._util.settings import check_folder
+from lvmrs._util.text import optional
 from lvmrs.data.base import Dataset
 from lvmrs.data.folder import pixels
 from lvmrs.errors import DataError, guarded
 
-__all__ = ["HuggingFaceDataset"]
+# In place of a label column: the inputs have no labels.
+_NONE = "none"
 
 
 class HuggingFaceDataset(Dataset):
-    """A data set of the library. Uses the first image column and the first class-label column."""
+    """A data set of the library, ``NAME``, or ``NAME,image=COLUMN,label=COLUMN`` to name its columns.
+
+    By default, uses the first image column and the first class-label column. With ``label=none`` there are no labels.
+    """
 
     levels = 255
 
     def __init__(self, name: str, rest: str, split: str, size: int | None = None) -> None:
         datasets = optional("datasets", extra="hf", error=DataError)
         self.name, self.split, self.size = name, split, size
+        rest, named = _columns(name, rest)
         self.rows, self.divided = _rows(datasets, name, rest, split)
         features = self.rows.features
-        images = [key for key, kind in features.items() if isinstance(kind, datasets.Image)]
-        labels = [key for key, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
-        if not images or not labels:
-            raise DataError(f"{name}: it needs an image column and a class-label column; it has {', '.join(features)}")
-        self.image, self.label = images[0], labels[0]
-        self.classes = tuple(features[self.label].names)
+        first = {
+            column: next((key for key, kind in features.items() if isinstance(kind, expected)), None)
+            for column, expected in (("image", datasets.Image), ("label", datasets.ClassLabel))
+        }
+        self.image, self.label = {**first, **named}.values()
+        self._chosen = "" if [*first.values()] == [self.image, self.label] else f"-{self.image}-{self.label}"
+        if self.image not in features or self.label not in (*features, _NONE):
+            raise DataError(
+                f"{name}: it needs an image column and a class-label column; it has {', '.join(features)}; name them "
+                f"as in hf:NAME,image=COLUMN,label=COLUMN, with label={_NONE} for inputs without labels"
+            )
+        if not isinstance(features[self.image], datasets.Image):
+            raise DataError(f"{name}: the column {self.image!r} does not hold images; name one that does")
+        if self.label == _NONE:
+            self.facts = DataFacts(labels="none", image_column=self.image)
+        else:
+            names = getattr(features[self.label], "names", None)
+            self.classes = None if names is None else tuple(names)
+            self.facts = DataFacts(image_column=self.image, label_column=self.label)
         self.grey = all(self.rows[k][self.image].mode in ("1", "L") for k in range(min(20, len(self.rows))))
-        self.facts = DataFacts(image_column=self.image, label_column=self.label)
 
     def __len__(self) -> int:
         """The number of inputs."""
         return len(self.rows)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        """One input and its label."""
+    def __getitem__(self, index: int) -> tuple[Tensor, int | None]:
+        """One input and its label; None if there are no labels."""
         row = self.rows[index]
         try:
-            return pixels(row[self.image], self.size, grey=self.grey), int(row[self.label])
+            return pixels(row[self.image], self.size, grey=self.grey), row[self.label] if self.labelled else None
         except DataError as error:
             raise DataError(f"{self.name}: image {index}: {error}") from error
 
@@ -54,13 +72,22 @@ class HuggingFaceDataset(Dataset):
         found = getattr(self.rows[index][self.image], "filename", None)
         return Path(found).name if isinstance(found, str) and found else None
 
-    def largest_label(self) -> int:
-        """The largest label."""
-        return int(max(self.rows[self.label]))
+    def largest_label(self) -> int | None:
+        """The largest label; None if there are no labels."""
+        return max(self.rows[self.label]) if self.labelled else None
 
     def fingerprint(self) -> str:
-        """The fingerprint of the library, and the image size."""
-        return f"{self.rows._fingerprint}-{self.size}"
+        """The fingerprint of the library, the image size, and other columns than the first ones."""
+        return f"{self.rows._fingerprint}-{self.size}{self._chosen}"
+
+
+def _columns(name: str, rest: str) -> tuple[str, dict[str, str]]:
+    """The name of the data set, and the columns that the user names after it."""
+    rest, *settings = [rest] if is_folder(expanded(rest)) else re.split(r",(?=\w+=)", rest)
+    named = dict(setting.split("=", 1) for setting in settings)
+    if unknown := [key for key in named if key not in ("image", "label")]:
+        raise DataError(f"{name}: hf has no setting {unknown[0]!r}; it has image and label, each a name of a column")
+    return rest, named
 
 
 def _rows(datasets: Any, name: str, rest: str, split: str) -> tuple[Any, bool]:

@@ -1,4 +1,4 @@
-"""Loads data sets by name."""
+"""Loads data sets by name. The source ``python:`` imports data sets from the user's code."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
+from lvmrs._util.facts import DataFacts
 from lvmrs._util.settings import absolute, files_of, parse_name
+from lvmrs._util.user_code import called, imported
+from lvmrs.data.arrays import Arrays
 from lvmrs.data.base import Dataset
 from lvmrs.errors import DataError, InvalidArgumentError, guarded, shown
+from lvmrs.kernel import checks
 from lvmrs.registry import DATA
-
-__all__ = ["DataSource", "load"]
 
 _LARGEST_SIZE = 4096
 
@@ -48,7 +53,13 @@ class DataSource:
 
     def load(self) -> Dataset:
         """Load the data set."""
-        self._check_arguments()
+        if self.size is not None and not (type(self.size) is int and 1 <= self.size <= _LARGEST_SIZE):
+            raise InvalidArgumentError(
+                f"image size must be a whole number from 1 to {_LARGEST_SIZE}, got {shown(self.size, 40)}"
+            )
+        # The split may come from a manifest, and becomes a part of a path.
+        if not isinstance(self.split, str) or self.split in ("", ".", "..") or set(self.split) & set("/\\\0"):
+            raise DataError(f"{self.name}: split must be a word such as test, got {shown(self.split, 40)}")
         source, rest = parse_name(DATA, self.name, self.directory, error=DataError)
         with guarded(f"{self.name}: it cannot be read", error=DataError):
             data: Dataset = DATA.find(source)(self.name, rest, self.split, **self._options(source))
@@ -63,15 +74,6 @@ class DataSource:
         own = self.name.partition(":")[0] in DATA.having("code")
         return files_of(DATA, self.name, self.directory) if own else []
 
-    def _check_arguments(self) -> None:
-        if self.size is not None and not (type(self.size) is int and 1 <= self.size <= _LARGEST_SIZE):
-            raise InvalidArgumentError(
-                f"image size must be a whole number from 1 to {_LARGEST_SIZE}, got {shown(self.size, 40)}"
-            )
-        # The split may come from a manifest, and becomes a part of a path.
-        if not isinstance(self.split, str) or self.split in ("", ".", "..") or set(self.split) & set("/\\\0"):
-            raise DataError(f"{self.name}: split must be a word such as test, got {shown(self.split, 40)}")
-
     def _options(self, source: str) -> dict[str, Any]:
         """The options for a source. Raises DataError for an option that the source does not have."""
         index = None if self.class_index is None else absolute(self.class_index, self.directory)
@@ -80,7 +82,7 @@ class DataSource:
             takers = DATA.having(fact)
             if value is not None and source not in takers:
                 verb = "takes" if len(takers) == 1 else "take"
-                raise DataError(f"{self.name}: only {' and '.join(takers)} {verb} {words}; leave it out")
+                raise DataError(f"{self.name}: only {', '.join(takers)} {verb} {words}; leave it out")
         return {option: value for option, (value, fact, _) in given.items() if source in DATA.having(fact)}
 
     def load_again(self, name: str, fingerprint: str) -> Dataset:
@@ -90,3 +92,32 @@ class DataSource:
         if data.fingerprint() != fingerprint:
             raise DataError(f"{name}: the data have changed since they were pickled; load them again")
         return data
+
+
+def python(name: str, rest: str, split: str) -> Dataset:
+    """Import the ``Dataset`` ``MODULE:NAME``, or call the function ``MODULE:NAME`` with the split.
+
+    The function returns a ``Dataset``, a pair of arrays (inputs, labels), or an array of inputs without labels.
+    """
+    named = made = imported(name, rest, error=DataError)
+    if callable(made) and not isinstance(made, Dataset):
+        made = called(name, made, split, error=DataError)
+    if isinstance(made, Dataset):
+        made.name, made.split = str(getattr(made, "name", name)), str(getattr(made, "split", split))
+        made.divided = made.divided and made is not named
+        if not isinstance(made.facts, DataFacts):
+            raise DataError(f"{name}: its facts are {type(made.facts).__name__}; expected DataFacts")
+        if made.levels is not None:
+            made.levels = checks.count("levels", made.levels, least=1)
+        made.classes = None if made.classes is None else tuple(map(str, made.classes))
+        return made
+    if isinstance(made, np.ndarray | Tensor):
+        made = made, None
+    if isinstance(made, tuple) and len(made) == 2:
+        with guarded(f"{name}: inputs and labels are not arrays", error=DataError):
+            inputs, labels = np.asarray(made[0]), None if made[1] is None else np.asarray(made[1])
+        return Arrays(name, split, inputs, labels)
+    raise DataError(
+        f"{name}: it gives {type(made).__name__}; expected a Dataset, or a function from a split to "
+        "(inputs, labels), or to inputs without labels"
+    )

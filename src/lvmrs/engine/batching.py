@@ -23,11 +23,9 @@ from lvmrs.engine.pipeline import Need, Result, Steps, Task, started
 from lvmrs.engine.sources import Input
 from lvmrs.engine.threads import ThreadPool, Work
 from lvmrs.errors import LvmrsError
-from lvmrs.kernel.noise import Stream, samples_per_block
+from lvmrs.kernel.noise import Stream, block_of
 from lvmrs.kernel.sampler import Answered, Compare, Sampler, Watch, check_logits
 from lvmrs.kernel.scores import Portion, Scores, scores_of
-
-__all__ = ["Batched", "Fullness", "NoisyCopies", "Piece", "answered"]
 
 # Batches that may run before the result of the oldest is taken, for each thread.
 _AHEAD = 2
@@ -73,16 +71,16 @@ class Batched:
         self._fullness = Fullness() if fullness is None else fullness
 
     def run(self, items: Iterable[Input], steps: Callable[[Input], Steps[Result]]) -> Iterator[tuple[Input, Result]]:
-        """Take the steps of each input; see ``Source``."""
+        """Run the steps of each input; see ``Source``."""
         coming: Iterator[Task[Input, Result]] | None = started(items, steps)
-        batches, window, waiting = _Batches(self._pool, self._fullness), _FEW, deque[_Sampling[Result]]()
+        batches, window, waiting = _Batches(self._pool, self._fullness), _FEW, deque[_InputSampling[Result]]()
         while True:
             while coming is not None and self._has_room(waiting, window):
                 task = next(coming, None)
                 if task is None:
                     coming = None
                     break
-                waiting.append(_Sampling(task, self._seed, keeps=self._watch is not None))
+                waiting.append(_InputSampling(task, self._seed, keeps=self._watch is not None))
                 window = window if task.done else self._window(task.item.sampler)
             if not waiting:
                 return
@@ -95,7 +93,7 @@ class Batched:
                 self._watch(stage, logits)  # type: ignore[misc]
             yield task.outcome()
 
-    def _has_room(self, waiting: deque[_Sampling[Result]], window: int) -> bool:
+    def _has_room(self, waiting: deque[_InputSampling[Result]], window: int) -> bool:
         """Whether another input may begin; finished inputs that are not yielded yet count too."""
         most = window * (1 if self._watch is not None else _WAIT)
         return sum(not each.task.done for each in waiting) < window and len(waiting) < most
@@ -110,14 +108,14 @@ class Batched:
 class Piece(NamedTuple):
     """Consecutive samples of one input within a batch."""
 
-    sampling: _Sampling[Any]
+    sampling: _InputSampling[Any]
     stream: Stream
     copies: Callable[[], Tensor]
     samples: range
     """The numbers of the samples in the stream."""
 
 
-class _Sampling(Generic[Result]):
+class _InputSampling(Generic[Result]):
     """Tracks the samples of one input: those requested, and those sent to its task."""
 
     def __init__(self, task: Task[Input, Result], seed: int, *, keeps: bool) -> None:
@@ -190,7 +188,7 @@ class _Batches:
         self._pool, self._fullness = pool, fullness
         self._begun: deque[tuple[list[Piece], Future[list[Answered | LvmrsError]]]] = deque()
 
-    def begin(self, inputs: Iterable[_Sampling[Any]]) -> bool:
+    def begin(self, inputs: Iterable[_InputSampling[Any]]) -> bool:
         """Start a full batch, or a partial one if no batch is running; False if none was started."""
         waiting = [each for each in inputs if each.wanted > 0]
         if not waiting:
@@ -252,12 +250,12 @@ def answered(sampler: Sampler, pieces: list[Piece]) -> list[Answered | LvmrsErro
             return [error]
         return [_alone(sampler, rows, compares) for rows, compares in zip(copies, compare, strict=True)]
     parts = torch.split(together, [len(piece.samples) for piece in pieces])
-    return [Answered(logits, compares, len(logits)) for logits, compares in zip(parts, compare, strict=True)]
+    return [Answered.of(logits, compares, len(logits)) for logits, compares in zip(parts, compare, strict=True)]
 
 
 def _alone(sampler: Sampler, rows: Tensor, compare: Compare) -> Answered | LvmrsError:
     try:
-        return Answered(sampler.answers_as_run(rows), compare, len(rows))
+        return Answered.of(sampler.answers_as_run(rows), compare, len(rows))
     except LvmrsError as error:
         return error
 
@@ -270,7 +268,7 @@ class NoisyCopies:
 
     def __init__(self, sampler: Sampler, x: Tensor, stream: Stream) -> None:
         self._sampler, self._x, self._stream = sampler, x, stream
-        self._block = samples_per_block(x.shape, x.device)
+        self._block = block_of(sampler.noise, x.shape, x.device)
         self._first, self._drawn = 0, x[None][:0]
         self._lock, self._ended = threading.Lock(), False
 

@@ -15,11 +15,9 @@ from lvmrs.engine.threads import torch_threads
 from lvmrs.engine.tracing import NotTraceableError, is_layout_free, traced
 from lvmrs.engine.way import Way
 from lvmrs.errors import first_line
-from lvmrs.kernel.agreement import measured, moved, precision
+from lvmrs.kernel.model_check import measured, moved, precision_of
 from lvmrs.models.fixed_batch import InParts
 from lvmrs.models.lipschitz.stated import runs_as_lvmrs_wrote
-
-__all__ = ["Fast", "fast_version", "same"]
 
 Model = Callable[[Tensor], Tensor]
 _IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
@@ -45,6 +43,11 @@ class Fast:
     def way(self, batch: int, *, channels_last: bool = False, compiled: bool = False) -> Way:
         """The settings to run this network with."""
         return Way(batch, self.folded, channels_last and self.convolves, compiled)
+
+    def lower(self, precision: torch.dtype) -> Fast:
+        """The network in a 16-bit type, for trials of its speed: its logits are not compared with the model."""
+        network = _InPrecision(copy.deepcopy(self.network), precision)
+        return replace(self, network=network, programs={})
 
     def runner(self, way: Way, workers: int, x: Tensor) -> Model:
         """A function that ``workers`` threads may call at once, each with a batch of inputs shaped like ``x``."""
@@ -93,17 +96,29 @@ class _Copies:
         return answer
 
 
-def fast_version(model: object, inputs: Tensor) -> Fast:
+class _InPrecision(nn.Module):
+    """Runs a network in a 16-bit type: casts its weights, casts inputs once, and returns logits in float32."""
+
+    def __init__(self, network: nn.Module, precision: torch.dtype) -> None:
+        super().__init__()
+        self.network, self.precision = network.to(precision), precision
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.network(inputs.to(self.precision))
+        return logits.float()
+
+
+def fast_version(model: object, inputs: Tensor, precision: torch.dtype | None = None) -> Fast:
     """Make a fast version of a model, or raise ``NotTraceableError`` if it cannot be shown to be the same function.
 
     Args:
         model: a module in eval mode; other callables have no fast version.
         inputs: a batch of noisy inputs, on which both versions are compared: all together, one by one and in threes.
+        precision: the 16-bit type of weights, inputs and intermediate results; None for those of the model. With it,
+            differences up to the rounding of this type are accepted.
     """
     if not isinstance(model, nn.Module):
         raise NotTraceableError("it is not a torch module")
-    if inputs.device.type != "cpu":
-        raise NotTraceableError("it does not run on the CPU")
     held = (*model.parameters(), *model.buffers())
     if {tensor.dtype for tensor in held if tensor.is_floating_point()} - {torch.float32, torch.float64}:
         raise NotTraceableError("its weights have another precision than float32 and float64")
@@ -111,17 +126,17 @@ def fast_version(model: object, inputs: Tensor) -> Fast:
         raise NotTraceableError("its weights were made in inference mode")
     try:
         with torch.inference_mode(False), torch.no_grad():
-            made = _made(model, inputs)
+            made = _made(model, inputs, precision)
     except NotTraceableError:
         raise
     except Exception as error:  # the user's code may raise anything when it is traced or copied
         raise NotTraceableError(f"it cannot be traced ({first_line(error)})") from error
-    if not same(model, made.network.forward, inputs):
+    if not same(model, made.network.forward, inputs, precision):
         raise NotTraceableError("its list of steps gives other logits")
-    return replace(made, layout_free=made.layout_free and _may_be_laid_out_anew(made, model, inputs))
+    return replace(made, layout_free=made.layout_free and _may_be_laid_out_anew(made, model, inputs, precision))
 
 
-def _may_be_laid_out_anew(made: Fast, model: nn.Module, inputs: Tensor) -> bool:
+def _may_be_laid_out_anew(made: Fast, model: nn.Module, inputs: Tensor, precision: torch.dtype | None) -> bool:
     last = made.way(1, channels_last=True)
     if not last.channels_last:
         return True
@@ -129,30 +144,46 @@ def _may_be_laid_out_anew(made: Fast, model: nn.Module, inputs: Tensor) -> bool:
         run = made.runner(last, 1, inputs[0])
     except RuntimeError:  # torch has no such layout for weights of five dimensions
         return False
-    return same(model, run, inputs)
+    return same(model, run, inputs, precision)
 
 
-def _made(model: nn.Module, inputs: Tensor) -> Fast:
+def _made(model: nn.Module, inputs: Tensor, precision: torch.dtype | None) -> Fast:
     if runs_as_lvmrs_wrote(model):
+        if precision is not None:
+            raise NotTraceableError("it computes its weights in float32")
         return Fast(copy.deepcopy(model), folded=False, layout_free=False)
     steps = traced(model, inputs[:2].clone())
+    if precision is not None:
+        steps.double()  # folded weights are rounded once
     functions_to_layers(steps)
     fold_normalisation(steps)
-    return Fast(steps.requires_grad_(False), folded=True, layout_free=is_layout_free(steps))
+    steps.requires_grad_(False)
+    layout_free = is_layout_free(steps)
+    network = steps if precision is None else _InPrecision(steps, precision)
+    return Fast(network, folded=True, layout_free=layout_free)
 
 
-def same(model: nn.Module, fast: Model, inputs: Tensor) -> bool:
-    """Whether two versions of a model give the same logits in batches of several sizes, up to rounding."""
+def same(model: nn.Module, fast: Model, inputs: Tensor, kind: torch.dtype | None = None) -> bool:
+    """Whether two versions of a model give the same logits in batches of several sizes, up to rounding.
+
+    Args:
+        model: the reference.
+        fast: the version to compare with it.
+        inputs: a batch of inputs.
+        kind: the 16-bit type in which ``fast`` computes, if there is one.
+    """
     with torch.inference_mode():
         try:
-            found = [fast(batch.clone()) for batch in _batches(inputs)]
+            found = [fast(batch.clone()).cpu() for batch in _batches(inputs)]
         except Exception:  # torch raises errors of many kinds, such as for a view that a layout does not allow
             return False
-        expected = [model(batch.clone()).clone() for batch in _batches(inputs)]
-        eps = precision(model, expected[0].dtype, device=inputs.device)
-        agreement = measured(moved(model, eps), inputs, expected[0], eps)
+        expected = [model(batch.clone()).cpu().clone() for batch in _batches(inputs)]
+        eps = precision_of(model, expected[0].dtype, kind, device=inputs.device)
+        other = moved(model, eps)
+        agreement = measured(lambda rows: other(rows).cpu(), inputs, expected[0], eps)
         return all(
-            one.dtype == other.dtype and agreement.agree(one, other) for one, other in zip(found, expected, strict=True)
+            (kind is not None or one.dtype == other.dtype) and agreement.agree(one, other)
+            for one, other in zip(found, expected, strict=True)
         )
 
 

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-__all__ = ["fold_normalisation", "functions_to_layers"]
-
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _LINEAR = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED, nn.Linear)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)

@@ -23,16 +23,14 @@ from lvmrs.errors import InvalidArgumentError, ProofError, guarded, naming
 from lvmrs.kernel.anytime import AnytimeProof
 from lvmrs.kernel.certificate import Certificate
 from lvmrs.kernel.checks import Floats
-from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.method import Goal
 from lvmrs.kernel.noise import Stage
 from lvmrs.kernel.proof import Proof
-from lvmrs.kernel.scores import held
+from lvmrs.kernel.scores import Scores, held
 from lvmrs.kernel.terms import Plan, Terms
 from lvmrs.planners.allocation import allocated, expected_radii, numbers
 from lvmrs.planners.anytime import Anytime
 from lvmrs.planners.base import Planner
-
-__all__ = ["Item", "Need", "Planned", "Procedure", "Source", "Steps", "Task", "certify", "started"]
 
 Result = TypeVar("Result")
 AnyItem = TypeVar("AnyItem", bound="Item")
@@ -100,8 +98,7 @@ class Procedure:
         scores = yield Need("selection", self.n0, self.n0)
         if not counts:
             return Planned(self._planner.plan(scores, terms), terms, np.empty(0))
-        scores, logits = held(scores)
-        plan = self._planner.plan(scores, terms)
+        plan, logits = planned_on(scores, self._planner, terms)
         with guarded(f"the forecast of a plan by {plan.planner} fails", error=ProofError):  # a part may be the user's
             radii = expected_radii(plan, terms, logits, counts)
         return Planned(plan, terms, radii if item.label in (None, plan.top) else np.zeros_like(radii))
@@ -127,6 +124,12 @@ class Procedure:
         if self.goal is None or not self.stops:
             return Proof(plan, terms)
         return AnytimeProof(plan, terms, beta=self.goal.beta, stop=self.goal.reached)
+
+
+def planned_on(scores: Scores, planner: Planner, terms: Terms) -> tuple[Plan, Tensor]:
+    """Plan on selection scores, and keep their logits for forecasts."""
+    scores, logits = held(scores)
+    return planner.plan(scores, terms), logits
 
 
 class Source(Protocol[AnyItem]):

@@ -1,28 +1,30 @@
-"""Makes the samplers of one model: each kind of input is checked once, and how to run the model is chosen once."""
+"""Makes one sampler for each kind of input: shape, type and device.
+
+The model is checked once for each kind. How to run it is chosen on the first input, and then kept.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from lvmrs.engine import tuning as compiling
+from lvmrs.engine import tuning
 from lvmrs.engine.execution import Fast, fast_version
 from lvmrs.engine.threads import Sharing, ThreadPool, cores, torch_threads
 from lvmrs.engine.tracing import NotTraceableError, held_by
-from lvmrs.engine.tuning import Choice, chosen_batch, chosen_way
+from lvmrs.engine.tuning import Tuned, chosen_batch, chosen_way, gain_of_bfloat16
 from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
 from lvmrs.kernel import checks
 from lvmrs.kernel.model_check import ModelCheck, check_model
 from lvmrs.kernel.noise import Stream
 from lvmrs.kernel.sampler import Sampler, evaluating
-
-__all__ = ["Pace", "Samplers"]
 
 Made = TypeVar("Made")
 
@@ -36,6 +38,9 @@ _MEASURED, _MOST, _FEW = 0.1, 8, 1024
 _PLAIN_BATCH = 64
 # The size of a piece for one thread, in seconds and in samples at most: each piece has an overhead.
 _PIECE_SECONDS, _LARGEST_PIECE = 0.1, 1024
+
+# A run of this many seconds is long enough to try another precision.
+_LONG = 20.0
 
 _CHANGED = (
     "the weights or attributes of the model have changed since it was first run; a certificate is about one fixed "
@@ -55,8 +60,10 @@ class Pace:
     """Samples per second on an idle machine, as measured."""
     classes: int
     """How many classes the model has."""
-    as_it_is: str | None = None
-    """Why the model itself runs and no fast version; None if a fast version runs, or none was requested."""
+    why_not_fast: str | None = None
+    """If no fast version runs although one was allowed, the reason."""
+    in_bfloat16: float = 1.0
+    """How many times as fast the network would be in bfloat16, for runs that take long; 1 if it was not tried."""
 
     @property
     def batch(self) -> int:
@@ -67,31 +74,43 @@ class Pace:
     def words(self) -> str:
         """One-line summary for people."""
         together = f", {self.workers} at a time" if self.workers > 1 else ""
-        return f"{self.way.words}{together}{f'; the model runs as it is: {self.as_it_is}' if self.as_it_is else ''}"
+        why = f"; the model runs as it is: {self.why_not_fast}" if self.why_not_fast else ""
+        return f"{self.way.words}{together}{why}"
 
 
 class Samplers:
     """One sampler for each kind of input (shape, precision, device).
 
     Args:
-        pattern: the settings that all samplers share.
+        pattern: a sampler whose fields are copied into every sampler.
         batch: samples in a forward pass; None to choose it by trials.
         way: how the model is run; None to choose it.
         fast: whether a fast version of the model may be run.
         compiled: whether the model runs through torch.compile; None to compile for long runs.
+        precision: the 16-bit type to run the model in; None for the types of its inputs and weights. A network that can
+            be traced is cast to the type, and compared with the model; another one runs under autocast.
     """
 
     def __init__(
-        self, pattern: Sampler, batch: int | None, *, way: Way | None = None, fast: bool = True, compiled: bool | None
+        self,
+        pattern: Sampler,
+        batch: int | None,
+        *,
+        way: Way | None = None,
+        fast: bool = True,
+        compiled: bool | None,
+        precision: torch.dtype | None = None,
     ) -> None:
         if way is not None:
             checks.instance("way", way, Way, "a Way, as an earlier run has chosen it")
         if way is not None and batch not in (None, way.batch):
             raise InvalidArgumentError(f"batch must be {way.batch} here, got {batch}; leave it out")
         self.pattern, self.given, self.way, self.fast, self.compiled = pattern, batch, way, fast, compiled
+        self.precision = precision
         self._samplers: dict[tuple[Any, ...], Sampler] = {}
         self._checked: dict[tuple[Any, ...], tuple[Sampler, ModelCheck]] = {}
         self._paces: dict[tuple[Any, ...], Pace] = {}
+        self._fasts: dict[tuple[Any, ...], Fast | None] = {}
         self._held: list[object] | None = None
         self._watched = False  # false for a model whose attributes change in every run; its logits are compared
         self._why: str | None = None
@@ -113,7 +132,10 @@ class Samplers:
         return ThreadPool(self._cores)
 
     def plain(self, x: Tensor) -> Sampler:
-        """A sampler that runs the model itself, for inputs like ``x``; it needs no choice of how to run the model."""
+        """A sampler that runs the model itself, for inputs like ``x``; it needs no choice of how to run the model.
+
+        It runs in the precision of the model, unless the network cannot be traced and runs under autocast.
+        """
         return self._plain(x)[0]
 
     def of(self, x: Tensor) -> Sampler:
@@ -165,31 +187,43 @@ class Samplers:
         kind = _kind(x)
         if kind not in self._checked:
             plain = replace(self.pattern, memory_format=_layout(x), batch=self.batch or _PLAIN_BATCH)
-            with torch_threads(1):
+            with torch_threads(1), _recognising_batches(plain, x):
+                if self.precision is not None and self._cast(plain, x) is None:
+                    plain = replace(plain, autocast=self.precision)
                 check = check_model(plain, x, batch=self.batch)
                 if not self._checked:  # lazy layers are initialised by now
                     self._held = self._holds()
                     plain.answers(x.expand(_OTHER_ROWS, *x.shape).clone(), check.classes, finite=False)
                     self._watched = self._held is not None and self._held == self._holds()
+                if self._fasts.get(kind) is not None:
+                    check = check.coarser(x, self.precision)
             self._checked[kind] = replace(plain, recheck=check.recheck, classes=check.classes), check
         return self._checked[kind]
 
+    def _cast(self, plain: Sampler, x: Tensor) -> Fast | None:
+        """The network cast to the 16-bit type; None if it cannot be traced."""
+        if not self._checked:  # lazy layers are initialised by a first pass
+            replace(plain, autocast=self.precision).answers(x[None].clone(), 0, finite=False)
+        fast = self._fasts[_kind(x)] = self._fast_version(x)
+        return fast
+
     def _made(self, x: Tensor, samples: int) -> Sampler:
         plain, check = self._plain(x)
-        fast = self._fast_version(x)
+        fast = self._fasts[_kind(x)] if self.precision is not None else self._fast_version(x)
         choice = self._chosen(plain, fast, x)
         way = choice.way
         piece = max(1, min(_LARGEST_PIECE, round(_PIECE_SECONDS / choice.cost)))
         made = replace(plain, batch=way.batch, piece=piece)
         rate = (1 if x.device.type != "cpu" else self._cores) / choice.cost
         if fast is not None and way.folded == fast.folded:
-            together = choice.workers == self._cores  # a compiled program runs in one thread
+            # On a CPU, a compiled program runs in one thread.
+            together = x.device.type != "cpu" or choice.workers == self._cores
             if self.compiled and fast.folded and not fast.layout_free:
                 raise ModelError("the model depends on the memory layout and cannot be compiled; do not compile it")
             may = self.way is None and fast.folded and fast.layout_free
             if may and (self.compiled or (self.compiled is None and together)):
                 size = None if self.given is None else way.batch
-                way = compiling.if_worth_it(fast, choice, x, size, samples / rate, asked=bool(self.compiled))
+                way = tuning.plain_or_compiled(fast, choice, x, size, samples / rate, asked=bool(self.compiled))
                 made = replace(made, batch=way.batch)
             if way.channels_last and not fast.convolves:
                 raise ModelError("the run was begun with channels last, which the model does not allow; begin it again")
@@ -206,7 +240,10 @@ class Samplers:
             made = replace(made, runner=_in_eval_mode(self.pattern.model))
         if made.workers == 1 and self._cores > 1 and x.device.type == "cpu":
             made = replace(made, around=Sharing(choice.cost).run)
-        self._paces[_kind(x)] = Pace(way, made.workers, self._rate(made, x, choice.cost), check.classes, self._why)
+        pace = Pace(way, made.workers, self._rate(made, x, choice.cost), check.classes, self._why)
+        if fast is not None and self.precision is None and samples / pace.rate > _LONG:
+            pace = replace(pace, in_bfloat16=gain_of_bfloat16(fast, replace(choice, way=way), x))
+        self._paces[_kind(x)] = pace
         return made
 
     def _rate(self, sampler: Sampler, x: Tensor, cost: float) -> float:
@@ -233,17 +270,17 @@ class Samplers:
 
     def _shown_fast(self, x: Tensor) -> Fast:
         model = self.pattern.model
-        if self.pattern.autocast is not None or torch.is_autocast_enabled(x.device.type):
+        if torch.is_autocast_enabled(x.device.type):
             raise NotTraceableError("it runs under autocast")  # autocast is a setting of one thread
         noise = torch.randn(_ROWS, *x.shape, generator=torch.Generator().manual_seed(1)).to(x)
         try:
             with evaluating(model):
-                return fast_version(model, x + self.pattern.sigma * noise)
+                return fast_version(model, x + self.pattern.sigma * noise, self.precision)
         except SystemExit as error:
             shape = (_ROWS, *x.shape)
             raise ModelError(f"the model fails on a batch of shape {shape}, {x.dtype} (it calls sys.exit)") from error
 
-    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor) -> Choice:
+    def _chosen(self, plain: Sampler, fast: Fast | None, x: Tensor) -> Tuned:
         """How to run the model, as given or found by trials, and the cost of a sample."""
         given = self.way
         if given is not None and fast is not None and given.folded != fast.folded:
@@ -265,6 +302,28 @@ def _in_eval_mode(model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tenso
         return answer
 
     return run
+
+
+@contextmanager
+def _recognising_batches(plain: Sampler, x: Tensor) -> Iterator[None]:
+    """Explain a failure of the model on copies of x that is due to a batch dimension: x itself is a batch of inputs."""
+    try:
+        yield
+    except ModelError as error:
+        if x.dim() > 1 and _runs(plain, x) and not _runs(plain, x[None]):
+            raise InvalidArgumentError(
+                f"x has a batch dimension (shape {tuple(x.shape)}); pass x[0], or use certify_batch"
+            ) from error
+        raise
+
+
+def _runs(plain: Sampler, inputs: Tensor) -> bool:
+    """Whether the model gives logits for a batch."""
+    try:
+        plain.answers(inputs.clone(), 0)
+    except ModelError:
+        return False
+    return True
 
 
 def _layout(x: Tensor) -> torch.memory_format:

@@ -17,8 +17,6 @@ from lvmrs.kernel.noise import Stage, Stream
 from lvmrs.kernel.sampler import Answered, Request, Sampler, Watch
 from lvmrs.kernel.scores import Scores
 
-__all__ = ["GivenScores", "Input", "Sampled"]
-
 
 @dataclass(frozen=True, eq=False)
 class Input(Item):
@@ -67,11 +65,11 @@ class Sampled:
 
     def run(self, items: Iterable[Input], steps: Callable[[Input], Steps[Result]]) -> Iterator[tuple[Input, Result]]:
         """Run the steps of each input; see ``Source``."""
-        return _Sampling(started(items, steps), self._pool, self._seed, self._watch).outcomes()
+        return _OrderedSampling(started(items, steps), self._pool, self._seed, self._watch).outcomes()
 
 
-class _Asked(Generic[Result]):
-    """A request for all samples of a stage that a task needs."""
+class _Pending(Generic[Result]):
+    """A pending request for all samples of a stage that a task needs."""
 
     def __init__(self, number: int, task: Task[Input, Result], need: Need, seed: int, *, first: bool) -> None:
         item = task.item
@@ -80,7 +78,7 @@ class _Asked(Generic[Result]):
         self.pieces = _work(self.request, number)
 
 
-class _Sampling(Generic[Result]):
+class _OrderedSampling(Generic[Result]):
     """Samples inputs in order. Requests are answered in the order in which they are made."""
 
     def __init__(self, tasks: Iterator[Task[Input, Result]], pool: ThreadPool, seed: int, watch: Watch | None) -> None:
@@ -88,8 +86,8 @@ class _Sampling(Generic[Result]):
         self._most = 2 * pool.workers
         self._tasks: deque[Task[Input, Result]] = deque()
         """Inputs that were started and not yielded yet, in order."""
-        self._unread: deque[_Asked[Result]] = deque()
-        self._undone: deque[_Asked[Result]] = deque()
+        self._unread: deque[_Pending[Result]] = deque()
+        self._undone: deque[_Pending[Result]] = deque()
         """Requests with pieces that no thread was given yet."""
         self._numbers = itertools.count()
         self._queue = pool.queue(self)
@@ -102,28 +100,28 @@ class _Sampling(Generic[Result]):
                 if not self._tasks:
                     return
                 while not self._tasks[0].done:
-                    self._tell()
+                    self._show_kept()
                     self._answer(self._unread.popleft())
-                self._tell()
+                self._show_kept()
                 yield self._tasks.popleft().outcome()
         finally:
             self._queue.close()
 
-    def _answer(self, asked: _Asked[Result]) -> None:
+    def _answer(self, pending: _Pending[Result]) -> None:
         """Send a task the scores that it requested, and request the samples that it needs next."""
-        task, request = asked.task, asked.request
-        logits = _logits(self._queue, asked.number)
+        task, request = pending.task, pending.request
+        logits = _logits(self._queue, pending.number)
         _feed(task, lambda: request.scores(self._shown(task, request.stream.stage, logits)))
-        if self._undone and self._undone[0] is asked:  # some of its pieces were not started
+        if self._undone and self._undone[0] is pending:  # some of its pieces were not started
             self._undone.popleft()
-        self._queue.skip(asked.number)
+        self._queue.skip(pending.number)
         self._ask(task)
 
     def _ask(self, task: Task[Input, Result], *, first: bool = False) -> None:
         if task.need is not None:
-            asked = _Asked(next(self._numbers), task, task.need, self._seed, first=first)
-            self._unread.append(asked)
-            self._undone.append(asked)
+            pending = _Pending(next(self._numbers), task, task.need, self._seed, first=first)
+            self._unread.append(pending)
+            self._undone.append(pending)
 
     def __iter__(self) -> Iterator[Work[Answered]]:
         """The pieces of all requests; further requests may add pieces after StopIteration."""
@@ -144,7 +142,7 @@ class _Sampling(Generic[Result]):
     def _begin(self) -> bool:
         """Start the next input, unless enough inputs wait for their first scores; False if none was started."""
         failed = bool(self._tasks) and self._tasks[-1].failure is not None
-        if failed or sum(asked.first for asked in self._unread) >= self._most:
+        if failed or sum(pending.first for pending in self._unread) >= self._most:
             return False
         task = next(self._coming, None)
         if task is None:
@@ -162,7 +160,7 @@ class _Sampling(Generic[Result]):
                 task.kept.append((stage, batch.clone()))
             yield batch
 
-    def _tell(self) -> None:
+    def _show_kept(self) -> None:
         """Show the watch the kept logits of the oldest input."""
         kept, self._tasks[0].kept = self._tasks[0].kept, []
         for stage, logits in kept if self._watch is not None else ():

@@ -20,8 +20,6 @@ import torch
 
 from lvmrs._util.machine import allowed_cores
 
-__all__ = ["OrderedQueue", "Sharing", "ThreadPool", "Work", "cores", "torch_threads"]
-
 Result = TypeVar("Result")
 # Pieces of work that wait or run for each thread: enough to keep it busy while a plan is made.
 _AHEAD = 8
@@ -41,7 +39,7 @@ class Work(Generic[Result]):
 
 
 class ThreadPool:
-    """A pool of worker threads for a ``with`` block. While they exist, torch uses one thread per Python thread.
+    """A pool of worker threads for a ``with`` block. While they work, torch uses one thread per Python thread.
 
     Args:
         workers: the number of threads; with 1, the calling thread does all work, with all of torch's threads.
@@ -61,6 +59,18 @@ class ThreadPool:
             self._executor.shutdown(cancel_futures=True)
             self._executor = None
             _SingleThreaded.leave()
+
+    def handing_out(self, results: Iterator[Result]) -> Iterator[Result]:
+        """Yield results. While the caller has one, torch has as many threads as the caller chose."""
+        for result in results:
+            limited = self._executor is not None
+            if limited:
+                _SingleThreaded.leave()
+            try:
+                yield result
+            finally:
+                if limited:
+                    _SingleThreaded.enter()
 
     def begin(self, work: Work[Result]) -> Future[Result]:
         """Start a piece of work in a worker thread if that is allowed, otherwise do it at once in this thread."""
@@ -113,7 +123,8 @@ class OrderedQueue(Generic[Result]):
     """Does pieces of work ahead of time and returns their results in order; ``ThreadPool.queue`` makes it.
 
     Args:
-        works: the pieces of work, read when there is room for them. It may yield more after StopIteration.
+        works: the pieces of work, read when there is room for them. Unlike another iterator, it is asked again after
+            StopIteration, and may yield more.
         pool: the threads that do the work.
     """
 

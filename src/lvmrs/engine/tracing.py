@@ -29,8 +29,6 @@ from torch.utils._pytree import tree_leaves
 
 from lvmrs.models.lipschitz.stated import changed_module, changed_process, own_code
 
-__all__ = ["NotTraceableError", "Operations", "checksum", "held_by", "is_layout_free", "memory", "traced"]
-
 # A model with more values than this is not watched; 100 layers have about 3000 values.
 _MOST = 200_000
 _PLAIN = frozenset(
@@ -183,7 +181,7 @@ class Operations:
 
     def add(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Perform an operation, and record it."""
-        if _is_by_value(func, args):
+        if _is_by_value(func, args, kwargs):
             self.fault = f"it looks at values or draws random numbers ({func})"
         for argument, value in zip(func._schema.arguments, args, strict=False):
             self._note_write(argument, value)
@@ -244,9 +242,12 @@ class _Conversions(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _is_by_value(func: Any, args: Any) -> bool:
+def _is_by_value(func: Any, args: Any, kwargs: Any) -> bool:
     if func is torch.ops.aten.index.Tensor:  # indexing by integers gives a known shape
         return any(isinstance(each, Tensor) and each.dtype == torch.bool for each in tree_leaves(args[1:]))
+    if func._schema.name.startswith("aten::_scaled_dot_product_"):  # attention is random by its dropout only
+        given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+        return bool(given.get("dropout_p", 0.0))
     return any(tag in func.tags for tag in _RANDOM_OR_BY_VALUE)
 
 

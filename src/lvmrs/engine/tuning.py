@@ -22,25 +22,14 @@ from lvmrs.engine.threads import ThreadPool, Work, torch_threads
 from lvmrs.engine.way import Way
 from lvmrs.errors import ModelError, first_line
 
-__all__ = [
-    "Choice",
-    "affordable_batch",
-    "best",
-    "chosen_batch",
-    "chosen_way",
-    "costs",
-    "costs_together",
-    "if_worth_it",
-    "trial",
-]
-
 Key = TypeVar("Key")
 Clock = Callable[[], float]
 
 _SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_LARGEST_ELSEWHERE = 4096
+# On other devices than the CPU, batches have 32, 64, … up to 4096 samples.
+_DOUBLINGS = 8
 # The time limit in seconds of one trial, and of all trials together.
-_ONE, _ALL = 0.2, 0.3
+_ONE, _ALL = 0.1, 0.2
 _ROUNDS = 3
 # In a trial, each thread runs at least this many samples.
 _SMALL_PIECE = 32
@@ -98,7 +87,7 @@ def best(found: dict[Way, float]) -> Way:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Tuned:
     """The result of trials."""
 
     way: Way
@@ -109,7 +98,7 @@ class Choice:
     """The number of threads that run a batch each."""
 
 
-def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice:
+def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Tuned:
     """Choose batch size and layout for a fast version of a model.
 
     Args:
@@ -118,26 +107,69 @@ def chosen_way(fast: Fast, x: Tensor, batch: int | None, threads: int) -> Choice
         batch: the batch size; None to choose it.
         threads: the number of threads to use.
     """
+    layouts = (False, True) if fast.convolves and x.dim() == 3 else (False,)
+    if x.device.type != "cpu":
+        return min((_doubled(fast, last, x, batch) for last in layouts), key=lambda choice: choice.cost)
     with torch_threads(1):
-        layouts = (False, True) if fast.convolves and x.dim() == 3 else (False,)
         runners = {last: fast.runner(fast.way(1, channels_last=last), threads, x) for last in layouts}
-        sizes = _affordable(runners[False], x, _SIZES if batch is None else _up_to(batch))
+        few = min(batch or _SIZES[0], _SIZES[0])
+        first = trial(runners[False], x, few)
+        first()  # warm up
+        cost = _once(first, time.thread_time) / few
+    size = min(batch or _MIDDLE, affordable_batch(cost, batch or _MIDDLE))
+    ways = {fast.way(size, channels_last=last): runners[last] for last in layouts}
+    found = costs_together(ways, x, threads, cost)
+    way = min(found, key=found.__getitem__)
     if batch is not None:
-        sizes = sizes[-1:]
-    middle = min(sizes, key=lambda size: abs(size - _MIDDLE))
-    ways = {fast.way(middle, channels_last=last): runners[last] for last in layouts}
-    last = min(found := costs_together(ways, x, threads), key=found.__getitem__).channels_last
-    found = costs_together({fast.way(size, channels_last=last): runners[last] for size in sizes}, x, threads)
-    way = best(found)
-    return Choice(replace(way, batch=batch or way.batch), found[way], threads)
+        return Tuned(replace(way, batch=batch), found[way], threads)
+
+    def cost_of(size: int) -> float:
+        tried = replace(way, batch=size)
+        return costs_together({tried: runners[way.channels_last]}, x, threads, found[way])[tried]
+
+    by_size = {replace(way, batch=size): cost for size, cost in _climbed(cost_of, size, found[way]).items()}
+    way = best(by_size)
+    return Tuned(way, by_size[way], threads)
 
 
-def costs_together(ways: dict[Way, Model], x: Tensor, workers: int) -> dict[Way, float]:
-    """The cost of a sample for each setting, with ``workers`` threads that run a batch each."""
+def _climbed(cost_of: Callable[[int], float], size: int, cost: float) -> dict[int, float]:
+    """Measure larger batch sizes until the cost stops falling; if none is better than the first guess, smaller ones.
+
+    Args:
+        cost_of: measures the cost of a sample in batches of a size.
+        size: the first guess.
+        cost: its cost.
+    """
+    found = {size: cost}
+    at = _SIZES.index(size)
+    for sizes in (_SIZES[at + 1 :], _SIZES[:at][::-1]):
+        for trying in sizes:
+            least = min(found.values())
+            if trying * least > _ONE:
+                break
+            found[trying] = cost_of(trying)
+            if found[trying] * _AS_GOOD > least:
+                break
+        if min(found, key=found.__getitem__) != size:
+            break
+    return found
+
+
+def costs_together(ways: dict[Way, Model], x: Tensor, workers: int, cost: float) -> dict[Way, float]:
+    """The cost of a sample for each setting, with ``workers`` threads that run a batch each on a CPU.
+
+    Args:
+        ways: functions that run a batch, by settings.
+        x: an input, without a batch dimension.
+        workers: the number of threads.
+        cost: about the cost of a sample.
+    """
+    if x.device.type != "cpu":
+        waiting = {way: (_waiting(trial(run, x, way.batch)), way.batch) for way, run in ways.items()}
+        return costs(waiting, clock=time.perf_counter)
+    few = min(_SMALL_PIECE, _ONE / cost)
     with ThreadPool(workers) as pool:
-        trials = {
-            way: _together(pool, run, x, way.batch, max(1, _SMALL_PIECE // way.batch)) for way, run in ways.items()
-        }
+        trials = {way: _together(pool, run, x, way.batch, max(1, int(few / way.batch))) for way, run in ways.items()}
         return costs(trials, clock=time.process_time)
 
 
@@ -157,24 +189,19 @@ def _together(pool: ThreadPool, run: Model, x: Tensor, batch: int, passes: int) 
     return together, pool.workers * passes * batch
 
 
-def _affordable(run: Model, x: Tensor, sizes: Sequence[int] = _SIZES) -> list[int]:
+def _affordable(run: Model, x: Tensor) -> list[int]:
     """The batch sizes whose trial fits in the time limit; at least the smallest.
 
     The time of each size is extrapolated from the size before it, since a larger batch can be far cheaper per sample.
     """
-    enough = [sizes[0]]
-    for size in sizes[1:]:
+    enough = [_SIZES[0]]
+    for size in _SIZES[1:]:
         before = trial(run, x, enough[-1])
         before()  # warm up
         if _once(before, time.thread_time) * size / enough[-1] > _ONE:
             break
         enough.append(size)
     return enough
-
-
-def _up_to(batch: int) -> tuple[int, ...]:
-    """The standard batch sizes below ``batch``, and ``batch``."""
-    return (*(size for size in _SIZES if size < batch), batch)
 
 
 def affordable_batch(cost: float, most: int) -> int:
@@ -193,7 +220,7 @@ def trial(run: Model, x: Tensor, size: int) -> Callable[[], object]:
     return run_batch
 
 
-def chosen_batch(run: Model, x: Tensor, threads: int) -> Choice:
+def chosen_batch(run: Model, x: Tensor, threads: int) -> Tuned:
     """Choose the batch size of a model that runs without a fast version.
 
     On a CPU, sizes are tried in one thread, and the best is multiplied by the number of threads. On other devices the
@@ -205,24 +232,32 @@ def chosen_batch(run: Model, x: Tensor, threads: int) -> Choice:
         threads: the number of threads of a pass.
     """
     if x.device.type != "cpu":
-        return _doubled(run, x)
+        size, cost = _largest_useful(run, x)
+        return Tuned(Way(size), cost)
     with torch_threads(1):
         found = costs({Way(size): (trial(run, x, size), size) for size in _affordable(run, x)})
     way = best(found)
-    return Choice(Way(way.batch * threads), found[way])
+    return Tuned(Way(way.batch * threads), found[way])
 
 
-def _doubled(run: Model, x: Tensor) -> Choice:
-    size, cost = 0, float("inf")
-    trying = 32
-    while trying <= _LARGEST_ELSEWHERE:
+def _doubled(fast: Fast, last: bool, x: Tensor, batch: int | None) -> Tuned:
+    """Choose the batch size of a fast version on another device than the CPU, with or without channels last."""
+    run = fast.runner(fast.way(1, channels_last=last), 1, x)
+    size, cost = _largest_useful(run, x, () if batch is None else (batch,))
+    return Tuned(fast.way(size, channels_last=last), cost)
+
+
+def _largest_useful(run: Model, x: Tensor, sizes: Sequence[int] = ()) -> tuple[int, float]:
+    """Double the batch size while the cost of a sample falls; or measure the given size. Returns size and cost."""
+    size, cost = 0, math.inf
+    for trying in sizes or [32 << doubling for doubling in range(_DOUBLINGS)]:
         waited = _waiting(trial(run, x, trying))
         waited()
         now = min(_once(waited, time.perf_counter) for _ in range(3)) / trying
         if now > cost / _AS_GOOD:
             break
-        size, cost, trying = trying, now, 2 * trying
-    return Choice(Way(size), cost)
+        size, cost = trying, now
+    return size, cost
 
 
 def _waiting(trial: Callable[[], object]) -> Callable[[], object]:
@@ -233,6 +268,25 @@ def _waiting(trial: Callable[[], object]) -> Callable[[], object]:
         return answer.sum().item() if isinstance(answer, Tensor) else answer
 
     return waited
+
+
+def gain_of_bfloat16(fast: Fast, choice: Tuned, x: Tensor) -> float:
+    """How many times as fast a sample is in bfloat16; 1 if it cannot run, or if a batch is too slow to be tried.
+
+    Args:
+        fast: the fast version in the precision of the model.
+        choice: how it runs, and its cost without compiling.
+        x: an input, without a batch dimension.
+    """
+    way = replace(choice.way, compiled=False)
+    if not fast.folded or way.batch * choice.cost > _ONE:
+        return 1.0
+    try:
+        run = fast.lower(torch.bfloat16).runner(way, choice.workers, x)
+        found = costs_together({way: run}, x, choice.workers, choice.cost)
+    except RuntimeError:  # a step has no implementation in bfloat16, or mixes it with float32
+        return 1.0
+    return choice.cost / found[way]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -251,7 +305,7 @@ _BATCH = 64
 _STRENGTH = 0.25
 
 
-def if_worth_it(fast: Fast, choice: Choice, x: Tensor, batch: int | None, seconds: float, *, asked: bool) -> Way:
+def plain_or_compiled(fast: Fast, choice: Tuned, x: Tensor, batch: int | None, seconds: float, *, asked: bool) -> Way:
     """Choose between plain and compiled: compiled if requested, or if expected and then measured to be faster.
 
     Args:
@@ -280,7 +334,7 @@ def if_worth_it(fast: Fast, choice: Choice, x: Tensor, batch: int | None, second
         equal = {each: run for each, run in programs.items() if same(fast.network, run, x + _STRENGTH * noise)}
     if not equal or (asked and len(equal) == 1):
         return next(iter(equal), way)
-    found = costs_together(equal if asked else {way: plain, **equal}, x, choice.workers)
+    found = costs_together(equal if asked else {way: plain, **equal}, x, choice.workers, choice.cost)
     fastest = min(found, key=found.__getitem__)
     saves = 1 - found[fastest] / found.get(way, float("inf"))
     return fastest if saves >= _AT_LEAST else way

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from lvmrs.kernel import checks
 
-__all__ = ["Way"]
-
 
 @dataclass(frozen=True)
 class Way:

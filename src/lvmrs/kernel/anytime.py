@@ -20,7 +20,7 @@ over the rivals *is* needed: the limit is too small if the bound on A fails, or 
 overestimating one rival makes the limit too small. So beta is divided among the columns. Half of the share of the
 rivals goes to the first rival of the plan, for which a planner chooses the strongest, and the others share the rest.
 
-Bounds are computed at fixed numbers of samples (``looks``), whatever the portions in which samples come. So where a
+Bounds are computed at fixed numbers of samples (``looks``), for any portions in which samples come. So where a
 proof stops depends on its stream alone, and not on the batch size.
 """
 
@@ -36,12 +36,10 @@ from lvmrs.kernel import checks
 from lvmrs.kernel.bounds.base import Sides
 from lvmrs.kernel.certificate import Certificate
 from lvmrs.kernel.checks import Floats
-from lvmrs.kernel.goals import Moment
+from lvmrs.kernel.method import Moment
 from lvmrs.kernel.proof import PORTION, ProofInput, concluded, conclusion
 from lvmrs.kernel.scores import Portion, Regrouping
 from lvmrs.kernel.terms import Plan, Terms
-
-__all__ = ["AnytimeProof", "Stop", "looks"]
 
 Stop = Callable[[Moment], bool]
 """Decides at each look whether to stop. No certificate relies on it."""
@@ -95,7 +93,7 @@ class AnytimeProof:
     """
 
     def __init__(self, plan: Plan, terms: Terms, *, beta: float = 0.001, stop: Stop = _never) -> None:
-        taken = self._taken = ProofInput(plan, terms)
+        given = self._input = ProofInput(plan, terms)
         if not plan.bound.anytime:
             raise ProofError(
                 f"{plan.bound.name} holds for one fixed number of samples only; for sampling that may stop "
@@ -107,11 +105,11 @@ class AnytimeProof:
             raise ProofError(
                 f"beta = {self._beta:g} is not above the risk that the noise takes, {terms.noise_risk:.3g}"
             )
-        self._limit_risks = _limit_risks(taken, self._beta - terms.noise_risk)
-        self._proving = plan.bound.tally(terms.n, taken.risks, taken.upper)
-        self._limit_tally = plan.bound.tally(terms.n, self._limit_risks, ~taken.upper)
-        self._best = np.where(taken.upper, 1.0, 0.0)
-        self._worst = np.where(taken.upper, 0.0, 1.0)
+        self._limit_risks = _limit_risks(given, self._beta - terms.noise_risk)
+        self._proving = plan.bound.tally(terms.n, given.risks, given.upper)
+        self._limit_tally = plan.bound.tally(terms.n, self._limit_risks, ~given.upper)
+        self._best = np.where(given.upper, 1.0, 0.0)
+        self._worst = np.where(given.upper, 0.0, 1.0)
         self._waiting = Regrouping(PORTION)
         self._looked, self._look = 0, _after(0, terms.n)
         self._broken = False
@@ -120,13 +118,13 @@ class AnytimeProof:
         """Take the next samples of the stream: each once, in order, with the noise and σ of the terms."""
         if self._broken:
             raise ProofError("an earlier portion of these scores failed; begin the proof again")
-        before = self._taken.seen
-        logits = self._taken.take(portion)
+        before = self._input.seen
+        logits = self._input.take(portion)
         self._broken = True  # until all are tallied: bounds from a part of them would not be valid
         while len(logits) and not self.stopped:
             rows = logits[: min(self._look - before, PORTION)]
             before, logits = before + len(rows), logits[len(rows) :]
-            for part in self._waiting.add(self._taken.columns(rows)):
+            for part in self._waiting.add(self._input.columns(rows)):
                 self._tally(part)
             if before == self._look:
                 self._look_at_bounds()
@@ -135,7 +133,7 @@ class AnytimeProof:
     @property
     def wanted(self) -> int:
         """The number of samples up to the next look; 0 if the proof has stopped."""
-        return 0 if self.stopped else self._look - self._taken.seen
+        return 0 if self.stopped else self._look - self._input.seen
 
     @property
     def used(self) -> int:
@@ -145,15 +143,15 @@ class AnytimeProof:
     @property
     def now(self) -> Moment:
         """Radius and limit at the last look."""
-        plan, terms = self._taken.plan, self._taken.terms
+        plan, terms = self._input.plan, self._input.terms
         radius, limit = (conclusion(plan, terms, bounds)[2] for bounds in (self._best, self._worst))
         return Moment(self._looked, radius, limit)
 
     def certificate(self) -> Certificate:
         """The certificate at the last look."""
         if not self._looked:
-            raise ProofError(f"{self._taken.seen} scores are too few for a first look; add more")
-        return concluded(self._taken, self._best, self._looked, limit=self.now.limit, beta=self._beta)
+            raise ProofError(f"{self._input.seen} scores are too few for a first look; add more")
+        return concluded(self._input, self._best, self._looked, limit=self.now.limit, beta=self._beta)
 
     def _tally(self, columns: Tensor) -> None:
         for tally in (self._proving, self._limit_tally):
@@ -162,9 +160,9 @@ class AnytimeProof:
     def _look_at_bounds(self) -> None:
         for part in self._waiting.rest():
             self._tally(part)
-        self._looked, n = self._look, self._taken.terms.n
+        self._looked, n = self._look, self._input.terms.n
         self._look = _after(self._looked, n)
-        upper = self._taken.upper
+        upper = self._input.upper
         self._best = _nearer(self._best, self._proving.bounds(), upper)
         self._worst = _nearer(self._worst, self._limit_tally.bounds(), ~upper)
         self.stopped = self._looked == n or bool(self._stop(self.now))
@@ -175,9 +173,9 @@ def _nearer(old: Floats, new: Floats, upper: Sides) -> Floats:
     return np.where(upper, np.minimum(old, new), np.maximum(old, new))
 
 
-def _limit_risks(taken: ProofInput, beta: float) -> Floats:
+def _limit_risks(given: ProofInput, beta: float) -> Floats:
     """The risk of the limit for each column; the risks sum to beta."""
-    tops, rivals = taken.tops, taken.rivals
+    tops, rivals = given.tops, given.rivals
     of_rivals = beta / (1 + tops) if rivals else 0.0
     shares = [of_rivals] if rivals == 1 else [of_rivals / 2] + [of_rivals / 2 / (rivals - 1)] * (rivals - 1)
     return np.array([beta - of_rivals] * tops + (shares if rivals else []))

@@ -9,11 +9,9 @@ from typing import Any, Final
 
 from lvmrs.errors import ProofError
 from lvmrs.kernel import radius as radii
-from lvmrs.kernel.goals import ABSTAIN, Verdict, verdict
+from lvmrs.kernel.method import ABSTAIN, Verdict, verdict
 from lvmrs.kernel.noise import Noise, Stream
 from lvmrs.kernel.terms import Plan
-
-__all__ = ["ABSTAIN", "BY_A_PROOF", "Certificate"]
 
 BY_A_PROOF: Final = object()
 """The key that constructs a certificate: for the proof, ``Deterministic``, and readers of stored certificates."""
@@ -71,6 +69,8 @@ class Certificate:
     """
     beta: float = 0.0
     """The risk of the limit; 0 if there is none."""
+    precision: str | None = None
+    """The 16-bit type of the network that the certificate is about; None for the network in its own precision."""
     made_by: dataclasses.InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
@@ -85,7 +85,7 @@ class Certificate:
         return 0 if self.plan is None else self.plan.n0
 
     def verdict(self, target: float) -> Verdict:
-        """Whether a radius is certified, cannot be certified by this plan, or is undecided (``lvmrs.kernel.goals``)."""
+        """Whether a radius is certified, cannot be certified by this plan, or is undecided."""
         return verdict(self.radius, self.limit, target)
 
     @property
@@ -97,6 +97,7 @@ class Certificate:
         if self.plan is None:
             return f"Certainly, {within} the classifier itself answers with class {self.prediction}.{self._relies_on}"
         chosen = "chosen for this input" if self.plan.scope == "this input" else "the same for all inputs"
+        chosen = chosen if self.precision is None else f"{chosen}; the network runs in {self.precision}"
         return (
             f"With probability at least 1 − {self.alpha:g} over the sampling, {within} "
             f"{self.plan.map.classifier(self.noise.words(self.sigma))} ({chosen}) answers with class {self.prediction}."

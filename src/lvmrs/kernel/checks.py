@@ -1,14 +1,16 @@
 """Checks of arguments of public functions: each returns its argument in a normal form, or raises one clear sentence.
 
 Numbers may be Python scalars, NumPy arrays, sequences of numbers, or torch tensors of any device and precision; they
-are converted to NumPy float64. This module does not import torch, so that commands that only read start fast; checks of
-tensors are in ``lvmrs.kernel.torch_checks``.
+are converted to NumPy float64. This module imports torch only in functions that take tensors or devices, so that
+commands that only read start fast.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
@@ -19,39 +21,8 @@ from numpy.typing import NDArray
 from lvmrs.errors import InvalidArgumentError, shown
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
-
-__all__ = [
-    "Floats",
-    "Numbers",
-    "alpha",
-    "at_least_zero",
-    "broadcast",
-    "class_numbers",
-    "constant",
-    "count",
-    "fraction",
-    "instance",
-    "instances",
-    "iterable",
-    "mass",
-    "model",
-    "one_of",
-    "positive",
-    "positive_number",
-    "radii",
-    "real",
-    "require",
-    "risk",
-    "seed",
-    "several",
-    "shape",
-    "single",
-    "text",
-    "unwrapped",
-    "whole",
-    "within",
-]
 
 Floats: TypeAlias = NDArray[np.float64]
 if TYPE_CHECKING:
@@ -149,6 +120,11 @@ def at_least_zero(name: str, value: Numbers) -> Floats:
     array = real(name, value)
     require(name, array, (array >= 0) & np.isfinite(array), "must be at least 0 and finite")
     return array
+
+
+def nonnegative_number(name: str, value: Numbers) -> float:
+    """One number of at least zero, and finite."""
+    return single(name, at_least_zero(name, value))
 
 
 def constant(value: Numbers) -> Floats:
@@ -278,3 +254,77 @@ def broadcast(**arrays: Floats) -> None:
     except ValueError as error:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise InvalidArgumentError(f"shapes do not broadcast together: {shapes}") from error
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tensors and precisions. These functions import torch when they are called.
+
+
+def finite_tensor(name: str, value: torch.Tensor, *, dims: int) -> torch.Tensor:
+    """A non-empty floating tensor of at least ``dims`` dimensions without NaN or infinities; never copied."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        raise InvalidArgumentError(f"{name} must be a torch.Tensor, got {type(value).__name__}; use torch.as_tensor")
+    if not value.is_floating_point():
+        raise InvalidArgumentError(
+            f"{name} must be a floating-point tensor, got {value.dtype}; use .float(), and divide by 255 if it is bytes"
+        )
+    if value.layout != torch.strided:
+        raise InvalidArgumentError(f"{name} must be a dense tensor, got {value.layout}; use .to_dense()")
+    if value.dim() < dims:
+        raise InvalidArgumentError(f"{name} must have at least {dims} dimension(s), got shape {tuple(value.shape)}")
+    if value.numel() == 0:
+        raise InvalidArgumentError(f"{name} is empty (shape {tuple(value.shape)}); give it at least one value")
+    if value.is_meta:
+        raise InvalidArgumentError(f"{name} is on the device meta and holds no values; make it on another device")
+    low, high = (float(bound) for bound in torch.aminmax(value.detach()))  # one pass, no temporary; NaN passes through
+    if not np.isfinite(low) or not np.isfinite(high):
+        raise InvalidArgumentError(f"{name} must be finite, got {low if not np.isfinite(low) else high}")
+    return value
+
+
+def all_finite(values: torch.Tensor) -> bool:
+    """Whether a tensor has no NaN and no infinity.
+
+    >>> import torch
+    >>> all_finite(torch.tensor([1.0, 2.0])), all_finite(torch.tensor([float("inf"), -float("inf")]))
+    (True, False)
+    """
+    import torch
+
+    # One pass without a temporary. In float64, a sum of finite numbers of lower precision is finite.
+    total = values.sum(dtype=torch.float64) if values.device.type == "cpu" else values.sum()
+    return bool(torch.isfinite(total)) or bool(torch.isfinite(values).all())
+
+
+def precision(name: str, value: str | None) -> torch.dtype | None:
+    """The 16-bit type of that name; None for None and for float32."""
+    import torch
+
+    if value is not None:
+        one_of(name, value, ("float32", "bfloat16", "float16"))
+    return None if value in (None, "float32") else getattr(torch, str(value))
+
+
+def warn_of_bytes(name: str, x: torch.Tensor) -> None:
+    """Warn if an image holds whole numbers from 0 to 255: they look like bytes, and sigma is meant for [0, 1]."""
+    import torch
+
+    if x.dim() < 3 or x.shape[-3] not in (1, 3):
+        return
+    low, high = (float(bound) for bound in torch.aminmax(x))
+    if low >= 0 and 1 < high <= 255 and bool((x == x.round()).all()):
+        warnings.warn(
+            f"{name} has whole numbers up to {high:g}, as bytes have; sigma and radii are in the units of {name}, so "
+            "divide by 255 if they are meant for pixels in [0, 1]",
+            stacklevel=4,
+        )
+
+
+def memory() -> int:
+    """The memory of this machine in bytes, or 64 GiB if the system does not report it."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 36

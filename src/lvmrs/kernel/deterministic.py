@@ -18,12 +18,9 @@ from torch import Tensor
 
 from lvmrs.errors import ProofError
 from lvmrs.kernel import checks
-from lvmrs.kernel.certificate import ABSTAIN, BY_A_PROOF, Certificate
-from lvmrs.kernel.method import Method
+from lvmrs.kernel.certificate import BY_A_PROOF, Certificate
+from lvmrs.kernel.method import ABSTAIN, Method, Scope
 from lvmrs.kernel.noise import Gaussian
-from lvmrs.kernel.terms import Scope
-
-__all__ = ["Deterministic"]
 
 # Float64 rounds by less than this share of the largest logit. An error of 10⁻⁹ of the Lipschitz constant, the accuracy
 # of the constants of ``lvmrs.models``, changes a margin by less than this too.
@@ -67,7 +64,7 @@ class Deterministic(Method):
             raise ProofError(f"a deterministic certificate needs a finite Lipschitz constant, got {lipschitz}")
         values = logits.double()
         top = int(values.argmax())
-        rounding = checks.single("rounding", checks.at_least_zero("rounding", rounding))
+        rounding = checks.nonnegative_number("rounding", rounding)
         rounding = max(rounding, max(_LEAST, torch.finfo(logits.dtype).eps) * float(values.abs().max()))
         first, second = (float(value) for value in values.topk(2).values)
         # Rounding may lower the top logit at x' by this much, and raise another logit.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -24,12 +25,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.kernel import checks
-from lvmrs.kernel.noise import GAUSSIAN, Gaussian, Noise
-
-__all__ = ["ExactGaussian", "GridNormal", "grid_normal", "suited_noise"]
+from lvmrs.kernel import checks, philox
+from lvmrs.kernel.noise import GAUSSIAN, Gaussian, Noise, Stream, samples_per_block
 
 _BITS, _FIRST = 64, 16
 _DIGITS = 40
@@ -49,7 +49,7 @@ class GridNormal:
     table: NDArray[Any]
     """The number for the first 16 bits of U, or the smallest value of the type if more bits are needed."""
     place: NDArray[np.int32]
-    """For each value of the first 16 bits, the first threshold whose first 16 bits are not smaller."""
+    """For each value v of the first 16 bits, the index of the first threshold of at least v · 2⁴⁸."""
     several: NDArray[np.bool_]
     """For each threshold, whether the next one has the same first 16 bits."""
     largest: int
@@ -80,6 +80,47 @@ class GridNormal:
     def numbers_of(self, uniform: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The numbers for uniform 64-bit integers, computed without the table."""
         return np.searchsorted(self.thresholds, uniform, side="right") - self.largest
+
+    @functools.cached_property
+    def _open(self) -> float:
+        """The share of values of the first 16 bits that need more bits."""
+        return float(np.mean(self.table == np.iinfo(self.table.dtype).min))
+
+    def drawn(self, words: Callable[[int, int], Tensor], size: int, tables: tuple[Tensor, Tensor]) -> Tensor:
+        """The numbers that ``fill`` draws, computed by torch for many blocks at once, without waiting for the device.
+
+        Args:
+            words: ``words(begin, end)`` gives the words begin, …, end − 1 of all blocks, as int64 (blocks, words).
+            size: how many numbers to draw for each block.
+            tables: those of ``tables_on``.
+
+        Returns:
+            The numbers of shape (blocks, size), in the type of the table.
+        """
+        table, thresholds = tables
+        used = -(-size * _FIRST // _BITS)
+        first = words(0, used).view(torch.int16)[:, :size].long() & ((1 << _FIRST) - 1)
+        numbers = table[first]
+        undecided = numbers == torch.iinfo(table.dtype).min
+        # Undecided numbers take one more word each, in order. Their count is not read, since that would wait for the
+        # device: there is room for twelve standard deviations more than expected, exceeded with probability < 10⁻³⁰.
+        expected = size * self._open
+        room = min(size, math.ceil(expected + 12 * math.sqrt(expected) + 32))
+        rank = undecided.cumsum(dim=1)
+        torch._assert_async((rank[:, -1] <= room).all())
+        slot = torch.where(undecided, rank - 1, room)  # the last slot is for decided numbers, and not used
+        known = first.new_zeros(len(first), room + 1).scatter_(1, slot, first)
+        more = functional.pad(philox.shifted(words(used, used + room), _FIRST), (0, 1))
+        uniform = (known << (_BITS - _FIRST)) | more
+        found = torch.searchsorted(thresholds, uniform ^ philox.signed(1 << (_BITS - 1)), right=True) - self.largest
+        return torch.where(undecided, found.to(table.dtype).gather(1, slot), numbers)
+
+
+@functools.lru_cache(maxsize=16)
+def tables_on(numbers: GridNormal, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The table, and the thresholds as signed integers of the same order, on a device."""
+    order = torch.from_numpy((numbers.thresholds ^ np.uint64(1 << (_BITS - 1))).view(np.int64))
+    return torch.from_numpy(numbers.table).to(device), order.to(device)
 
 
 @functools.lru_cache(maxsize=16)
@@ -152,10 +193,9 @@ def _upper_tail(z: Decimal) -> Decimal:
 # certificates false (Voráček and Hein 2022). Here the classifier that is smoothed sees its inputs *rounded to the
 # grid*: the network runs on round(x + δ). That is a function of x + δ like any other, so every theorem about Gaussian
 # noise holds for it, at all real x'. For an x on the grid, round(x + δ) = x + round(δ). So the noise is a whole number
-# of
-# steps: it is drawn exactly (``lvmrs.kernel.exact_noise``), added to x in whole numbers, and converted once.
+# of steps: it is drawn exactly, added to x in whole numbers, and converted once.
 #
-# Rounding jumps, so what is smoothed has no Lipschitz constant, whatever the network has.
+# Rounding is discontinuous, so the network after it has no Lipschitz constant, even if the network itself has one.
 
 
 _BYTE = 255
@@ -179,6 +219,7 @@ class ExactGaussian(Noise):
     rounds: ClassVar[bool] = True
     distance: ClassVar[str] = Gaussian.distance
     length: ClassVar[str] = Gaussian.length
+    drawn_on_device: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", checks.count("levels", self.levels, least=1))
@@ -219,6 +260,21 @@ class ExactGaussian(Noise):
     def fill(self, out: NDArray[Any], generator: np.random.Generator, sigma: float) -> None:
         """Overwrite ``out`` with whole numbers of steps."""
         self._numbers(sigma).fill(out, generator)
+
+    def draw_on_device(self, stream: Stream, samples: range, shape: torch.Size, sigma: float, like: Tensor) -> Tensor:
+        """Draw the numbers that ``fill`` draws on the CPU, bit for bit, by torch's operations."""
+        each, device = samples_per_block(shape), like.device
+        blocks = range(samples.start // each, (samples.stop - 1) // each + 1)
+        places = torch.arange(blocks.start, blocks.stop, device=device)[:, None]
+
+        def words(begin: int, end: int) -> Tensor:
+            groups = torch.arange(begin // 4, (end + 3) // 4, device=device)
+            found = philox.words(stream.seed, stream.index, stream.stage_number, places, groups)
+            return found.flatten(1)[:, begin % 4 :][:, : end - begin].contiguous()
+
+        numbers = self._numbers(sigma)
+        drawn = numbers.drawn(words, each * shape.numel(), tables_on(numbers, device))
+        return drawn.reshape(-1, *shape)[samples.start - blocks.start * each :][: len(samples)]
 
     def base(self, x: Tensor) -> Tensor:
         """The input in steps of the grid; raises if it is not on the grid."""

@@ -1,7 +1,7 @@
-"""Lipschitz constants (Euclidean norm) of the simplex maps, and of smoothed scores.
+"""Lipschitz constants (Euclidean norm) of smoothed scores; those of the maps are in ``lvmrs.kernel.maps``.
 
 Each constant comes in two kinds, chosen by ``of``: that of the ``"vector"`` of scores (L_vec) and that of the score of
-one ``"class"`` (L_k). ``lipschitz`` is the constant of the same kind before the map or the smoothing, and
+one ``"class"`` (L_k). ``lipschitz`` is the constant of the same kind before smoothing, and
 ``inf`` means "not known". ``mass`` is the sum of the scores, ``sigma`` the standard deviation of the noise.
 Numbers and arrays broadcast; the result is a float64 array of the broadcast shape, or a single number.
 
@@ -12,50 +12,15 @@ factor inside erf, the theorem is right.
 from typing import Literal
 
 import numpy as np
+import scipy
 
-from lvmrs.kernel import checks, special
+from lvmrs.kernel import checks
 from lvmrs.kernel.checks import Floats, Numbers
-
-__all__ = ["Kind", "local_quantile", "of_map", "optimal_sigma", "smoothed", "smoothed_limit"]
 
 Kind = Literal["class", "vector"]
 
 # Noise alone makes scores of mass r r/(k σ)-Lipschitz, with this k.
 _NOISE: dict[Kind, float] = {"class": np.sqrt(2 * np.pi), "vector": np.sqrt(np.pi)}
-
-
-def of_map(
-    map: str,  # noqa: A002
-    lipschitz: Numbers,
-    *,
-    of: Kind,
-    temperature: Numbers = 1.0,
-    mass: Numbers = 1.0,
-) -> Floats:
-    """Constant of the scores s(f(x)/t) as a function of x, where f are the logits and s is a map.
-
-    Softmax has ½ r L/t as a vector and (√2/4) r L/t for a class; sparsemax has L/t for any mass; hardmax and the hard
-    duel have none (∞).
-
-    Args:
-        map: name of the map.
-        lipschitz: a constant L of the vector of logits.
-        of: which constant to return.
-        temperature: the t that divides the logits.
-        mass: the r that the scores sum to.
-
-    >>> float(of_map("softmax", 3.0, of="vector", temperature=2.0))
-    0.75
-    >>> float(of_map("hardmax", 3.0, of="class"))
-    inf
-    """
-    from lvmrs.kernel import duels, maps  # they import torch, and radii are computed without it
-
-    kinds = (maps.Hardmax, maps.Softmax, maps.Sparsemax, duels.Duel, duels.SoftDuel)
-    known: dict[str, type[maps.Map]] = {each.name: each for each in kinds}
-    checks.one_of("map", map, known)
-    found = known[map].constants(lipschitz, temperature=temperature, mass=mass)
-    return checks.unwrapped({"vector": found.vector, "class": found.one}[_kind(of)])
 
 
 def smoothed(lipschitz: Numbers, *, sigma: Numbers, of: Kind, mass: Numbers = 1.0) -> Floats:
@@ -75,7 +40,7 @@ def smoothed(lipschitz: Numbers, *, sigma: Numbers, of: Kind, mass: Numbers = 1.
     lipschitz, noise_alone = _guarded(lipschitz, sigma, mass, of)
     known = np.isfinite(lipschitz)
     slope = np.where(known, lipschitz, 1.0)
-    both = slope * special.erf(noise_alone / slope * np.sqrt(np.pi) / 2)
+    both = slope * scipy.special.erf(noise_alone / slope * np.sqrt(np.pi) / 2)
     return checks.unwrapped(np.where(known, both, noise_alone))
 
 
@@ -144,7 +109,7 @@ def _quantile_slope(q: Floats, mass: Floats) -> Floats:
     end = np.minimum(mass, 1.0)
     inside = (mass != 1) & (q > 0) & (q < end)
     safe = np.where(inside, q, end / 2)
-    exponent = (special.ndtri(safe) ** 2 - special.ndtri(safe / mass) ** 2) / 2
+    exponent = (scipy.special.ndtri(safe) ** 2 - scipy.special.ndtri(safe / mass) ** 2) / 2
     at_ends = np.where((mass == 1) | (q == 0), 1.0, np.where(mass < 1, 0.0, np.inf))
     return np.where(inside, mass * np.exp(exponent), at_ends)
 

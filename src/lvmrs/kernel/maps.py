@@ -1,4 +1,4 @@
-"""Maps from logits to scores: the interface, and the simplex maps hardmax, softmax and sparsemax.
+"""Maps from logits to scores: the interface, the simplex maps hardmax, softmax and sparsemax, and duels.
 
 A map gives, for each sample, one score for the top class and one for each rival (a simplex map), or one score for the
 top class against each rival (a duel). The proof bounds the means of these *columns*. The map provides its columns, its
@@ -18,26 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lvmrs.errors import InvalidArgumentError, ProofError, shown
-from lvmrs.kernel import checks, torch_checks
+from lvmrs.errors import InvalidArgumentError, ProofError
+from lvmrs.kernel import checks
 from lvmrs.kernel.checks import Floats, Numbers
 from lvmrs.kernel.method import map_settings, smoothed_with
-from lvmrs.kernel.moments import Moments, statistics_device
-
-__all__ = [
-    "Hardmax",
-    "Map",
-    "SimplexMap",
-    "Slopes",
-    "Softmax",
-    "Sparsemax",
-    "below_largest",
-    "hardmax",
-    "softmax",
-    "sparsemax",
-    "sweep",
-    "usable",
-]
+from lvmrs.kernel.scores import statistics_device
 
 # The largest rounding error of the sum of a thousand scores in single precision.
 _SUM = 1e-3
@@ -188,7 +173,7 @@ def usable(logits: Tensor, temperature: Numbers, mass: Numbers, *, dims: int = 1
         The logits in float32 or better, the temperature and the mass. Temperature, mass and their product lie in the
         range of normal numbers of the logits' precision.
     """
-    torch_checks.finite_tensor("logits", logits, dims=dims)
+    checks.finite_tensor("logits", logits, dims=dims)
     if logits.dtype.itemsize < 4:
         logits = logits.float()
     t, r = checks.positive_number("temperature", temperature), checks.positive_number("mass", mass)
@@ -409,76 +394,88 @@ def _threshold(descending: Tensor, onset: Tensor, reach: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Moments of a simplex map at many temperatures from one pass over the logits.
+# Duels: the top class against one rival at a time.
+#
+# A duel measures, for each rival k, how often the top class A beats k: q_k = E ψ(f_A − f_k), with ψ the step (``Duel``)
+# or a ramp of some width (``SoftDuel``). Votes count only the winner of each sample, and lose this information.
+# **The duel classifier** answers with the class whose q_k exceeds ½ for every rival k (the Condorcet winner), and
+# abstains if there is none. Since ψ(m) + ψ(−m) ≤ 1, two classes cannot both win.
+#
+# The pair (q_k, 1 − q_k) is a smoothed classifier of two classes, so every form of the radius holds for it, with
+# 1 − q_k as the score of the rival. Ties of logits count as lost. Several rivals are pooled by their largest logit: a
+# duel with the best of them is won no more often than a duel with each of them.
 
 
-# Numbers per chunk of a sweep: a few megabytes of memory, and enough samples to amortise the call overhead.
-_CHUNK = 1 << 20
+def _rivals(logits: Tensor, alone: Tensor, pooled: Tensor) -> Tensor:
+    """The logits of each class of ``alone``, and the largest logit of ``pooled``."""
+    parts = [logits[:, alone.to(logits.device)]]
+    if len(pooled):
+        parts.append(logits[:, pooled.to(logits.device)].amax(dim=1, keepdim=True))
+    return torch.cat(parts, dim=1)
 
 
-def sweep(
-    kind: type[SimplexMap], logits: Tensor, temperatures: Numbers, *, mass: float = 1.0, kept: Tensor | None = None
-) -> Moments:
-    """Moments of the scores of every class at many temperatures, from one pass over the logits.
+class _Duels(Map):
+    paired: ClassVar[bool] = True
 
-    Memory is needed for a chunk of the sample, not for T × n × c scores.
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mass != 1.0:
+            raise InvalidArgumentError(f"mass must be 1 for a duel, got {self.mass:g}")
 
-    Args:
-        kind: class of the simplex map.
-        logits: a sample of logits, of shape (…, n, c); n is the number of samples.
-        temperatures: T temperatures.
-        mass: the sum of the scores.
-        kept: if given, the classes with a column each. One further column has the best score of the other classes in
-            each sample; since a map preserves the order of the logits, its mean is at least that of each of them.
 
-    Returns:
-        Moments over the n samples, in float64, of shape (…, T, c); of shape (…, T, kept + 1) with ``kept``.
+class Duel(_Duels):
+    """The step: 1 where the logit of the top class is the larger one, 0 elsewhere.
 
-    >>> from lvmrs.kernel.maps import Sparsemax
-    >>> sweep(Sparsemax, torch.tensor([[2.0, 0.0], [0.0, 1.0]]), [0.5, 2.0]).mean.tolist()
-    [[0.5, 0.5], [0.625, 0.375]]
+    >>> logits = torch.tensor([[2.0, 0.0, 1.0], [0.5, 0.0, 1.0]])
+    >>> Duel().columns(logits, top=0, alone=torch.tensor([1, 2]), pooled=torch.tensor([], dtype=torch.long)).tolist()
+    [[True, True], [True, False]]
     """
-    if not (isinstance(kind, type) and issubclass(kind, SimplexMap)):
-        raise InvalidArgumentError(f"kind must be a class of simplex maps such as Softmax, got {shown(kind)}")
-    values = checks.positive("temperatures", temperatures)
-    if values.ndim != 1:
-        raise InvalidArgumentError(f"temperatures must be one-dimensional, got shape {values.shape}")
-    logits, _, mass = usable(logits.detach() if isinstance(logits, Tensor) else logits, values.min(), mass, dims=2)
-    usable(logits[..., :1, :], values.max(), mass)
-    *leading, n, c = logits.shape
-    swept = values.tolist() if kind.tempered else [1.0]  # once if the temperature has no effect
-    each = [_sweep_sample(sample, swept, kind, mass, kept) for sample in logits.reshape(-1, n, c)]
-    shape = (*leading, len(values), c if kept is None else len(kept) + 1)
-    mean, squares = (
-        torch.stack([getattr(moments, name) for moments in each]).expand(-1, len(values), -1).reshape(shape)
-        for name in ("mean", "squares")
-    )
-    return Moments(n, mean, squares)
+
+    name: ClassVar[str] = "duel"
+    binary: ClassVar[bool] = True
+    tempered: ClassVar[bool] = False
+
+    def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
+        """Whether the top class beats each rival."""
+        return logits[:, top : top + 1] > _rivals(logits, alone, pooled)
+
+    @classmethod
+    def constants(cls, lipschitz: Numbers, *, temperature: Numbers = 1.0, mass: Numbers = 1.0) -> Slopes:
+        """Infinite constants, since the step is discontinuous."""
+        unknown = np.full(np.shape(checks.constant(lipschitz)), np.inf)
+        return Slopes(unknown, unknown)
+
+    def classifier(self, noise: str) -> str:
+        """The duel classifier."""
+        return f"the classifier that takes the winner of all duels under {noise}"
 
 
-def _sweep_sample(
-    sample: Tensor, temperatures: Sequence[float], kind: type[SimplexMap], mass: float, kept: Tensor | None
-) -> Moments:
-    c = sample.shape[1]
-    columns = c if kept is None else len(kept) + 1
-    where = statistics_device(sample.device)
-    total = Moments.empty((len(temperatures), columns), device=where)
-    # A map may store a few numbers per sample and temperature.
-    for chunk in torch.split(sample, max(1, _CHUNK // (c + 4 * len(temperatures)))):
-        mean, norm = torch.empty(2, len(temperatures), columns, dtype=torch.float64, device=where)
-        scores = torch.empty(columns, len(chunk), dtype=torch.float64, device=where)
-        rows = None if kept is None else _kept_and_best_other(chunk, kept)
-        # Scores are class-major, so that sums over classes and over samples both use contiguous memory.
-        for i, p in enumerate(kind.over_temperatures(below_largest(chunk), temperatures, mass)):
-            scores.copy_(p if rows is None else p.gather(0, rows))
-            torch.mean(scores, dim=1, out=mean[i])
-            scores -= mean[i, :, None]
-            torch.linalg.vector_norm(scores, dim=1, out=norm[i])
-        total = total + Moments(len(chunk), mean, norm.square_())
-    return total
+class SoftDuel(_Duels):
+    """The ramp: clip(½ + m/(2t), 0, 1) of the margin m, rising over the width −t … t.
 
+    If the logits have the Lipschitz constant L, the margin has √2 L, and the score L/(√2 t).
 
-def _kept_and_best_other(logits: Tensor, kept: Tensor) -> Tensor:
-    """For each sample, the kept classes and the one with the largest logit among the others: (kept + 1, samples)."""
-    others = logits.index_fill(1, kept.to(logits.device), -torch.inf)
-    return torch.cat([kept.to(logits.device)[:, None].expand(-1, len(logits)), others.argmax(dim=1)[None]])
+    >>> logits = torch.tensor([[2.0, 0.0, 1.5]])
+    >>> SoftDuel(2.0).columns(logits, top=0, alone=torch.tensor([1]), pooled=torch.tensor([2])).tolist()
+    [[1.0, 0.625]]
+    """
+
+    name: ClassVar[str] = "soft-duel"
+
+    def columns(self, logits: Tensor, top: int, alone: Tensor, pooled: Tensor) -> Tensor:
+        """By how much the top class beats each rival."""
+        exact = logits.to(statistics_device(logits.device)).to(torch.float64)
+        margins = exact[:, top : top + 1] - _rivals(exact, alone, pooled)
+        return margins.div_(2 * self.temperature).add_(0.5).clamp_(0.0, 1.0)
+
+    @classmethod
+    def constants(cls, lipschitz: Numbers, *, temperature: Numbers = 1.0, mass: Numbers = 1.0) -> Slopes:
+        """L/(√2 t) for the score, √2 times as much for the pair (q, 1 − q)."""
+        slope, t = checks.constant(lipschitz), checks.positive("temperature", temperature)
+        checks.broadcast(lipschitz=slope, temperature=t)
+        return Slopes(slope / t, slope / t / np.sqrt(2))
+
+    def classifier(self, noise: str) -> str:
+        """The soft duel classifier."""
+        width = f"{self.temperature:.4g}"
+        return f"the classifier that takes the winner of all soft duels of width {width} under {noise}"

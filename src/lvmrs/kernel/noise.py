@@ -18,8 +18,6 @@ from torch import Tensor
 from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.kernel import checks
 
-__all__ = ["GAUSSIAN", "Draws", "Gaussian", "Noise", "Stage", "Stream", "check_noise", "samples_per_block"]
-
 # The module and class of each built-in noise, by name: a user's class must have another name.
 _OWNERS: dict[str, tuple[str, str]] = {}
 
@@ -44,7 +42,7 @@ class Noise(ABC):
     rounds: ClassVar[bool] = False
     """Whether noisy inputs are rounded, so that the scores before smoothing have no Lipschitz constant."""
     drawn_on_device: ClassVar[bool] = False
-    """Whether ``fill_there`` can draw on other devices; otherwise noise is drawn on the CPU and copied."""
+    """Whether ``draw_on_device`` can draw on other devices; otherwise noise is drawn on the CPU and copied."""
 
     def __init_subclass__(cls, **settings: Any) -> None:
         """Set the law to the name by default."""
@@ -90,9 +88,21 @@ class Noise(ABC):
             sigma: σ, for noise that is not drawn at σ = 1 and scaled by ``combine``.
         """
 
-    def fill_there(self, out: Tensor, generator: torch.Generator) -> None:
-        """Overwrite ``out`` with draws at σ = 1 on its device; only if ``drawn_on_device`` is true."""
+    def draw_on_device(self, stream: Stream, samples: range, shape: torch.Size, sigma: float, like: Tensor) -> Tensor:
+        """Draw the noise of some samples of a stream on another device; only if ``drawn_on_device`` is true.
+
+        Args:
+            stream: the stream.
+            samples: the numbers of the samples.
+            shape: the shape of one sample.
+            sigma: σ, for noise that is not drawn at σ = 1.
+            like: an empty tensor on the device, of the type that ``kind`` returns.
+        """
         raise NotImplementedError
+
+    def block_on_device(self, shape: torch.Size) -> int:
+        """The number of samples that ``draw_on_device`` draws at a time; unused ones are wasted."""
+        return samples_per_block(shape)
 
     def kind(self, sigma: float, dtype: torch.dtype) -> torch.dtype:
         """The type of the draws, for inputs of this type; by default the same."""
@@ -109,7 +119,8 @@ class Noise(ABC):
     def error(self, sigma: float) -> float:
         """Bound on the total variation distance between one drawn number and the distribution of the theorems.
 
-        It counts as risk, for each number of each sample. Floating-point noise returns 0: its rounding is not covered.
+        The proof reserves this much of alpha for each number of each sample. Floating-point noise returns 0: its
+        rounding is not covered.
         """
         return 0.0
 
@@ -159,9 +170,23 @@ class Gaussian(Noise):
         """Overwrite ``out`` with standard normal numbers, whose tails reach beyond 8σ."""
         generator.standard_normal(dtype=out.dtype, out=out)
 
-    def fill_there(self, out: Tensor, generator: torch.Generator) -> None:
-        """Overwrite ``out`` with standard normal numbers on its device."""
-        out.normal_(generator=generator)
+    def draw_on_device(self, stream: Stream, samples: range, shape: torch.Size, sigma: float, like: Tensor) -> Tensor:
+        """Draw standard normal numbers by torch's generator, which differ from those of the CPU.
+
+        The seed of a block is a hash of 64 bits of stream and block: two blocks share noise with probability 2⁻⁶⁴.
+        """
+        size = self.block_on_device(shape)
+        blocks = range(samples.start // size, (samples.stop - 1) // size + 1)
+        drawn = like.new_empty(len(blocks) * size, *shape)
+        for block, out in zip(blocks, torch.split(drawn, size), strict=True):
+            name = f"{stream.seed},{stream.index},{stream.stage},{block}".encode()
+            seed = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
+            out.normal_(generator=torch.Generator(like.device).manual_seed(seed))
+        return drawn[samples.start - blocks.start * size :][: len(samples)]
+
+    def block_on_device(self, shape: torch.Size) -> int:
+        """More samples than on the CPU, since each block needs a new generator."""
+        return _power_of_two_below(_BLOCK_ELSEWHERE // max(1, shape.numel()))
 
     def words(self, sigma: float) -> str:
         """The name and standard deviation, in words."""
@@ -181,8 +206,8 @@ GAUSSIAN = Gaussian()
 #
 # **No two blocks share noise.** The generator is Philox (Salmon et al. 2011), which encrypts a counter of 256 bits with
 # a key of 128 bits. The key of a block is (seed, index), and its counter begins at (0, 0, block, stage). So different
-# blocks of different streams encrypt different numbers, or encrypt with different keys. (On other devices than the CPU,
-# torch's generator has a key of 64 bits, a hash of all four: two blocks share noise with a probability of 2⁻⁶⁴.)
+# blocks of different streams encrypt different numbers, or encrypt with different keys. Exact noise is the same on
+# every device (``lvmrs.kernel.philox``); Gaussian noise in floating point is not.
 
 
 Stage = Literal["selection", "certification", "prediction", "calibration", "attack", "confirmation"]
@@ -215,15 +240,21 @@ class Stream:
             object.__setattr__(self, name, checks.seed(name, getattr(self, name)))
         checks.one_of("stage", self.stage, get_args(Stage))
 
+    @property
+    def stage_number(self) -> int:
+        """The place of the stage among all stages."""
+        return get_args(Stage).index(self.stage)
+
     def generator(self, block: int) -> np.random.Generator:
         """The generator of a block on the CPU; no two blocks of any streams share numbers."""
-        stage = get_args(Stage).index(self.stage)
-        return np.random.Generator(np.random.Philox(key=[self.seed, self.index], counter=[0, 0, block, stage]))
+        counter = [0, 0, block, self.stage_number]
+        return np.random.Generator(np.random.Philox(key=[self.seed, self.index], counter=counter))
 
     def generators(self) -> Callable[[int], np.random.Generator]:
-        """A function that returns the generator of a block: always the same object, which is ten times as fast.
+        """A function that returns the generator of a block.
 
-        Only one thread may use it.
+        It sets one generator anew instead of making another, which is ten times as fast. So only one thread may use it,
+        for one block at a time.
         """
         generator = self.generator(0)
         begun: Any = generator.bit_generator.state
@@ -234,12 +265,6 @@ class Stream:
             return generator
 
         return of
-
-    def generator_on(self, device: torch.device, block: int) -> torch.Generator:
-        """The generator of a block on another device."""
-        name = f"{self.seed},{self.index},{self.stage},{block}"
-        seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
-        return torch.Generator(device).manual_seed(seed)
 
 
 class Draws:
@@ -272,10 +297,10 @@ class Draws:
             threads: the number of threads that draw on the CPU.
         """
         self.noise, self.sigma, self.stream, self.shape = noise, sigma, stream, shape
-        self.device = device if noise.drawn_on_device else torch.device("cpu")
-        self.dtype = noise.kind(sigma, dtype)
-        self.samples_per_block = samples_per_block(shape, self.device)
-        self.threads = threads if self.device.type == "cpu" else 1
+        self.there = _drawn_on_device(noise, device)
+        self.device, self.dtype = device, noise.kind(sigma, dtype)
+        self.samples_per_block = block_of(noise, shape, device)
+        self.threads = 1 if self.there else threads
         self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # threads start with the first work
 
     def __enter__(self) -> Draws:
@@ -288,10 +313,13 @@ class Draws:
 
     def of(self, first: int, count: int) -> Tensor:
         """Draw the noise of ``count`` samples from ``first`` on."""
+        if self.there:
+            like = torch.empty(0, device=self.device, dtype=self.dtype)
+            return self.noise.draw_on_device(self.stream, range(first, first + count), self.shape, self.sigma, like)
         with torch.inference_mode(False):  # other threads write here, and inference mode applies to one thread
-            out = torch.empty(count, *self.shape, device=self.device, dtype=self.dtype)
+            out = torch.empty(count, *self.shape, dtype=self.dtype)
         self._draw_all(list(self._parts(first, out)))
-        return out
+        return out.to(self.device)
 
     def _parts(self, first: int, out: Tensor) -> Iterator[tuple[int, int, Tensor]]:
         """The blocks of ``out``: for each, its number, the offset in the block, and its part of ``out``."""
@@ -316,20 +344,27 @@ class Draws:
         generators = self.stream.generators()
         for block, within, out in parts:
             if len(out) == self.samples_per_block:
-                self._draw(block, out, generators)
+                self.noise.fill(out.numpy(), generators(block), self.sigma)
             else:
-                whole = torch.empty(self.samples_per_block, *self.shape, device=out.device, dtype=out.dtype)
-                self._draw(block, whole, generators)
+                whole = torch.empty(self.samples_per_block, *self.shape, dtype=out.dtype)
+                self.noise.fill(whole.numpy(), generators(block), self.sigma)
                 out.copy_(whole[within : within + len(out)])
 
-    def _draw(self, block: int, out: Tensor, generators: Callable[[int], np.random.Generator]) -> None:
-        if out.device.type == "cpu":
-            self.noise.fill(out.numpy(), generators(block), self.sigma)
-        else:
-            self.noise.fill_there(out, self.stream.generator_on(out.device, block))
 
-
-def samples_per_block(shape: torch.Size, device: torch.device) -> int:
+def samples_per_block(shape: torch.Size) -> int:
     """The number of samples drawn by one generator; a power of two."""
-    room = (_BLOCK if device.type == "cpu" else _BLOCK_ELSEWHERE) // max(1, shape.numel())
-    return 1 << max(0, room.bit_length() - 1)
+    return _power_of_two_below(_BLOCK // max(1, shape.numel()))
+
+
+def _power_of_two_below(number: int) -> int:
+    return 1 << max(0, number.bit_length() - 1)
+
+
+def block_of(noise: Noise, shape: torch.Size, device: torch.device) -> int:
+    """The number of samples that are drawn at a time for this device."""
+    return noise.block_on_device(shape) if _drawn_on_device(noise, device) else samples_per_block(shape)
+
+
+def _drawn_on_device(noise: Noise, device: torch.device) -> bool:
+    """Whether noise is drawn on a device by torch, and not on the CPU by NumPy, which is faster there."""
+    return noise.drawn_on_device and device.type != "cpu"

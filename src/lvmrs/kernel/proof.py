@@ -9,25 +9,29 @@ The argument, in three steps.
 1. The scores are independent, the plan does not depend on them, and each bound fails with probability at most its risk.
    If the noise is drawn from another distribution than that of the theorem, the probability of any event differs by at
    most the total variation distance of all numbers together: the noise takes that much of the risk.
-2. **No union bound over the rivals is needed.** Let k* be the rival with the smallest true radius; it depends on the
-   classifier alone, not on the sample. A certificate is false only if A does not have the largest mean at x, or if the
-   radius is too large for k*. So it is false only if the bound on A fails, or the bound on k*: two events, of
-   probability risk_top and risk_rival, however many rivals are bounded. A duel is a statement about A and one rival at
-   once: one event, of probability risk_rival. Rivals that are pooled are bounded by a score that is no better for A
-   than theirs.
+2. **No union bound over the rivals is needed.** Fix the plan. Let k* be the rival with the smallest radius at the
+   exact means; it depends on the classifier, x and the plan, not on these scores. If the bounds on A and on k* both
+   hold, then the certified radius, which is the smallest over all rivals, is at most the radius from the bounds on A
+   and k*, and this is at most the radius from their exact means: the certificate is right. So it is false only if the
+   bound on A fails, or the bound on k*: two events, of probability risk_top and risk_rival, however many rivals are
+   bounded. A duel is a statement about A and one rival at once: one event, of probability risk_rival. If k* is
+   pooled, the column of the pooled rivals takes its place, since its score is no better for A than that of k*.
 3. The radius from these two bounds is right by the theorem of its form (``lvmrs.kernel.radius``). It grows with the
    bound on A and falls with that on the rival, so the largest bound of a rival gives the smallest radius. The rivals'
    means are also at most 1 − p_a.
 
-A form that relies on a Lipschitz constant is a theorem about scores in exact arithmetic, and the scores here come from
-rounded logits. So the bounds are first moved towards each other by ``Terms.allowance``. The certificate then holds for
-the network in exact arithmetic, and for the network as it runs, if rounding moves logits by no more than the terms say.
-For let rounding move the mean of a score by at most a, a third of the allowance. The exact means at x are within a of
-those that are bounded. At x' the class as it runs is A if the exact means there differ by more than 2a. The two scores
-of the theorem meet at a level T no sooner than the radius R; those of the bounds without the last 2a are then still on
-their way, by the time that each needs for its first 2a. Ramps move the faster, the nearer they are to ½. If T ≤ ½, the
-rival gets nearer to ½ on its way, and so it is at least 2a below T at R; else A is at least 2a above T. (R1 is linear,
-and needs less.)
+A form that relies on a Lipschitz constant is a theorem about scores in exact arithmetic, and the scores here come
+from rounded logits. So the bounds are first moved towards each other by ``Terms.allowance``. The certificate then
+holds for the network in exact arithmetic, and for the network as it runs, if rounding moves logits by no more than
+the terms say. Let a be a third of the allowance: rounding moves the mean of a score by at most a. At x the exact
+means are within a of those that are bounded, so bounds moved by a hold for the exact means. At x' the network as it
+runs answers with A if the exact means there differ by more than 2a. In the theorem, the score of A falls and that of
+the rival rises with the distance from x. If both start from the bounds moved by 3a, they meet at a level T no sooner
+than at the radius R. If they start from the bounds moved by a, each first changes by 2a over a distance d, and then
+follows the earlier path, d behind it: at R it is where that path is at R − d. A score on a ramp changes faster, the
+nearer it is to ½. So if T ≤ ½, the path of the rival, which approaches ½ all the way, changes by at least 2a between
+R − d and R as well: the rival is still at least 2a below T, and A is not below T. If T > ½, likewise A is at least 2a
+above T. (R1 is linear, and needs less.)
 """
 
 from __future__ import annotations
@@ -42,17 +46,14 @@ from torch import Tensor
 
 from lvmrs.errors import ProofError, guarded
 from lvmrs.kernel.bounds.base import Bound, Sides
-from lvmrs.kernel.certificate import ABSTAIN, BY_A_PROOF, Certificate
-from lvmrs.kernel.checks import Floats
-from lvmrs.kernel.forms import Form
+from lvmrs.kernel.certificate import BY_A_PROOF, Certificate
+from lvmrs.kernel.checks import Floats, all_finite
 from lvmrs.kernel.maps import Map
-from lvmrs.kernel.moments import statistics_device
+from lvmrs.kernel.method import ABSTAIN
 from lvmrs.kernel.noise import Stream
-from lvmrs.kernel.scores import Portion, Regrouping, Scores, check_scores
+from lvmrs.kernel.radius import Form
+from lvmrs.kernel.scores import Portion, Regrouping, Scores, check_scores, statistics_device
 from lvmrs.kernel.terms import Plan, Terms
-from lvmrs.kernel.torch_checks import all_finite
-
-__all__ = ["PORTION", "Proof", "ProofInput", "check_stream", "concluded", "conclusion", "prove"]
 
 PORTION = 1024
 """The number of samples that are mapped and tallied at a time, for portions of any size.
@@ -97,36 +98,36 @@ class Proof:
     """
 
     def __init__(self, plan: Plan, terms: Terms) -> None:
-        self._taken = ProofInput(plan, terms)
-        self._tally = plan.bound.tally(terms.n, self._taken.risks, self._taken.upper)
+        self._input = ProofInput(plan, terms)
+        self._tally = plan.bound.tally(terms.n, self._input.risks, self._input.upper)
         self._broken = False
         self._regrouping = Regrouping(PORTION)
 
     @property
     def wanted(self) -> int:
         """The number of samples still needed."""
-        return self._taken.terms.n - self._taken.seen
+        return self._input.terms.n - self._input.seen
 
     def add(self, portion: Portion) -> None:
         """Take the next samples of the stream: each once, in order, with the noise and σ of the terms."""
-        taken = self._taken
-        logits = taken.take(portion)
+        given = self._input
+        logits = given.take(portion)
         with self._whole_or_broken():
             for rows in torch.split(logits, PORTION):
-                columns = taken.columns(rows)
+                columns = given.columns(rows)
                 # Counts are exact for any portions; rounded sums are not.
-                for part in [columns] if taken.plan.bound.votes_only else self._regrouping.add(columns):
+                for part in [columns] if given.plan.bound.votes_only else self._regrouping.add(columns):
                     self._tally.add(part)
 
     def certificate(self) -> Certificate:
         """Give the certificate, once all n samples were added."""
-        seen, terms = self._taken.seen, self._taken.terms
+        seen, terms = self._input.seen, self._input.terms
         if seen != terms.n:
             raise ProofError(f"{seen} scores were given, and the terms say n = {terms.n}; give exactly n")
         with self._whole_or_broken():
             for part in self._regrouping.rest():
                 self._tally.add(part)
-        return concluded(self._taken, self._tally.bounds(), seen)
+        return concluded(self._input, self._tally.bounds(), seen)
 
     @contextmanager
     def _whole_or_broken(self) -> Iterator[None]:
@@ -138,17 +139,17 @@ class Proof:
         self._broken = False
 
 
-def concluded(taken: ProofInput, bounds: Floats, n: int, *, limit: float = math.inf, beta: float = 0.0) -> Certificate:
+def concluded(given: ProofInput, bounds: Floats, n: int, *, limit: float = math.inf, beta: float = 0.0) -> Certificate:
     """The certificate from bounds on the means of the columns, which hold at the risks of the plan.
 
     Args:
-        taken: the samples behind the bounds.
+        given: the samples behind the bounds.
         bounds: a bound for each column, on its side.
         n: the number of samples behind the bounds.
         limit: the largest radius that the plan may certify with more samples; infinite if unknown.
         beta: the risk of the limit.
     """
-    plan, terms = taken.plan, taken.terms
+    plan, terms = given.plan, given.terms
     p_a, p_b, radius = conclusion(plan, terms, bounds)
     return Certificate(
         prediction=plan.top if radius > 0 else ABSTAIN,
@@ -164,10 +165,11 @@ def concluded(taken: ProofInput, bounds: Floats, n: int, *, limit: float = math.
         lipschitz=terms.lipschitz,
         noise=terms.noise,
         plan=plan,
-        stream=taken.stream,
+        stream=given.stream,
         rounding=terms.rounding if terms.relies_on_constant(plan.map, plan.form) else 0.0,
         limit=limit,
         beta=beta,
+        precision=terms.precision,
         made_by=BY_A_PROOF,
     )
 

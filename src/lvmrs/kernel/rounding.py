@@ -26,10 +26,8 @@ from torch.utils._pytree import tree_leaves
 
 from lvmrs.errors import ModelError, guarded
 from lvmrs.kernel import checks
-from lvmrs.kernel.moments import statistics_device
 from lvmrs.kernel.sampler import Model, Sampler, check_logits, evaluating
-
-__all__ = ["InFloat64", "Rounding", "points_around"]
+from lvmrs.kernel.scores import statistics_device
 
 # The factor on measured rounding, for points that are not measured.
 _SAFETY = 2.0
@@ -172,7 +170,7 @@ class Rounding:
         prepared: Callable[[Tensor], Tensor],
         given: float | None = None,
     ) -> None:
-        plain = None if given is None else checks.single("rounding", checks.at_least_zero("rounding", given))
+        plain = None if given is None else checks.nonnegative_number("rounding", given)
         self.given = plain
         self.settled: float | None = None
         self._model, self._lipschitz, self._samplers = model, lipschitz, samplers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -13,23 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs.errors import InvalidArgumentError, ModelError, ProofError, guarded
+from lvmrs.kernel.checks import all_finite, memory
 from lvmrs.kernel.noise import GAUSSIAN, Draws, Noise, Stage, Stream
 from lvmrs.kernel.scores import Scores, scores_of
-from lvmrs.kernel.torch_checks import all_finite
-
-__all__ = [
-    "LOGITS",
-    "Answered",
-    "Compare",
-    "Model",
-    "Recheck",
-    "Request",
-    "Sampler",
-    "Watch",
-    "check_logits",
-    "evaluating",
-    "uncompared",
-]
 
 LOGITS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """The types that logits may have."""
@@ -82,7 +67,10 @@ Compare = Callable[[Tensor], None]
 Around = Callable[[Callable[[], Any], int], Any]
 """Takes a function and the number of samples that it computes, calls the function, and returns its result."""
 Recheck = Callable[[Stream, range, bool, Tensor], Compare]
-"""Takes the stream, the sample numbers of a piece, whether it is the last, and its last rows, before the model runs."""
+"""Called before a piece runs, with its stream, sample numbers, whether it is the last, and its last inputs.
+
+It copies some of these inputs and returns a function that compares their logits with those of the model.
+"""
 
 # The least number of pieces of a sample per thread.
 _PIECES_EACH = 4
@@ -117,9 +105,23 @@ class Answered(NamedTuple):
     """The logits of a piece, and the function that compares its last rows with the model."""
 
     logits: Tensor
+    """On the CPU."""
     compare: Compare
     rows: int
-    """The number of last rows that are compared."""
+    """The number of last rows, among which the compared ones were chosen."""
+    arrived: torch.Event | None = None
+    """The end of the transfer of the logits from another device; None if they are there."""
+
+    @classmethod
+    def of(cls, logits: Tensor, compare: Compare, rows: int) -> Answered:
+        """Begin to move the logits of a piece to the CPU, in one transfer."""
+        if logits.device.type != "cuda":
+            return cls(logits.cpu(), compare, rows)
+        there = torch.empty(logits.shape, dtype=logits.dtype, pin_memory=True)
+        there.copy_(logits, non_blocking=True)
+        arrived = torch.Event(logits.device)
+        arrived.record()
+        return cls(there, compare, rows, arrived)
 
     def checked(self, classes: int) -> Tensor:
         """The logits; raises if they are not finite, have another number of classes, or differ from those of the model.
@@ -127,6 +129,8 @@ class Answered(NamedTuple):
         Args:
             classes: the number of classes so far; 0 if unknown.
         """
+        if self.arrived is not None:
+            self.arrived.synchronize()  # the only wait for the device in a piece
         check_logits(self.logits, len(self.logits), classes)
         self.compare(self.logits[-self.rows :])
         return self.logits
@@ -209,7 +213,7 @@ class Sampler:
         kind: dict[str, Any] = {"device": x.device, "dtype": x.dtype}
         with Draws(self.noise, self.sigma, request.stream, x.shape, **kind, threads=threads) as draws:
             size, part = self._sizes(request, draws.samples_per_block)
-            if part * x.numel() * x.element_size() > _memory():
+            if part * x.numel() * x.element_size() > memory():
                 raise InvalidArgumentError(
                     f"a batch of {part} noisy copies does not fit into memory: choose a smaller batch size"
                 )
@@ -235,7 +239,7 @@ class Sampler:
             compare = check(inputs) if noisy is parts[-1] else uncompared
             for batch in torch.split(inputs, self.batch):
                 answers.append(self.answers_as_run(batch, answers[0].shape[1] if answers else 0))
-        return Answered(torch.cat(answers), compare, len(inputs))
+        return Answered.of(torch.cat(answers), compare, len(inputs))
 
     def answers_as_run(self, inputs: Tensor, classes: int = 0) -> Tensor:
         """The logits of a batch as used for certificates: by the fast version of the model if there is one.
@@ -293,11 +297,3 @@ class Request:
         """The scores of these samples, from the logits computed for this request."""
         sampler = self.sampler
         return scores_of(self.stream, sampler.noise, sampler.sigma, self.x.numel(), self.n, logits)
-
-
-def _memory() -> int:
-    """The memory of this machine in bytes, or 64 GiB if unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 36

@@ -17,12 +17,10 @@ from typing import Any, get_args
 from lvmrs.errors import InvalidArgumentError, shown
 from lvmrs.kernel import checks
 from lvmrs.kernel.bounds.base import Bound
-from lvmrs.kernel.forms import Form
 from lvmrs.kernel.maps import Map
 from lvmrs.kernel.method import Scope
 from lvmrs.kernel.noise import GAUSSIAN, Noise, Stream, check_noise
-
-__all__ = ["Choice", "Plan", "Scope", "Terms"]
+from lvmrs.kernel.radius import Form
 
 
 @dataclass(frozen=True)
@@ -30,13 +28,13 @@ class Terms:
     """The terms of a certificate: noise, risk, number of samples, and a Lipschitz constant of the logits if known.
 
     >>> Terms(sigma=0.5, alpha=0.001, n=10_000)
-    Terms(sigma=0.5, alpha=0.001, n=10000, lipschitz=inf, noise=Gaussian(), rounding=0.0, dimensions=0)
+    Terms(sigma=0.5, alpha=0.001, n=10000, lipschitz=inf, noise=Gaussian(), rounding=0.0, dimensions=0, precision=None)
     """
 
     sigma: float
     """Scale of the noise, in units of the input; for Gaussian noise the standard deviation."""
     alpha: float
-    """The probability over the noise that the certificate is wrong; strictly between 0 and 1."""
+    """Upper bound on the probability over the noise that the certificate is wrong; strictly between 0 and 1."""
     n: int
     """Number of samples that the proof takes; at least 2."""
     lipschitz: float = math.inf
@@ -47,6 +45,8 @@ class Terms:
     """How far rounding may move the vector of logits, in the Euclidean norm; used only together with the constant."""
     dimensions: int = 0
     """The largest number of dimensions of an input; required if the noise takes a share of the risk."""
+    precision: str | None = None
+    """The 16-bit type in which the network runs, for the sentence of the guarantee; None for its own precision."""
 
     def __post_init__(self) -> None:
         check_noise(self.noise)
@@ -56,7 +56,7 @@ class Terms:
             "alpha": checks.alpha(self.alpha),
             "n": checks.count("n", self.n, least=2),
             "lipschitz": checks.single("lipschitz", checks.constant(self.lipschitz)),
-            "rounding": checks.single("rounding", checks.at_least_zero("rounding", self.rounding)),
+            "rounding": checks.nonnegative_number("rounding", self.rounding),
         }
         for name, value in plain.items():  # converts NumPy numbers to Python numbers
             object.__setattr__(self, name, value)

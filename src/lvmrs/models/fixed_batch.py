@@ -1,4 +1,4 @@
-"""Runs programs with a fixed batch size on batches of any size."""
+"""Programs with a fixed batch size, run on batches of any size."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-__all__ = ["InParts"]
-
 
 class InParts(nn.Module):
-    """Runs a program with a fixed batch size on batches of any size, by splitting them.
+    """Splits batches of any size into parts of ``size`` rows for a program.
 
-    Copies of the last row pad the last part, so that a single row runs with copies of itself only
-    (``lvmrs.kernel.model_check``).
-
-    Args:
-        program: a callable on batches of ``size`` rows.
-        size: the batch size of the program.
-        rest: the same function for batches of any size, if there is one; runs the last part without padding.
+    ``rest``, the same function for batches of any size, runs a shorter last part. Without it, copies of the last row
+    pad that part, so that a single row runs with copies of itself only (``lvmrs.kernel.model_check``).
     """
 
     def __init__(

@@ -1,28 +1,32 @@
-"""Loads models by name: a callable on pixels in [0, 1], with its metadata and a hash of its weights.
+"""Loads models by name: network, weights, normalisation and denoiser in one callable on pixels in [0, 1].
 
-A model that was loaded by name can be pickled: the pickle contains the arguments of ``load``, the weights and their
-hash.
+A loaded model has its metadata and a hash of its weights. It can be pickled: the pickle contains the arguments of
+``load``, the weights and their hash. The source ``python:`` imports models from the user's code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from lvmrs._util.facts import ModelFacts
-from lvmrs._util.settings import absolute, files_of
-from lvmrs.errors import ModelError, first_line
+from lvmrs._util.settings import absolute, files_of, member_names, parse_name
+from lvmrs._util.user_code import called, imported, source_hash
+from lvmrs.errors import ModelError, first_line, guarded
 from lvmrs.kernel import checks
 from lvmrs.kernel.sampler import Model
-from lvmrs.models.assemble import Assembled, assemble, hash_of
+from lvmrs.models.denoisers import Denoised, load_denoiser
 from lvmrs.models.preprocessing import Preprocessed
+from lvmrs.models.trained import normalisation_of
+from lvmrs.models.weights import digest_of_file, digest_of_module, load_weights
 from lvmrs.registry import DENOISERS, MODELS
-
-__all__ = ["Loaded", "ModelSource", "load"]
 
 
 def load(
@@ -76,13 +80,6 @@ class ModelSource:
     directory: Path = field(default_factory=Path.cwd)
     """The base of relative paths: the working directory of the first call."""
 
-    def load(self) -> Loaded:
-        """Load the model."""
-        made = self.assembled()
-        return Loaded(
-            made.model, self.name, made.fingerprint, made.code, made.facts, made.denoiser_fingerprint, source=self
-        )
-
     @property
     def files(self) -> list[Path]:
         """The files that ``load`` reads, as far as the names contain them."""
@@ -90,12 +87,99 @@ class ModelSource:
         denoiser = [] if self.denoiser is None else files_of(DENOISERS, self.denoiser, self.directory)
         return [*files_of(MODELS, self.name, self.directory), *weights, *denoiser]
 
-    def assembled(self) -> Assembled:
-        """Load the model and its parts."""
+    def load(self, state: Mapping[str, Any] | None = None) -> Loaded:
+        """Load the model. The weights in ``state``, from a pickle, replace those of a torch module."""
         if (self.mean is None) != (self.std is None):
             raise ModelError("mean and std go together; give both")
-        normalisation = None if self.mean is None or self.std is None else (self.mean, self.std)
-        return assemble(self.name, self.weights, normalisation, self.denoiser, self.sigma, self.directory)
+        model, facts, code, fingerprint = self._classifier()
+        denoiser: Model | None = None
+        if self.denoiser is not None:
+            denoiser, known = load_denoiser(self.denoiser, self.sigma, self.directory)
+            model, facts = Denoised(denoiser, model), replace(facts, denoiser=known)
+        if state is not None and isinstance(model, nn.Module):
+            try:
+                model.load_state_dict(state)
+            except RuntimeError as error:
+                raise self.changed(f"its network ({first_line(error)})") from error
+        return Loaded(model, self.name, fingerprint(), code, facts, _hash(denoiser), self)
+
+    def _classifier(self) -> _Classifier:
+        """The model without its denoiser."""
+        source, rest = parse_name(MODELS, self.name, self.directory, error=ModelError)
+        if source in MODELS.having("members"):
+            return self._ensemble(source)
+        with guarded(f"{self.name}: it cannot be loaded", error=ModelError):
+            network, facts = MODELS.find(source)(self.name, rest)
+        code = source_hash(rest) if source in MODELS.having("code") else None
+        if self.weights is not None:
+            facts = self._with_weights(source, network, facts)
+        model, facts = self._with_normalisation(network, facts)
+        program = source in MODELS.having("program")
+        fingerprint = partial(digest_of_file, Path(rest)) if program else partial(_hash, network)
+        return _Classifier(model, facts, code, fingerprint)
+
+    def _ensemble(self, source: str) -> _Classifier:
+        """The ensemble of the members in the name; mean and std are the normalisation of each of them."""
+        if self.weights is not None:
+            raise self._no_weights()
+        names = member_names(MODELS, self.name)
+        members = [replace(self, name=name, denoiser=None)._classifier() for name in names]
+        for name, member in zip(names, members, strict=True):
+            if not isinstance(member.model, nn.Module):
+                raise ModelError(f"{name}: a member of an ensemble must be a torch module, and it is a function")
+        network = MODELS.find(source)([member.model for member in members], **MODELS.settings(source))
+        facts = ModelFacts.of_ensemble([member.facts for member in members])
+        codes = [member.code for member in members]
+        code = _joined(codes) if any(codes) else None
+
+        def fingerprint() -> str:
+            steps = [(getattr(each, "normalisation", None), getattr(each, "size", None)) for each in network.members]
+            told = [asdict(member.facts) for member in members]  # networks with equal weights may differ
+            return _joined([network.average, *steps, *told, *(member.fingerprint() for member in members)])
+
+        return _Classifier(network, facts, code, fingerprint)
+
+    def _with_weights(self, source: str, network: Model, facts: ModelFacts) -> ModelFacts:
+        if not isinstance(network, nn.Module) or source not in MODELS.having("weights"):
+            raise self._no_weights()
+        lost = load_weights(network, absolute(str(self.weights), self.directory))
+        return replace(facts, normalisation_lost=lost, random_weights=False)
+
+    def _no_weights(self) -> ModelError:
+        kinds = " and ".join(f"{taker}:" for taker in MODELS.having("weights"))
+        return ModelError(f"{self.name}: only {kinds} modules take weights; leave weights out")
+
+    def _with_normalisation(self, network: Model, facts: ModelFacts) -> tuple[Model, ModelFacts]:
+        """Put the given normalisation, or the one in the file of weights, before the network."""
+        if self.mean is not None and self.std is not None:
+            if isinstance(network, Preprocessed):
+                which = f" ({facts.normalisation})" if facts.normalisation else ""
+                raise ModelError(f"{self.name}: it has its own normalisation{which}; leave mean and std out")
+            facts = replace(facts, mean=self.mean, std=self.std, normalised_by="given")
+            return Preprocessed(network, self.mean, self.std), facts
+        kept = None if self.weights is None else normalisation_of(absolute(self.weights, self.directory))
+        if kept is not None:
+            mean, std = kept
+            return Preprocessed(network, mean, std), replace(facts, mean=mean, std=std, normalised_by="training")
+        if facts.normalisation_lost:
+            raise ModelError(
+                f"{self.name}: it was trained behind a normalisation that is not in its file; give mean and std"
+            )
+        return network, replace(facts, takes_pixels=not isinstance(network, Preprocessed))
+
+    def changed(self, what: str) -> ModelError:
+        """The error for a pickled model that cannot be made again."""
+        return ModelError(f"{self.name}: it is not the model that was pickled: {what} changed; load it again")
+
+
+class _Classifier(NamedTuple):
+    """A model without its denoiser, and what identifies it."""
+
+    model: Model
+    facts: ModelFacts
+    code: str | None
+    fingerprint: Callable[[], str | None]
+    """Computes the hash of the present weights, or of the file of a program."""
 
 
 @dataclass(frozen=True)
@@ -135,15 +219,15 @@ class Loaded:
         """
         checks.model(model)
         checks.text("name", name)
-        return cls(model, name, hash_of(model), None, ModelFacts(takes_pixels=not isinstance(model, Preprocessed)))
+        return cls(model, name, _hash(model), None, ModelFacts(takes_pixels=not isinstance(model, Preprocessed)))
 
     def __post_init__(self) -> None:
         if self.digest is None:
-            object.__setattr__(self, "digest", hash_of(self.model))
+            object.__setattr__(self, "digest", _hash(self.model))
 
     def check_unchanged(self) -> None:
         """Raise ModelError if the weights have changed since loading, because the hash would no longer match."""
-        if hash_of(self.model) != self.digest:
+        if _hash(self.model) != self.digest:
             raise ModelError(f"{self.name}: its weights were changed after it was loaded; name it again with Loaded.of")
 
     @property
@@ -152,44 +236,49 @@ class Loaded:
         return self.facts.sentences()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle the source and the weights instead of the model, if there is a source."""
+        """Pickle the source and copies of the weights instead of the model, if there is a source."""
         if self.source is None:
             return super().__reduce_ex__(protocol)
-        state = _state(self.model) if isinstance(self.model, nn.Module) else {}
-        return _reloaded, (self.source, self.fingerprint, self.code, self.facts, self.denoiser_fingerprint, state)
+        held = self.model.state_dict().items() if isinstance(self.model, nn.Module) else ()
+        state = {key: value.detach().cpu().clone() if isinstance(value, Tensor) else value for key, value in held}
+        return _reloaded, (self.source, state, self._identity())
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "the code that makes it": self.code,
+            "its weights or file": self.fingerprint,
+            "its denoiser": self.denoiser_fingerprint,
+            "its metadata": self.facts,
+        }
 
 
-def _state(model: nn.Module) -> dict[str, Any]:
-    """Copies of the weights on the CPU."""
-    held = model.state_dict().items()
-    return {key: value.detach().cpu().clone() if isinstance(value, Tensor) else value for key, value in held}
-
-
-def _reloaded(
-    source: ModelSource,
-    fingerprint: str | None,
-    code: str | None,
-    facts: ModelFacts,
-    denoiser: str | None,
-    state: dict[str, Any],
-) -> Loaded:
+def _reloaded(source: ModelSource, state: dict[str, Any], identity: dict[str, Any]) -> Loaded:
     """Load a pickled model. Raises if the model has changed, because a run must not mix rows of two models."""
-    made = source.assembled()
-    if isinstance(made.model, nn.Module):
-        try:
-            made.model.load_state_dict(state)
-        except RuntimeError as error:
-            raise _changed(source, f"its network ({first_line(error)})") from error
-    same = {
-        "the code that makes it": made.code == code,
-        "its weights or file": made.fingerprint == fingerprint,
-        "its denoiser": made.denoiser_fingerprint == denoiser,
-        "its metadata": made.facts == facts,
-    }
-    if not all(same.values()):
-        raise _changed(source, " and ".join(what for what, is_same in same.items() if not is_same))
-    return Loaded(made.model, source.name, fingerprint, code, facts, denoiser, source)
+    made = source.load(state)
+    changed = [what for what, value in made._identity().items() if value != identity[what]]
+    if changed:
+        raise source.changed(" and ".join(changed))
+    return made
 
 
-def _changed(source: ModelSource, what: str) -> ModelError:
-    return ModelError(f"{source.name}: it is not the model that was pickled: {what} changed; load it again")
+def _hash(model: Model | None) -> str | None:
+    """A hash of the weights of a torch module; None for other callables."""
+    if not isinstance(model, nn.Module):
+        return None
+    with guarded("the weights of the model cannot be read", error=ModelError):
+        return digest_of_module(model)
+
+
+def _joined(values: list[Any]) -> str:
+    """A hash of several hashes or settings in their order."""
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
+
+
+def python(name: str, rest: str) -> tuple[Model, ModelFacts]:
+    """Import the torch module ``MODULE:NAME``, or call the function ``MODULE:NAME``, which returns a model."""
+    named = imported(name, rest, error=ModelError)
+    made = called(name, named, error=ModelError) if callable(named) and not isinstance(named, nn.Module) else named
+    if not callable(made):
+        raise ModelError(f"{name}: it returned {type(made).__name__}; expected a module or a callable on batches")
+    model: Model = made
+    return model, ModelFacts()

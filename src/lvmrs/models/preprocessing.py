@@ -14,8 +14,6 @@ from lvmrs.errors import InvalidArgumentError, ModelError, shown
 from lvmrs.kernel import checks
 from lvmrs.models.lipschitz.stated import known_lipschitz
 
-__all__ = ["Preprocessed"]
-
 
 class Preprocessed(nn.Module):
     """A model with the normalisation (x − mean)/std, and a bilinear resize if ``size`` is given.

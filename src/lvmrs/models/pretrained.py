@@ -8,13 +8,10 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from lvmrs._util.facts import ModelFacts
-from lvmrs._util.optional import optional
 from lvmrs._util.settings import check_folder
+from lvmrs._util.text import optional
 from lvmrs.errors import ModelError, guarded
 from lvmrs.models.preprocessing import Preprocessed
-
-__all__ = ["timm", "torchvision", "transformers"]
-
 
 _LARGEST_SIDE = 4096
 

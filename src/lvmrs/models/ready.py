@@ -15,12 +15,9 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from lvmrs._util.facts import ModelFacts
-from lvmrs._util.machine import memory
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
+from lvmrs.kernel.checks import memory
 from lvmrs.registry import NETWORKS
-
-__all__ = ["build", "fitted", "parsed", "ready", "settings_of", "written"]
-
 
 # The largest accepted settings.
 _MOST = {"channels": 10_000, "side": 4096, "classes": 1_000_000, "width": 10_000, "depth": 2_000, "stride": 16}
@@ -94,11 +91,7 @@ def fitted(text: str, facts: Mapping[str, int]) -> str:
     """
     name, settings = parsed(text)
     known = settings_of(name)
-    return written(name, {**{key: value for key, value in facts.items() if key in known}, **settings})
-
-
-def written(name: str, settings: Mapping[str, Any]) -> str:
-    """Format a name and settings as text, the inverse of ``parsed``."""
+    settings = {**{key: value for key, value in facts.items() if key in known}, **settings}
     return ",".join([name, *(f"{key}={value}" for key, value in settings.items())])
 
 

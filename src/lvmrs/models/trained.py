@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import safetensors
 import safetensors.torch
@@ -18,8 +18,6 @@ from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.weights import load_weights, read_checkpoint
 from lvmrs.registry import NETWORKS
 
-__all__ = ["Normalisation", "normalisation_of", "save", "trained", "training_record"]
-
 _KEY = "lvmrs"
 _MOST_CHANNELS = 10_000
 
@@ -28,17 +26,12 @@ Normalisation = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def save(path: Path, model: nn.Module, network: str, training: dict[str, Any]) -> None:
-    """Write the weights of a model with its normalisation and a record of its training.
+    """Write a .safetensors file of the weights of a model, its normalisation (``Preprocessed``) and its training.
 
-    Args:
-        path: the .safetensors file to write.
-        model: a torch module, optionally with a normalisation (``Preprocessed``).
-        network: the name of the network, such as ``ready:small_cnn,classes=10``.
-        training: a record of the training, as JSON values.
+    ``network`` is its name, such as ``ready:small_cnn,classes=10``, and ``training`` a record of JSON values.
     """
-    normalisation = None
+    normalisation = model.normalisation if isinstance(model, Preprocessed) else None
     if isinstance(model, Preprocessed):
-        normalisation = model.normalisation
         if not isinstance(model.model, nn.Module):
             raise ModelError(f"{network}: it is not a torch module, so it has no weights to save")
         model = model.model
@@ -81,18 +74,15 @@ def training_record(path: Path) -> dict[str, Any]:
 def _normalisation(path: Path, stored: Any) -> Normalisation | None:
     if stored is None:
         return None
-    parts: list[Any] = [stored.get("mean"), stored.get("std")] if isinstance(stored, dict) else []
-    whole = len(parts) == 2 and all(
-        isinstance(part, list) and 0 < len(part) <= _MOST_CHANNELS and all(map(_is_number, part)) for part in parts
-    )
-    if not whole or len(parts[0]) != len(parts[1]) or min(parts[1]) <= 0:
+    mean, std = (stored.get(key) if isinstance(stored, dict) else None for key in ("mean", "std"))
+    if not _are_numbers(mean) or not _are_numbers(std) or len(mean) != len(std) or min(std) <= 0:
         raise ModelError(f"{path}: its normalisation is {stored!r:.60}; expected a mean and a std for each channel")
-    mean, std = (tuple(map(float, part)) for part in parts)
-    return mean, std
+    return tuple(map(float, mean)), tuple(map(float, std))
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e30
+def _are_numbers(values: Any) -> TypeGuard[list[float]]:
+    plain = isinstance(values, list) and 0 < len(values) <= _MOST_CHANNELS
+    return plain and all(type(value) in (int, float) and abs(value) < 1e30 for value in values)
 
 
 def _written(path: Path) -> str | None:
@@ -117,10 +107,15 @@ def trained(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     """Load a network from a file of ``save``, or from a checkpoint {arch, state_dict} whose arch is in lvmrs."""
     path = Path(rest)
     if path.suffix != ".safetensors":
-        network = _arch(name, path)
-        model = ready.build(network)
-        behind = load_weights(model, path)
-        return model, ModelFacts(network, "checkpoint", normalisation_lost=behind)
+        stored = read_checkpoint(path)
+        arch = stored.get("arch") if isinstance(stored, dict) else None
+        if not isinstance(arch, str) or arch not in NETWORKS:
+            raise ModelError(
+                f"{name}: it does not name a network of lvmrs (arch is {arch!r:.60}); load ready:NAME with this file "
+                "as its weights"
+            )
+        model = ready.build(arch)
+        return model, ModelFacts(arch, "checkpoint", normalisation_lost=load_weights(model, path))
     about = training_record(path)
     network_name: str = about["network"]
     kind, _, network = network_name.partition(":")
@@ -128,19 +123,8 @@ def trained(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
         raise ModelError(f"{name}: its network is {network_name:.200}; load that with {path} as its weights")
     model = ready.build(network)
     load_weights(model, path)
-    aim, normalisation = about["training"].get("objective"), _normalisation(path, about["normalisation"])
+    objective, normalisation = about["training"].get("objective"), _normalisation(path, about["normalisation"])
     if normalisation is None:
-        return model, ModelFacts(network, objective=aim or None)
-    facts = ModelFacts(network, "file", aim or None, *normalisation, "training")
+        return model, ModelFacts(network, objective=objective or None)
+    facts = ModelFacts(network, "file", objective or None, *normalisation, "training")
     return Preprocessed(model, *normalisation), facts
-
-
-def _arch(name: str, path: Path) -> str:
-    stored = read_checkpoint(path)
-    arch = stored.get("arch") if isinstance(stored, dict) else None
-    if not isinstance(arch, str) or arch not in NETWORKS:
-        raise ModelError(
-            f"{name}: it does not name a network of lvmrs (arch is {arch!r:.60}); load ready:NAME with this file "
-            "as its weights"
-        )
-    return arch

@@ -1,4 +1,4 @@
-"""Reads weights from files without unpickling anything that could run code."""
+"""Reads weights from files without unpickling anything that could run code, and computes hashes of weights."""
 
 from __future__ import annotations
 
@@ -16,11 +16,6 @@ from torch import Tensor, nn
 from lvmrs._util.files import is_file, no_file
 from lvmrs.errors import ModelError, guarded
 
-__all__ = [
-    "digest_of_file", "digest_of_module", "load_weights", "read_checkpoint", "read_torch", "read_torch_stream",
-    "read_weights",
-]  # fmt: skip
-
 _COUNT = "num_batches_tracked"
 # The keys of the weights in checkpoints, which also have keys such as "arch" and "epoch".
 _INSIDE = ("state_dict", "model_state_dict", "model", "net")
@@ -28,7 +23,21 @@ _INSIDE = ("state_dict", "model_state_dict", "model", "net")
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Read the tensors of a .safetensors file, or of a state dict or checkpoint that torch saved."""
-    return _tensors(path, read_checkpoint(path))
+    stored = read_checkpoint(path)
+    for key in _INSIDE:
+        if isinstance(stored, dict) and isinstance(stored.get(key), (dict, list)):
+            stored = stored[key]
+            break
+    if isinstance(stored, list) and stored:  # the first of several snapshots
+        stored = stored[0]
+    if not isinstance(stored, dict) or not stored or not all(_is_weight(*pair) for pair in stored.items()):
+        raise ModelError(f"weights: {path} is not a state dict (names and tensors), nor a checkpoint with one inside")
+    return stored
+
+
+def _is_weight(name: object, value: object) -> bool:
+    plain = isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex()
+    return isinstance(name, str) and plain
 
 
 def read_checkpoint(path: Path) -> Any:
@@ -42,18 +51,24 @@ def read_checkpoint(path: Path) -> Any:
         f"weights: {path} is refused: it contains more than tensors, which could run code, or is not a checkpoint; "
         "save model.state_dict() with safetensors.torch.save_file or torch.save"
     )
-    with guarded(refused, error=ModelError):
-        return read_torch(path)
+    with guarded(refused, error=ModelError), path.open("rb") as opened:
+        if zipfile.is_zipfile(opened):
+            with zipfile.ZipFile(opened) as archive:
+                check_no_torchscript(f"weights: {path}", archive)
+        return read_torch(opened)
 
 
-def read_torch(path: Path) -> Any:
-    """Read a file that torch saved, and check its checksums, which torch ignores."""
-    with path.open("rb") as opened:
-        return read_torch_stream(opened)
+def check_no_torchscript(name: str, archive: zipfile.ZipFile) -> None:
+    """Raise ModelError for a program of torch.jit; ``name`` begins the sentence."""
+    if any(part.partition("/")[2].startswith("code/") for part in archive.namelist()):
+        raise ModelError(
+            f"{name} is a TorchScript program, which lvmrs does not read; save the network with torch.export.save for "
+            "export:FILE.pt2, or to ONNX for onnx:FILE"
+        )
 
 
-def read_torch_stream(stream: BinaryIO) -> Any:
-    """Read an open file that torch saved.
+def read_torch(stream: BinaryIO) -> Any:
+    """Read an open file that torch saved, and check its checksums, which torch ignores.
 
     Torch does not compress files. Raises ValueError for compressed or overlapping parts, which could fill the memory.
     """
@@ -67,23 +82,6 @@ def read_torch_stream(stream: BinaryIO) -> Any:
                 raise ValueError(f"its part {damaged} is damaged")
     stream.seek(0)
     return torch.load(stream, map_location="cpu", weights_only=True)
-
-
-def _tensors(path: Path, stored: Any) -> dict[str, Tensor]:
-    for key in _INSIDE:
-        if isinstance(stored, dict) and isinstance(stored.get(key), (dict, list)):
-            stored = stored[key]
-            break
-    if isinstance(stored, list) and len(stored) >= 1:  # the first of several snapshots
-        stored = stored[0]
-    if not isinstance(stored, dict) or not stored or not all(_is_weight(*pair) for pair in stored.items()):
-        raise ModelError(f"weights: {path} is not a state dict (names and tensors), nor a checkpoint with one inside")
-    return stored
-
-
-def _is_weight(name: object, value: object) -> bool:
-    plain = isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex()
-    return isinstance(name, str) and plain
 
 
 def load_weights(module: nn.Module, path: Path) -> bool:
@@ -100,15 +98,12 @@ def load_weights(module: nn.Module, path: Path) -> bool:
     # Checkpoints of torch before 0.4.1 lack num_batches_tracked, which eval mode does not use.
     problems = [f"{key} is missing" for key in wanted if key not in given and not key.endswith(_COUNT)]
     problems += [f"{key} is not in the model" for key in given if key not in wanted]
+    both = [(key, given[key], wanted[key].shape) for key in wanted if key in given]
     problems += [
-        f"{key} is {tuple(given[key].shape)} and should be {tuple(wanted[key].shape)}"
-        for key in wanted
-        if key in given and given[key].shape != wanted[key].shape
+        f"{key} is {tuple(v.shape)} and should be {tuple(shape)}" for key, v, shape in both if v.shape != shape
     ]
     problems += [
-        f"{key} holds NaN"
-        for key, value in given.items()
-        if key in wanted and value.shape == wanted[key].shape and value.is_floating_point() and value.isnan().any()
+        f"{key} holds NaN" for key, v, shape in both if v.shape == shape and v.is_floating_point() and v.isnan().any()
     ]
     if problems:
         more = f", and {len(problems) - 3} more" if len(problems) > 3 else ""

@@ -15,14 +15,12 @@ from array import array
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 import torch
 from torch import Tensor
 
-from lvmrs.kernel import special
 from lvmrs.kernel.checks import Floats
 from lvmrs.kernel.terms import Plan, Terms
-
-__all__ = ["LEAST", "allocated", "expected_radii", "numbers", "steps"]
 
 LEAST = 32
 """The smallest number of samples of an input."""
@@ -50,16 +48,7 @@ def expected_radii(plan: Plan, terms: Terms, logits: Tensor, counts: Sequence[in
     """Forecast the radius that a plan certifies, for each number of samples in ``counts``.
 
     After few samples, a mean may be far from their average, and radii grow fast towards a mean of 1. So the forecast is
-    an average over a Beta posterior of the mean.
-
-    Args:
-        plan: the plan.
-        terms: its terms.
-        logits: the selection logits of the plan, of shape (samples, classes).
-        counts: the numbers of samples.
-
-    Returns:
-        The expected radius for each number.
+    an average over a Beta posterior of the mean. ``logits`` are the selection logits of the plan (samples, classes).
 
     >>> from lvmrs import Duels, SmoothedClassifier
     >>> smoothed, x = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=100), torch.tensor([1.0, 0.0])
@@ -69,6 +58,15 @@ def expected_radii(plan: Plan, terms: Terms, logits: Tensor, counts: Sequence[in
     >>> bool(0 < few < many < 1.0)
     True
     """
+    expected: Floats = plausible_radii(plan, terms, logits, counts).mean(axis=1)
+    return expected
+
+
+def plausible_radii(plan: Plan, terms: Terms, logits: Tensor, counts: Sequence[int]) -> Floats:
+    """Radii that a plan may certify, of shape (counts, levels): one for each of several equally likely means.
+
+    The arguments are those of ``expected_radii``. The levels ascend; 0 means that nothing is certified.
+    """
     alone, pooled = (torch.tensor(rivals, dtype=torch.long) for rivals in plan.rivals)
     columns = plan.map.columns(logits, plan.top, alone, pooled).double().cpu().numpy()
 
@@ -77,19 +75,45 @@ def expected_radii(plan: Plan, terms: Terms, logits: Tensor, counts: Sequence[in
         means, variances = _plausible(scores)
         return np.stack([plan.bound.forecast(means, variances, n, risk).min(axis=1) for n in counts])
 
-    if plan.map.paired:
-        p_a = lowest(_nearest(columns), plan.risk_rival)
-        p_b = 1 - p_a
-    else:
-        p_a = lowest(columns[:, :1], plan.risk_top)
-        p_b = 1 - p_a
-        if columns.shape[1] > 1:  # a larger mean of the top class means smaller means of its rivals
-            p_b = np.minimum(p_b, 1 - lowest(_nearest(1 - columns[:, 1:]), plan.risk_rival))
+    paired = plan.map.paired
+    p_a = lowest(_nearest(columns), plan.risk_rival) if paired else lowest(columns[:, :1], plan.risk_top)
+    p_b = 1 - p_a
+    if not paired and columns.shape[1] > 1:  # a larger mean of the top class means smaller means of its rivals
+        p_b = np.minimum(p_b, 1 - lowest(_nearest(1 - columns[:, 1:]), plan.risk_rival))
+    return _radii(plan, terms, p_a, p_b)
+
+
+def largest_radius(plan: Plan, terms: Terms, n: int) -> float:
+    """The radius of a plan if all n samples agree completely, above which it cannot certify anything; 0 for none.
+
+    >>> from lvmrs import Duels, SmoothedClassifier
+    >>> smoothed, x = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=100), torch.tensor([1.0, 0.0])
+    >>> terms = Terms(0.5, 0.001, 1000)
+    >>> plan = Duels().plan(smoothed.scores(x, 100, stage="selection"), terms)
+    >>> print(f"{largest_radius(plan, terms, 1000):.4f}")  # σ Φ⁻¹(α^(1/n))
+    1.2316
+    """
+    one, none = np.ones((1, 1)), np.zeros((1, 1))
+    risk = plan.risk_rival if plan.map.paired else plan.risk_top
+
+    def highest(risk: float) -> Floats:
+        found: Floats = plan.bound.forecast(one, none, n, risk).min(axis=1)
+        # The forecast of an anytime bound is cautious; no bound at this risk exceeds the other number.
+        return np.maximum(found, risk ** (1 / n)) if plan.bound.anytime else found
+
+    p_a = highest(risk)
+    p_b = 1 - p_a
+    if not plan.map.paired and plan.risk_rival > 0:
+        p_b = np.minimum(p_b, 1 - highest(plan.risk_rival))
+    return float(_radii(plan, terms, p_a, p_b)[0])
+
+
+def _radii(plan: Plan, terms: Terms, p_a: Floats, p_b: Floats) -> Floats:
+    """The radii of these bounds; 0 where nothing is certified."""
     allowance = terms.allowance(plan.map, plan.form)
     less, more = np.clip(p_a - allowance, 0.0, 1.0), np.clip(p_b + allowance, 0.0, 1.0)
     radii = plan.form.radius(less, more, sigma=terms.sigma, slopes=plan.map.slopes(terms.lipschitz))
-    expected: Floats = np.where((less > more) & np.isfinite(radii), radii, 0.0).mean(axis=1)  # a user's form may fail
-    return expected
+    return np.where((less > more) & np.isfinite(radii), radii, 0.0)  # a user's form may fail
 
 
 def _nearest(columns: Floats) -> Floats:
@@ -104,7 +128,7 @@ def _plausible(columns: Floats) -> tuple[Floats, Floats]:
     spread = mean * (1 - mean)
     worth = len(columns) * np.where(variance > 0, spread / np.maximum(variance, 1e-12), 1.0)
     ones, zeros = worth * mean + _BESIDE, worth * (1 - mean) + _BESIDE
-    means = special.betaincinv(ones, zeros, _LEVELS[:, None])
+    means = scipy.special.betaincinv(ones, zeros, _LEVELS[:, None])
     less = np.where(spread > 0, variance / np.maximum(spread, 1e-12), 1.0)
     return means, means * (1 - means) * less
 
@@ -119,9 +143,6 @@ def allocated(counts: Sequence[int], expected: Sequence[Floats] | Floats, budget
         counts: numbers of samples, in ascending order; each input gets at least the first.
         expected: for each input, the expected radius for each number.
         budget: samples for all inputs together.
-
-    Returns:
-        The number of samples of each input.
 
     >>> allocated([10, 100, 1000], [np.array([0.1, 0.3, 0.4]), np.array([0.0, 0.0, 0.0])], 600)
     [590, 10]
@@ -144,14 +165,9 @@ def allocated(counts: Sequence[int], expected: Sequence[Floats] | Floats, budget
 
 
 def steps(counts: Sequence[int], curve: Sequence[float]) -> list[tuple[float, int]]:
-    """The steps between the corners of the smallest concave curve above some points.
+    """The steps between the corners of the smallest concave curve above (numbers of samples, radii).
 
-    Args:
-        counts: numbers of samples, in ascending order.
-        curve: the radius for each number.
-
-    Returns:
-        For each step, the gain per sample, which falls from step to step, and the number of samples.
+    Each step is a gain per sample, which falls from step to step, and a number of samples.
 
     >>> steps([0, 10, 20, 40], [0.0, 0.25, 1.0, 1.5])
     [(0.05, 20), (0.025, 20)]

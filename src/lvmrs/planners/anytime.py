@@ -16,11 +16,9 @@ from lvmrs.kernel.bounds.base import Bound
 from lvmrs.kernel.bounds.beta_mixture import BetaMixture
 from lvmrs.kernel.bounds.betting_mixture import BettingMixture
 from lvmrs.kernel.bounds.clopper_pearson import Staged
-from lvmrs.kernel.checks import Floats
-from lvmrs.kernel.terms import Choice, Scope, Terms
+from lvmrs.kernel.method import Scope
+from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner
-
-__all__ = ["Anytime"]
 
 # Pseudo-counts added to the ones and zeros of the selection sample for the prior, so that means near 0 and 1 stay
 # possible. Smaller values give larger radii to inputs that win every duel, which dominate the average radius.
@@ -87,15 +85,11 @@ class Anytime(Planner):
         if choice.map.binary and self.staged:
             bound = Staged()
         elif choice.map.binary:
-            wins = (columns := _columns(choice, together)).sum(dim=0).double().numpy()
-            bound = BetaMixture(*(tuple(part.tolist()) for part in _prior(wins, len(columns))))
+            ones = (columns := _columns(choice, together)).sum(dim=0).double().numpy()
+            share = min(1.0, _MOST / len(columns))
+            counts = (share * ones + _BESIDE, share * (len(columns) - ones) + _BESIDE)
+            bound = BetaMixture(*(tuple(part.tolist()) for part in counts))
         return dataclasses.replace(choice, bound=bound)
-
-
-def _prior(wins: Floats, n0: int) -> tuple[Floats, Floats]:
-    """The parameters a and b of Beta priors, from the number of ones among n0 selection samples."""
-    share = min(1.0, _MOST / n0)
-    return share * wins + _BESIDE, share * (n0 - wins) + _BESIDE
 
 
 def _columns(choice: Choice, logits: Tensor) -> Tensor:

@@ -1,4 +1,7 @@
-"""The interface of all planners: ``choose``, which authors write, and ``plan``, which is final."""
+"""The interface of all planners: ``choose``, which authors write, and ``plan``, which is final.
+
+The functions below it check the settings of searches, and what a method relies on, before anything is sampled.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,10 @@ from torch import Tensor
 
 from lvmrs.errors import InvalidArgumentError, guarded
 from lvmrs.kernel import checks
-from lvmrs.kernel.method import Method
+from lvmrs.kernel.method import Goal, Method, check_goal
 from lvmrs.kernel.scores import Scores, check_scores
 from lvmrs.kernel.terms import Choice, Plan, Terms
 from lvmrs.registry import BOUNDS, simplex_map
-
-__all__ = ["Planner", "check_search", "keeps_constant"]
 
 
 class Planner(Method):
@@ -56,13 +57,13 @@ class Planner(Method):
         check_scores(scores, error=InvalidArgumentError)
         if not isinstance(terms, Terms):
             raise InvalidArgumentError(f"terms must be Terms, got {type(terms).__name__}")
-        with guarded(f"{type(self).__name__}.choose fails", error=InvalidArgumentError):
+        kind = type(self).__name__
+        with guarded(f"{kind}.choose fails", error=InvalidArgumentError):
             choice = self.choose(scores.logits(), terms.for_planning)
         if not isinstance(choice, Choice):
-            kind = type(self).__name__
             raise InvalidArgumentError(f"{kind}.choose must return a Choice, got {type(choice).__name__}")
         chosen = {field.name: getattr(choice, field.name) for field in dataclasses.fields(Choice)}
-        return Plan(**chosen, planner=type(self).__name__, scope=self.scope, origin=scores.stream, n0=scores.count)
+        return Plan(**chosen, planner=kind, scope=self.scope, origin=scores.stream, n0=scores.count)
 
     @abstractmethod
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
@@ -109,3 +110,36 @@ def check_search(
 def keeps_constant(map_: str) -> bool:
     """Whether a simplex map of logits with a Lipschitz constant has a Lipschitz constant."""
     return not math.isinf(float(simplex_map(map_)().slopes(1.0).vector))
+
+
+def relies_on_constant(method: Method, lipschitz: float) -> bool:
+    """Whether certificates of a method may rely on this Lipschitz constant, which is infinite if none is known."""
+    if math.isinf(lipschitz):
+        return False
+    # The property may call a user's map.
+    with guarded(f"uses_constant of {type(method).__name__} fails", error=InvalidArgumentError):
+        return bool(method.uses_constant)
+
+
+def check_goal_for(method: Method, goal: Goal | None) -> None:
+    """Reject an object that is no goal, and a goal for a method without samples."""
+    if goal is not None and not (check_goal(goal) and method.samples):
+        kind = type(method).__name__
+        raise InvalidArgumentError(f"a goal has no effect, since {kind} takes no samples; leave it out")
+
+
+def check_one_classifier(method: Method) -> None:
+    """Reject a method that chooses a map for each input.
+
+    >>> from lvmrs import LVM, Duels
+    >>> check_one_classifier(Duels())
+    >>> check_one_classifier(LVM())  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    lvmrs.errors.InvalidArgumentError: LVM chooses a map for each input as it is set, so there is no one classifier ...
+    """
+    checks.instance("method", method, Method, "a Method such as Duels()")
+    if method.scope != "all inputs":
+        raise InvalidArgumentError(
+            f"{type(method).__name__} chooses a map for each input as it is set, so there is no one classifier that "
+            "could answer; take hard duels or duels of one width, votes, or one fixed map; calibration finds them"
+        )

@@ -9,22 +9,17 @@ from typing import ClassVar
 from torch import Tensor
 
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
-from lvmrs.kernel.forms import R3
 from lvmrs.kernel.maps import Hardmax
-from lvmrs.kernel.terms import Choice, Scope, Terms
-from lvmrs.planners.base import Planner
+from lvmrs.kernel.radius import R3
+from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.search import Survey
-from lvmrs.planners.votes import OF_VOTES
-
-__all__ = ["Cohen"]
+from lvmrs.planners.votes import OF_VOTES, Votes
 
 
 @dataclass(frozen=True)
-class Cohen(Planner):
+class Cohen(Votes):
     """The method as published: the n0 samples decide the class, and nothing else is chosen."""
 
-    scope: ClassVar[Scope] = "all inputs"
-    uses_constant: ClassVar[bool] = False
     settled: ClassVar[Mapping[str, str]] = {**OF_VOTES, "form": "its radius is R3, as published"}
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:

@@ -16,6 +16,7 @@ constant was known (docs/planners.md). Soft duels can be better in two cases:
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -31,15 +32,13 @@ from lvmrs.kernel.bounds.base import Bound
 from lvmrs.kernel.bounds.betting import Betting
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
 from lvmrs.kernel.checks import Floats
-from lvmrs.kernel.duels import Duel, SoftDuel
-from lvmrs.kernel.forms import R3, Form, Ramp
-from lvmrs.kernel.maps import Map
+from lvmrs.kernel.maps import Duel, Map, SoftDuel
+from lvmrs.kernel.method import Scope
+from lvmrs.kernel.radius import R3, Form, Ramp
 from lvmrs.kernel.scores import in_portions
-from lvmrs.kernel.terms import Choice, Scope, Terms
+from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.search import geometric
-
-__all__ = ["Duels", "calibrated_width"]
 
 # Number of classes among which the winner is searched.
 _CANDIDATES = 16
@@ -103,18 +102,18 @@ class Duels(Planner):
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the class with the best hardest duel, and the width of the duels."""
-        wins = _Wins.of(logits)
+        wins = _Wins(logits)
         top, order = wins.winner()
-        fight: Map = Duel()
+        duel: Map = Duel()
         if self.width == "chosen" and not math.isinf(terms.lipschitz):  # without a constant, no width gains radius
-            fight = _best_width(wins.first, top, order, terms)
+            duel = _best_width(wins.first, top, order, terms)
         elif isinstance(self.width, float):
-            fight = SoftDuel(self.width)
-        bound, form = _proved_by(fight, terms)
+            duel = SoftDuel(self.width)
+        bound, form = _proved_by(duel, terms)
         return Choice(
             top=top,
             classes=wins.classes,
-            map=fight,
+            map=duel,
             bound=bound,
             form=form,
             risk_top=0.0,
@@ -140,7 +139,7 @@ def calibrated_width(samples: Iterable[Iterable[Tensor]]) -> float:
     """
     found = []
     for logits in samples:
-        wins = _Wins.of(logits)
+        wins = _Wins(logits)
         top, order = wins.winner()
         found.append(float(_margins(wins.first, top, order[:1]).std()))
     if not found:
@@ -151,49 +150,36 @@ def calibrated_width(samples: Iterable[Iterable[Tensor]]) -> float:
     return width
 
 
-@dataclass
 class _Wins:
     """Counts how often each candidate beat each class, and keeps the logits of the first samples."""
 
-    classes: int
-    candidates: Tensor
-    counts: Tensor
-    """(candidates, classes)"""
-    first: Tensor
-
-    @classmethod
-    def of(cls, logits: Iterable[Tensor]) -> _Wins:
-        wins = None
-        for portion in in_portions(logits, _PORTION):
-            wins = cls._begun(portion) if wins is None else wins
-            for row, k in enumerate(wins.candidates.tolist()):
-                wins.counts[row] += (portion[:, k : k + 1] > portion).sum(dim=0).cpu()
-        if wins is None:
+    def __init__(self, logits: Iterable[Tensor]) -> None:
+        portions = in_portions(logits, _PORTION)
+        first = next(portions, None)
+        if first is None:
             raise InvalidArgumentError("no selection scores were given; n0 must be at least 1")
-        return wins
-
-    @classmethod
-    def _begun(cls, portion: Tensor) -> _Wins:
-        classes = portion.shape[1]
-        votes = torch.bincount(portion.argmax(dim=1).cpu(), minlength=classes)
+        self.first, self.classes = first.clone(), first.shape[1]
+        votes = torch.bincount(first.argmax(dim=1).cpu(), minlength=self.classes)
         # A class may win all its duels without any votes, so classes with the largest mean logits are candidates too.
         by_votes = votes.argsort(descending=True, stable=True)[: _CANDIDATES // 2]
-        by_mean = portion.double().mean(dim=0).cpu().argsort(descending=True, stable=True)[:_CANDIDATES]
-        candidates = list(dict.fromkeys([*by_votes.tolist(), *by_mean.tolist()]))[:_CANDIDATES]
-        counts = torch.zeros(len(candidates), classes, dtype=torch.long)
-        return cls(classes, torch.tensor(candidates), counts, portion.clone())
+        by_mean = first.double().mean(dim=0).cpu().argsort(descending=True, stable=True)[:_CANDIDATES]
+        self._candidates = list(dict.fromkeys([*by_votes.tolist(), *by_mean.tolist()]))[:_CANDIDATES]
+        self._counts = torch.zeros(len(self._candidates), self.classes, dtype=torch.long)
+        for portion in itertools.chain([self.first], portions):
+            for row, k in enumerate(self._candidates):
+                self._counts[row] += (portion[:, k : k + 1] > portion).sum(dim=0).cpu()
 
     def winner(self) -> tuple[int, list[int]]:
         """The candidate with the best hardest duel, and its rivals, the hardest first."""
-        counts = self.counts.clone()
-        counts[torch.arange(len(self.candidates)), self.candidates] = torch.iinfo(torch.long).max
+        counts = self._counts.clone()
+        counts[torch.arange(len(counts)), self._candidates] = torch.iinfo(torch.long).max
         row = int(counts.min(dim=1).values.argmax())
-        return int(self.candidates[row]), counts[row].argsort(stable=True)[:-1].tolist()
+        return self._candidates[row], counts[row].argsort(stable=True)[:-1].tolist()
 
 
-def _proved_by(fight: Map, terms: Terms) -> tuple[Bound, Form]:
-    bound: Bound = ClopperPearson() if fight.binary else Betting()
-    return bound, R3() if math.isinf(float(fight.slopes(terms.lipschitz).one)) else Ramp()
+def _proved_by(duel: Map, terms: Terms) -> tuple[Bound, Form]:
+    bound: Bound = ClopperPearson() if duel.binary else Betting()
+    return bound, R3() if math.isinf(float(duel.slopes(terms.lipschitz).one)) else Ramp()
 
 
 def _margins(logits: Tensor, top: int, rivals: list[int]) -> Floats:
@@ -210,11 +196,11 @@ def _best_width(logits: Tensor, top: int, order: list[int], terms: Terms) -> Map
         tried += [SoftDuel(width * spread) for width in _WIDTHS]
     none = torch.tensor([], dtype=torch.long)
     expected = []
-    for fight in tried:
-        q = fight.columns(logits, top, torch.tensor(nearest), none).cpu().double().numpy()
-        bound, form = _proved_by(fight, terms)
+    for duel in tried:
+        q = duel.columns(logits, top, torch.tensor(nearest), none).cpu().double().numpy()
+        bound, form = _proved_by(duel, terms)
         low = bound.forecast(q.mean(axis=0), q.var(axis=0), terms.n, terms.alpha).min()
-        low = np.maximum(low - terms.allowance(fight, form), 0.0)
-        radius = form.radius(low, 1 - low, sigma=terms.sigma, slopes=fight.slopes(terms.lipschitz))
+        low = np.maximum(low - terms.allowance(duel, form), 0.0)
+        radius = form.radius(low, 1 - low, sigma=terms.sigma, slopes=duel.slopes(terms.lipschitz))
         expected.append(float(radius) if radius > 0 else min(0.0, 2 * float(low) - 1))
     return tried[int(np.argmax(expected))]

@@ -17,12 +17,11 @@ from torch import Tensor
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel import checks
 from lvmrs.kernel.checks import Floats
-from lvmrs.kernel.terms import Choice, Scope, Terms
+from lvmrs.kernel.method import Scope
+from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner, check_search, keeps_constant
 from lvmrs.planners.search import MANY_CLASSES, TEMPERATURES, Survey, best, forecasts, forms_for
 from lvmrs.registry import FORMS
-
-__all__ = ["Fixed", "calibrated"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def calibrated(
         The planner with the best settings.
     """
     checks.one_of("objective", objective, ("average radius", "accuracy"))
-    checks.single("epsilon", checks.at_least_zero("epsilon", epsilon))
+    checks.nonnegative_number("epsilon", epsilon)
     check_search(maps, temperatures, mass, Fixed.bounds, usual=TEMPERATURES)
     total: dict[str, Floats] = {}
     count = 0

@@ -19,12 +19,11 @@ from torch import Tensor
 
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel import checks
-from lvmrs.kernel.forms import R1, Form, R1Noise, Ramp
-from lvmrs.kernel.terms import Choice, Scope, Terms
+from lvmrs.kernel.method import Scope
+from lvmrs.kernel.radius import R1, Form, R1Noise, Ramp
+from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner, check_search, keeps_constant
 from lvmrs.planners.search import Survey, best, forecasts
-
-__all__ = ["Lipschitz", "Procedure"]
 
 Procedure = Literal["noise", "both", "ramp"]
 _FORMS: dict[str, Form] = {"noise": R1Noise(), "both": R1(), "ramp": Ramp()}
@@ -58,10 +57,7 @@ class Lipschitz(Planner):
         """Whether the procedure uses the constant of the network."""
         return self.procedure != "noise"
 
-    @property
-    def uses_constant(self) -> bool:
-        """Whether the procedure uses the constant of the network."""
-        return self.needs_constant
+    uses_constant = needs_constant
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the class with the largest mean score, and the bound with the largest forecast."""

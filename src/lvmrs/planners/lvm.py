@@ -38,8 +38,6 @@ from lvmrs.planners.search import (
     signed_radius,
 )
 
-__all__ = ["LVM"]
-
 # The forecast of a soft map must exceed that of votes by this many standard errors.
 _BEYOND_NOISE = 4.0
 # Radii beyond this many σ count as equal: no number of samples certifies them without a Lipschitz constant.
@@ -113,12 +111,13 @@ def _remembered(batches: Iterable[Tensor], into: list[Tensor]) -> Iterator[Tenso
 
 def _effects(survey: Survey, row: int, forecast: Forecast, terms: Terms, compared: list[Tensor]) -> Floats:
     """The effect of each selection sample on the forecast of a candidate, to first order (the delta method)."""
-    way, at = forecast.ways[row], [[column for column in survey.order[row][:3] if survey.is_class(column)][:2]]
+    bounding = forecast.boundings[row]
+    at = [[column for column in survey.order[row][:3] if column < len(survey.kept)][:2]]
     top, rival = survey.ranked(row)[:2]
     mean, variance = np.repeat(survey.mean[row][at], 5, axis=0), np.repeat(survey.variance[row][at], 5, axis=0)
     step = np.maximum(np.sqrt(variance[0] / survey.n0), 2 / terms.n)  # counts come in steps of 1/n
     mean += np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]]) * step
-    low, high = bounds_of(way, np.clip(mean, 0.0, 1.0), variance, terms)
+    low, high = bounds_of(bounding, np.clip(mean, 0.0, 1.0), variance, terms)
     slopes = survey.maps[row].slopes(terms.lipschitz)
     low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
     radius = signed_radius(forecast.form, low, high, sigma=terms.sigma, slopes=slopes)

@@ -1,4 +1,13 @@
-"""Search over candidate maps: a survey of selection scores, and forecasts of the radius for n samples."""
+"""Search over candidate maps: a survey of selection scores, and forecasts of the radius for n samples.
+
+A **survey** has means and variances of the scores of all classes on the selection sample, for every candidate map. With
+very many classes, only the strongest have a column each. One further column holds the best score of all others in each
+sample. Its mean is at least that of each of them, so forecasts do not underestimate a rival.
+
+**Forecasts** are computed from the moments of n0 samples, for many candidates at once. No certificate relies on them: a
+bad forecast makes a radius smaller, never false. Bounds are forecast with their width at n samples, not at n0, so that
+the variance of a candidate gets its true weight.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import InvalidArgumentError, shown
+from lvmrs.kernel import checks
 from lvmrs.kernel.bounds.base import Bound
-from lvmrs.kernel.checks import Floats
-from lvmrs.kernel.forms import R2, Form, Ramp
-from lvmrs.kernel.maps import SimplexMap, Slopes, sweep
-from lvmrs.kernel.moments import Moments
-from lvmrs.kernel.scores import in_portions
+from lvmrs.kernel.checks import Floats, Numbers
+from lvmrs.kernel.maps import SimplexMap, Slopes, below_largest, usable
+from lvmrs.kernel.radius import R2, Form, Ramp
+from lvmrs.kernel.scores import Moments, in_portions, statistics_device
 from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.registry import BOUNDS, simplex_map
-
-__all__ = [
-    "MANY_CLASSES",
-    "TEMPERATURES",
-    "Forecast",
-    "Survey",
-    "Way",
-    "best",
-    "bounds_of",
-    "forecasts",
-    "forms_for",
-    "geometric",
-    "signed_radius",
-]
 
 
 def geometric(first: float, last: float, count: int) -> tuple[float, ...]:
@@ -48,13 +43,6 @@ def geometric(first: float, last: float, count: int) -> tuple[float, ...]:
     """
     exponents = np.linspace(math.log10(first), math.log10(last), count).tolist()
     return (float(first), *(math.pow(10, exponent) for exponent in exponents[1:-1]), float(last))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Survey: means and variances of the scores of all classes on the selection sample, for every candidate map.
-#
-# With very many classes, only the strongest have a column each. One further column holds the best score of all others
-# in each sample. Its mean is at least that of each of them, so forecasts do not underestimate a rival.
 
 
 # The paper's grid: 50 temperatures from 0.01 to 50.
@@ -86,8 +74,8 @@ class Survey:
     """Shape (candidates, columns). The columns are the classes, or those of ``kept``."""
     variance: Floats
     """Shape (candidates, columns)."""
-    kept: NDArray[np.intp] | None = None
-    """The classes with a column each, in order; one last column is for all others. None: every class has a column."""
+    kept: NDArray[np.intp]
+    """The classes with a column each, in order; if these are not all, one last column is for the others."""
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
@@ -96,25 +84,19 @@ class Survey:
         The column of all other classes never comes first.
         """
         order = np.argsort(-self.mean, axis=1, kind="stable").astype(np.intp)
-        if self.kept is not None:
-            no_class = order[:, 0] == len(self.kept)
-            order[no_class, :2] = order[no_class, 1::-1]
+        no_class = order[:, 0] == len(self.kept)
+        order[no_class, :2] = order[no_class, 1::-1]
         return order
-
-    def is_class(self, column: int) -> bool:
-        """Whether a column belongs to one class."""
-        return self.kept is None or column < len(self.kept)
 
     @property
     def tops(self) -> NDArray[np.intp]:
         """For each candidate, the class with the largest mean."""
-        first = self.order[:, 0]
-        return first if self.kept is None else self.kept[first]
+        return self.kept[self.order[:, 0]]
 
     @property
     def rest(self) -> Floats:
         """For each candidate, the sum of the mean scores of all classes without a column."""
-        if self.kept is None:
+        if len(self.kept) == self.classes:
             return np.zeros(len(self.mean))
         left: Floats = np.clip(1 - self.mean.sum(axis=1), 0.0, 1.0)
         return left
@@ -122,11 +104,8 @@ class Survey:
     def ranked(self, row: int) -> list[int]:
         """All classes for one candidate, the strongest first; classes without their own column come last."""
         order = self.order[row]
-        if self.kept is None:
-            ranked: list[int] = order.tolist()
-            return ranked
-        strong = self.kept[order[order < len(self.kept)]]
-        return [*strong.tolist(), *np.setdiff1d(np.arange(self.classes), self.kept, assume_unique=True).tolist()]
+        weak = np.setdiff1d(np.arange(self.classes), self.kept, assume_unique=True)
+        return [*self.kept[order[order < len(self.kept)]].tolist(), *weak.tolist()]
 
     @classmethod
     def of(
@@ -138,14 +117,10 @@ class Survey:
         mass: float = 1.0,
         most: int | None = None,
     ) -> Survey:
-        """Survey logits.
+        """Survey logits, in batches (samples, classes).
 
-        Args:
-            logits: logits in batches (samples, classes).
-            maps: names of simplex maps.
-            temperatures: each soft map is a candidate at each of these; hardmax is one candidate.
-            mass: the sum of the scores of a map.
-            most: the largest number of classes with a column each; None for all classes.
+        Each soft map is a candidate at each of the ``temperatures``; hardmax is one candidate. At most ``most`` classes
+        have a column each.
         """
         kinds = [simplex_map(name) for name in maps]
         families = [_family(kind, tuple(temperatures), mass) for kind in kinds]
@@ -173,7 +148,7 @@ class Survey:
             classes=classes,
             mean=torch.cat([total.mean for total in totals]).cpu().numpy() / mass,
             variance=squares / max(1, n0 - 1) / mass**2,
-            kept=None if kept is None else kept.numpy().astype(np.intp),
+            kept=np.arange(classes) if kept is None else kept.numpy().astype(np.intp),
         )
 
 
@@ -195,19 +170,12 @@ def _strongest(logits: Tensor, most: int) -> Tensor:
     return torch.cat([leading, more]).sort().values
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Forecasts of the radius for n samples, from the moments of n0 samples, for many candidates at once.
-#
-# No certificate relies on them: a bad forecast makes a radius smaller, never false. Bounds are forecast with their
-# width at n samples, not at n0, so that the variance of a candidate gets its true weight.
-
-
 # Less than any radius, and more than the −∞ of a bound that is not valid for a candidate.
 _LOWEST = -1e300
 
 
 @dataclass(frozen=True)
-class Way:
+class Bounding:
     """A bound, and whether it is two-sided: then the rivals are bounded too, at half of the risk."""
 
     bound: Bound
@@ -226,21 +194,21 @@ class Forecast:
     form: Form
     expected: Floats
     """The radius of each candidate; if p_a < p_b, minus the radius of the swapped pair."""
-    ways: list[Way]
+    boundings: list[Bounding]
     """The best way of bounding for each candidate."""
 
     def choice(self, survey: Survey, row: int, terms: Terms) -> Choice:
         """The choice for one candidate, with its best way of bounding."""
-        way, order = self.ways[row], survey.ranked(row)
+        bounding, order = self.boundings[row], survey.ranked(row)
         return Choice(
             top=order[0],
             classes=survey.classes,
             map=survey.maps[row],
-            bound=way.bound,
-            form=self.form if way.two_sided else self.form.one_sided,
-            risk_top=terms.alpha * way.share,
-            risk_rival=terms.alpha * (1 - way.share),
-            alone=way.bound.alone(order[1:], others=1) if way.two_sided else None,
+            bound=bounding.bound,
+            form=self.form if bounding.two_sided else self.form.one_sided,
+            risk_top=terms.alpha * bounding.share,
+            risk_rival=terms.alpha * (1 - bounding.share),
+            alone=bounding.bound.alone(order[1:], others=1) if bounding.two_sided else None,
         )
 
 
@@ -252,25 +220,22 @@ def forms_for(terms: Terms) -> tuple[Form, ...]:
 def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Sequence[Form]) -> list[Forecast]:
     """Forecast the radius of each candidate, for each form, with the best way of bounding.
 
-    Args:
-        survey: the candidates and their moments.
-        terms: the terms of the certificate.
-        bounds: names of the bounds. Bounds for 0/1 scores are tried for votes only; if there are any, votes are tried
-            with no others.
-        forms: the forms of the radius.
+    Bounds for 0/1 scores are tried for votes only; if there are any, votes are tried with no others.
     """
     kinds = [BOUNDS.find(name) for name in bounds]
     votes = np.array([each.binary for each in survey.maps])
     counted = votes & any(kind.votes_only for kind in kinds)
-    ways = [Way(kind(), two) for kind in kinds for two in (False, True)]
+    boundings = [Bounding(kind(), two) for kind in kinds for two in (False, True)]
     means = np.take_along_axis(survey.mean, survey.order, axis=1)
     variances = np.take_along_axis(survey.variance, survey.order, axis=1)
-    low, high = np.zeros((2, len(ways), len(votes)))
-    for i, way in enumerate(ways):
-        meant = counted if way.bound.votes_only else ~counted
+    low, high = np.zeros((2, len(boundings), len(votes)))
+    for i, bounding in enumerate(boundings):
+        meant = counted if bounding.bound.votes_only else ~counted
         low[i], high[i] = -1.0, 1.0
         if meant.any():
-            low[i, meant], high[i, meant] = bounds_of(way, means[meant], variances[meant], terms, survey.rest[meant])
+            low[i, meant], high[i, meant] = bounds_of(
+                bounding, means[meant], variances[meant], terms, survey.rest[meant]
+            )
     slopes, columns = _slopes(survey.maps, terms.lipschitz), np.arange(len(votes))
 
     def expected(form: Form, rows: NDArray[np.intp]) -> Floats:
@@ -280,15 +245,15 @@ def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Seq
         radius = signed_radius(form, less, more, sigma=terms.sigma, slopes=slopes)
         return np.where(p_a < 0, -np.inf, np.maximum(radius, _LOWEST))
 
-    # R2 is fast and compares all ways; other forms are tried with the best way and with the best one-sided way only.
-    simple = expected(R2(), np.arange(len(ways))[:, None])
-    one_sided = np.array([not way.two_sided for way in ways])
+    # R2 is fast and compares all ways of bounding; other forms are tried with the best one and the best one-sided one.
+    simple = expected(R2(), np.arange(len(boundings))[:, None])
+    one_sided = np.array([not bounding.two_sided for bounding in boundings])
     tried = np.stack([simple.argmax(axis=0), np.where(one_sided[:, None], simple, -np.inf).argmax(axis=0)])
     found = []
     for form in forms:
         each = np.stack([expected(form, rows) for rows in tried])
         chosen = tried[each.argmax(axis=0), columns]
-        found.append(Forecast(form, each.max(axis=0), [ways[i] for i in chosen]))
+        found.append(Forecast(form, each.max(axis=0), [boundings[i] for i in chosen]))
     return found
 
 
@@ -306,24 +271,20 @@ def best(found: list[Forecast]) -> tuple[int, Forecast]:
 
 
 def bounds_of(
-    way: Way, means: Floats, variances: Floats, terms: Terms, rest: Floats | None = None
+    bounding: Bounding, means: Floats, variances: Floats, terms: Terms, rest: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """Forecast the bounds on the top class and on its strongest rival for n samples.
 
-    Args:
-        way: the way of bounding.
-        means: mean score of each class for each candidate (candidates, classes), the largest first.
-        variances: the variances of these scores.
-        terms: the terms of the certificate.
-        rest: for each candidate, the sum of the mean scores that are not in ``means``.
+    ``means`` and ``variances`` are those of the scores (candidates, classes), the largest mean first; ``rest`` is, for
+    each candidate, the sum of the mean scores that are not in ``means``.
     """
-    risk_top = terms.alpha * way.share
-    low = way.bound.forecast(means[:, 0], variances[:, 0], terms.n, risk_top)
-    if not way.two_sided:
+    risk_top = terms.alpha * bounding.share
+    low = bounding.bound.forecast(means[:, 0], variances[:, 0], terms.n, risk_top)
+    if not bounding.two_sided:
         return low, 1 - low
-    alone = way.bound.alone(range(1, means.shape[1]), others=1)
+    alone = bounding.bound.alone(range(1, means.shape[1]), others=1)
     mean, variance = _pooled(means[:, 1:], variances[:, 1:], None if alone is None else len(alone), rest)
-    upper = 1 - way.bound.forecast(1 - mean, variance, terms.n, terms.alpha - risk_top)
+    upper = 1 - bounding.bound.forecast(1 - mean, variance, terms.n, terms.alpha - risk_top)
     return low, np.minimum(upper.max(axis=1), 1 - low)
 
 
@@ -343,3 +304,79 @@ def _slopes(maps: tuple[SimplexMap, ...], lipschitz: float) -> Slopes:
     """The Lipschitz constants of all candidates, as arrays."""
     each = [one.slopes(lipschitz) for one in maps]
     return Slopes(np.array([slopes.vector for slopes in each]), np.array([slopes.one for slopes in each]))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Moments of a simplex map at many temperatures from one pass over the logits.
+
+
+# Numbers per chunk of a sweep: a few megabytes of memory, and enough samples to amortise the call overhead.
+_CHUNK = 1 << 20
+
+
+def sweep(
+    kind: type[SimplexMap], logits: Tensor, temperatures: Numbers, *, mass: float = 1.0, kept: Tensor | None = None
+) -> Moments:
+    """Moments of the scores of every class at many temperatures, from one pass over the logits.
+
+    Memory is needed for a chunk of the sample, not for T × n × c scores.
+
+    Args:
+        kind: class of the simplex map.
+        logits: a sample of logits, of shape (…, n, c); n is the number of samples.
+        temperatures: T temperatures.
+        mass: the sum of the scores.
+        kept: if given, the classes with a column each. One further column has the best score of the other classes in
+            each sample; since a map preserves the order of the logits, its mean is at least that of each of them.
+
+    Returns:
+        Moments over the n samples, in float64, of shape (…, T, c); of shape (…, T, kept + 1) with ``kept``.
+
+    >>> from lvmrs.kernel.maps import Sparsemax
+    >>> sweep(Sparsemax, torch.tensor([[2.0, 0.0], [0.0, 1.0]]), [0.5, 2.0]).mean.tolist()
+    [[0.5, 0.5], [0.625, 0.375]]
+    """
+    if not (isinstance(kind, type) and issubclass(kind, SimplexMap)):
+        raise InvalidArgumentError(f"kind must be a class of simplex maps such as Softmax, got {shown(kind)}")
+    values = checks.positive("temperatures", temperatures)
+    if values.ndim != 1:
+        raise InvalidArgumentError(f"temperatures must be one-dimensional, got shape {values.shape}")
+    logits, _, mass = usable(logits.detach() if isinstance(logits, Tensor) else logits, values.min(), mass, dims=2)
+    usable(logits[..., :1, :], values.max(), mass)
+    *leading, n, c = logits.shape
+    swept = values.tolist() if kind.tempered else [1.0]  # once if the temperature has no effect
+    each = [_sweep_sample(sample, swept, kind, mass, kept) for sample in logits.reshape(-1, n, c)]
+    shape = (*leading, len(values), c if kept is None else len(kept) + 1)
+    mean, squares = (
+        torch.stack([getattr(moments, name) for moments in each]).expand(-1, len(values), -1).reshape(shape)
+        for name in ("mean", "squares")
+    )
+    return Moments(n, mean, squares)
+
+
+def _sweep_sample(
+    sample: Tensor, temperatures: Sequence[float], kind: type[SimplexMap], mass: float, kept: Tensor | None
+) -> Moments:
+    c = sample.shape[1]
+    columns = c if kept is None else len(kept) + 1
+    where = statistics_device(sample.device)
+    total = Moments.empty((len(temperatures), columns), device=where)
+    # A map may store a few numbers per sample and temperature.
+    for chunk in torch.split(sample, max(1, _CHUNK // (c + 4 * len(temperatures)))):
+        mean, norm = torch.empty(2, len(temperatures), columns, dtype=torch.float64, device=where)
+        scores = torch.empty(columns, len(chunk), dtype=torch.float64, device=where)
+        rows = None if kept is None else _kept_and_best_other(chunk, kept)
+        # Scores are class-major, so that sums over classes and over samples both use contiguous memory.
+        for i, p in enumerate(kind.over_temperatures(below_largest(chunk), temperatures, mass)):
+            scores.copy_(p if rows is None else p.gather(0, rows))
+            torch.mean(scores, dim=1, out=mean[i])
+            scores -= mean[i, :, None]
+            torch.linalg.vector_norm(scores, dim=1, out=norm[i])
+        total = total + Moments(len(chunk), mean, norm.square_())
+    return total
+
+
+def _kept_and_best_other(logits: Tensor, kept: Tensor) -> Tensor:
+    """For each sample, the kept classes and the one with the largest logit among the others: (kept + 1, samples)."""
+    others = logits.index_fill(1, kept.to(logits.device), -torch.inf)
+    return torch.cat([kept.to(logits.device)[:, None].expand(-1, len(logits)), others.argmax(dim=1)[None]])

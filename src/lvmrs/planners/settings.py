@@ -13,19 +13,12 @@ from lvmrs.kernel import checks
 from lvmrs.kernel.method import Method
 from lvmrs.registry import MAPS, METHODS, PARTS
 
-__all__ = ["made_again", "method", "own_code", "settings"]
-
 
 def method(name: str | type[Method], **choices: Any) -> Method:
-    """Make a method by name.
+    """Make a method by a name of ``lvmrs.registry.METHODS``, or from a class of the user.
 
-    Args:
-        name: a name of ``lvmrs.registry.METHODS``, or your own class.
-        choices: settings of the method (``bound``, ``map``, …); None means the default. A setting with several values
-            (``maps``) can be given one value under its singular (``map``).
-
-    Returns:
-        The method.
+    A setting of None means the default. A setting with several values (``maps``) can be given one value under its
+    singular (``map``).
 
     >>> method("lvm", map="softmax").maps
     ('softmax',)
@@ -56,38 +49,26 @@ def own_code(chosen: Method, *parts: object) -> dict[str, str]:
     They include the method, the ``parts``, their base classes, and the registered parts named in the settings of the
     method; all registered parts if the method itself is user-defined.
     """
-    named = set(_words(settings(chosen)))
-    registered = [
-        part for names in PARTS for part in names.added if code_hash(type(chosen)) or getattr(part, "name", "") in named
-    ]
+    is_own, named = code_hash(type(chosen)), set(_words(settings(chosen)))
+    added = [part for names in PARTS for part in names.added if is_own or getattr(part, "name", "") in named]
     given = [base for part in (chosen, *parts) for base in type(part).__mro__]
-    found = {f"{part.__module__}.{part.__qualname__}": _hash(part) for part in (*given, *registered)}
+    used = [part for part in (*given, *added) if part.__module__ not in ("abc", "builtins", "typing")]
+    found = {f"{part.__module__}.{part.__qualname__}": code_hash(part) for part in used}
     return {name: known for name, known in found.items() if known is not None}
-
-
-def _hash(part: type) -> str | None:
-    """None for classes of lvmrs and of Python itself."""
-    return None if part.__module__ in ("abc", "builtins", "typing") else code_hash(part)
 
 
 def _words(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _words(part)
-    elif isinstance(value, list):
-        for part in value:
+    elif isinstance(value, (Mapping, list)):
+        for part in value.values() if isinstance(value, Mapping) else value:
             yield from _words(part)
 
 
 def made_again(name: str, stored: Mapping[str, Any], own_code: Iterable[str] = ()) -> Method:
-    """Make the built-in method that a manifest describes.
+    """Make the built-in method that a manifest describes, by the name of its class and its ``settings``.
 
-    Args:
-        name: the name of its class.
-        stored: its settings, as ``settings`` returned them.
-        own_code: names of user-defined classes, which must not run because a manifest names them.
+    ``own_code`` has names of user-defined classes, which must not run because a manifest names them.
     """
     checks.text("name", name)
     checks.instance("stored", stored, Mapping, "the settings of a method, by name")

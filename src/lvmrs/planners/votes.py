@@ -11,16 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import scipy
 from torch import Tensor
 
-from lvmrs.kernel.bounds import binomial
-from lvmrs.kernel.forms import R2
-from lvmrs.kernel.goals import ABSTAIN
-from lvmrs.kernel.terms import Choice, Scope, Terms
+from lvmrs.kernel.method import ABSTAIN, Scope
+from lvmrs.kernel.radius import R2
+from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner
 from lvmrs.planners.search import Survey, best, forecasts
-
-__all__ = ["OF_VOTES", "Votes", "winner_of_votes"]
 
 OF_VOTES = {
     "bound": "votes have Clopper–Pearson's bound, which is exact (method fixed takes another one with map hardmax)",
@@ -57,4 +55,13 @@ def winner_of_votes(logits: Iterable[Tensor], alpha: float) -> int:
     votes = survey.mean[0] * survey.n0
     first, second = (int(k) for k in (-votes).argsort(kind="stable")[:2])
     won, lost = round(votes[first]), round(votes[second])
-    return first if binomial.by_chance(won, lost) <= alpha else ABSTAIN
+    return first if sign_test(won, lost) <= alpha else ABSTAIN
+
+
+def sign_test(won: int, lost: int) -> float:
+    """The two-sided p-value of the sign test: the probability of a result at least as far from a tie by chance.
+
+    >>> print(f"{sign_test(9, 1):.4f}, {sign_test(5, 5):g}")
+    0.0215, 1
+    """
+    return min(1.0, 2 * float(scipy.special.betainc(max(won, lost), min(won, lost) + 1, 0.5)))

@@ -3,11 +3,9 @@
 Reading a run needs no torch, so that commands that only read start quickly. ``lvmrs.runs`` writes runs.
 """
 
-from lvmrs.record.classifier import ClassifierRecord
 from lvmrs.record.directory import Run
-from lvmrs.record.manifest import Manifest
+from lvmrs.record.manifest import ClassifierRecord, Manifest, Selection
 from lvmrs.record.rows import COLUMNS, Row
-from lvmrs.record.selection import Selection
 from lvmrs.record.writer import RunWriter
 
 __all__ = ["COLUMNS", "ClassifierRecord", "Manifest", "Row", "Run", "RunWriter", "Selection"]

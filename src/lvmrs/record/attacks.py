@@ -7,49 +7,35 @@ points that were kept are NumPy files in the same directory: ``attack-7.npy`` is
 from __future__ import annotations
 
 import dataclasses
-from contextlib import suppress
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs._util import files as _disk
-from lvmrs._util.files import replacing, temporary_name
-from lvmrs._util.lock import Lock
+from lvmrs._util import files
+from lvmrs._util.files import replacing
 from lvmrs.errors import RunError
 from lvmrs.kernel import checks
 from lvmrs.record import result_file
 from lvmrs.record.directory import MANIFEST, Run
 from lvmrs.record.manifest import Origin
-from lvmrs.record.records import differences, json_of, read_json, text_of
+from lvmrs.record.records import FileRecord
 from lvmrs.record.result_file import UNKNOWN, Columns
 from lvmrs.record.rows import Row
-from lvmrs.record.writer import append_lines, disk_errors, opened_lines, write_whole
-
-__all__ = [
-    "COLUMNS",
-    "RECORD",
-    "ROWS",
-    "Attack",
-    "AttackRecord",
-    "AttackRow",
-    "AttackWriter",
-    "attack_place",
-    "has_attack",
-]
+from lvmrs.record.writer import LinesWriter, append_lines, checked_place, disk_errors, write_whole
 
 RECORD, ROWS = "attack.json", "attack.tsv"
-_FORMAT = 1
-_LOCK = ".attack-lock"
-_ELSEWHERE = "choose another directory"
 
 
 @dataclass(frozen=True)
-class AttackRecord:
+class AttackRecord(FileRecord):
     """The settings of an attack; ``lvmrs.attacks.Search`` explains them."""
+
+    format, what = 1, "the record of an attack"
 
     steps: int
     restarts: int
@@ -72,14 +58,6 @@ class AttackRecord:
         if not 0 <= self.beta < 1:
             raise RunError(f"beta must be from 0 to less than 1, got {self.beta}")
 
-    def to_json(self) -> str:
-        """The settings as JSON, indented for readers."""
-        return json_of(self, _FORMAT)
-
-    def difference(self, other: AttackRecord) -> list[str]:
-        """The differing settings, one phrase each: first the value here, then that of ``other``."""
-        return differences(self, other)
-
 
 @dataclass(frozen=True)
 class AttackRow:
@@ -87,8 +65,8 @@ class AttackRow:
 
     idx: int
     """Index of the input in its data set."""
-    label: int
-    """Its class in the data set."""
+    label: int | None
+    """Its class in the data set; None if its data have no labels."""
     predict: int
     """The certified class."""
     radius: float
@@ -127,17 +105,18 @@ class Attack:
     """
 
     def __init__(self, run: Run, directory: str | Path | None = None) -> None:
-        self.run, self.directory = run, run.directory if directory is None else _disk.place(directory)
-        file = self.directory / RECORD
+        self.run, self.directory = run, run.directory if directory is None else files.place(directory)
         how = f"put it back, or delete {ROWS} and attack it again"
         absent = f"{self.directory} has no {RECORD}, which says how it was attacked; {how}"
-        what = "the record of an attack"
-        self.record = read_json(AttackRecord, text_of(file, what, absent=absent), str(file), what, _FORMAT)
+        self.record = AttackRecord.from_file(self.directory / RECORD, absent=absent)
 
     @classmethod
-    def of(cls, run: Run) -> Attack | None:
-        """The attack in the directory of a run; None if there is none."""
-        return cls(run) if has_attack(run.directory) else None
+    def of(cls, run: Run, directory: Path | None = None) -> Attack | None:
+        """The attack in a directory, by default that of the run; None if there are no rows of an attack."""
+        rows = (directory or run.directory) / ROWS
+        if rows.is_symlink() and not rows.exists():  # the rows may be elsewhere
+            raise RunError(f"{rows} is a link to a file that is not there; put the file back, or remove the link")
+        return cls(run, directory) if rows.exists() else None
 
     @property
     def file(self) -> Path:
@@ -153,16 +132,14 @@ class Attack:
         columns = result_file.read(self.file, COLUMNS, ours=(tuple(COLUMNS), self.run.manifest.selection))
         _check(self.file, columns)
         known = self.run.read("idx", "radius", "label", "predict")
-        order = np.argsort(known["idx"])
-        places = np.searchsorted(known["idx"], columns["idx"], sorter=order)
-        there = order[np.minimum(places, len(order) - 1)] if len(order) else places
-        for name in ("idx", "label", "predict", "radius"):
-            other = known[name][there] != columns[name] if len(order) else np.ones(len(places), bool)
-            if other.any():
-                raise RunError(
-                    f"{self.file}: {name} of input {columns['idx'][other][0]} is not that of the run as it is now; "
-                    f"delete {self.file.name} and {RECORD}, and attack the run again"
-                )
+        places = {index: place for place, index in enumerate(known["idx"].tolist())}
+        for place, index in enumerate(columns["idx"].tolist()):
+            for name in ("idx", "label", "predict", "radius"):
+                if index not in places or not _same(known[name][places[index]], columns[name][place]):
+                    raise RunError(
+                        f"{self.file}: {name} of input {index} is not that of the run as it is now; delete "
+                        f"{self.file.name} and {RECORD}, and attack the run again"
+                    )
         return columns
 
     def rows(self) -> list[AttackRow]:
@@ -170,12 +147,8 @@ class Attack:
         return result_file.rows_of(AttackRow, self.read())
 
 
-def has_attack(directory: Path) -> bool:
-    """Whether a directory has the rows of an attack. Raises for a dangling link, since the rows may be elsewhere."""
-    rows = directory / ROWS
-    if rows.is_symlink() and not rows.exists():
-        raise RunError(f"{rows} is a link to a file that is not there; put the file back, or remove the link")
-    return rows.exists()
+def _same(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
 
 
 def _check(file: Path, columns: Columns) -> None:
@@ -200,24 +173,20 @@ def attack_place(run: Run, out: str | Path | None) -> Path:
     """The directory of an attack: that of the run, or ``out``, which must not hold another run."""
     if out is None:
         return run.directory
-    place = _disk.place(out)
-    if place == Path():
-        raise RunError("an attack needs a directory of its own, if not that of the run; name one")
-    with _disk.errors(place, _ELSEWHERE):
-        is_file = place.is_file() or any(parent.is_file() for parent in place.parents)
+    place = checked_place(out, "an attack")
+    with files.errors(place, "choose another directory"):
         of_another = (place / MANIFEST).exists() and not place.samefile(run.directory)
-    if is_file:
-        raise RunError(f"{place} is a file, and an attack needs a directory; {_ELSEWHERE}")
     if of_another:
-        raise RunError(f"{place} holds another run than {run.directory}, and its attack would be there; {_ELSEWHERE}")
+        raise RunError(
+            f"{place} holds another run than {run.directory}, and its attack would be there; choose another directory"
+        )
     return place
 
 
-class AttackWriter:
+class AttackWriter(LinesWriter):
     """Writes an attack row by row, in a ``with`` block. Only one process at a time can write.
 
-    Completes an attack with the same settings, and raises if the directory has one with other settings. Removes a new
-    attack that fails before its first row.
+    Completes an attack with the same settings, and raises if the directory has one with other settings.
 
     Args:
         run: the attacked run.
@@ -225,65 +194,29 @@ class AttackWriter:
         record: the settings.
     """
 
+    record, lines, lock = RECORD, ROWS, ".attack-lock"
+
     def __init__(self, run: Run, directory: Path, record: AttackRecord) -> None:
-        self.directory = directory
-        with _disk.errors(directory, _ELSEWHERE):
-            _disk.make_directory(directory)
-            self._lock = Lock(directory / _LOCK, f"another process is writing an attack to {directory}; wait for it")
-        try:
-            self.done = self._settle(run, record)
-            self._new = not self.done
-            self.attack = Attack(run, directory)
-            with disk_errors(directory):
-                self._file = opened_lines(self.attack.file)
-                if not _disk.size(self._file):
-                    append_lines(self._file, ["\t".join(COLUMNS)])
-                    _disk.sync_directory(directory)
-        except BaseException:
-            self._lock.release()
-            raise
+        self._run, self._settings = run, record
+        super().__init__(directory)
 
-    def _settle(self, run: Run, record: AttackRecord) -> set[int]:
-        """Write the settings of a new attack, or compare those of a begun one; returns the inputs that are done."""
-        place = self.directory
+    def _settle(self) -> bool:
+        place, begun = self.directory, Attack.of(self._run, self.directory)
+        if begun is not None and len(begun.read()["idx"]):
+            if changed := begun.record.difference(self._settings):
+                raise RunError(
+                    f"{place} holds an attack with other settings ({'; '.join(changed)}); choose another "
+                    f"directory, or delete {RECORD} and {ROWS}"
+                )
+            return False
         with disk_errors(place):
-            for name in (RECORD, ROWS):  # left by a killed process
-                _disk.remove(temporary_name(place / name))
-        if has_attack(place):
-            begun = Attack(run, place)
-            if done := set(begun.read()["idx"].tolist()):
-                if changed := begun.record.difference(record):
-                    raise RunError(
-                        f"{place} holds an attack with other settings ({'; '.join(changed)}); choose another "
-                        f"directory, or delete {RECORD} and {ROWS}"
-                    )
-                return done
-        with disk_errors(place):
-            _disk.remove(place / ROWS)
-            write_whole(place / RECORD, record.to_json())
-        return set()
+            files.remove(place / ROWS)
+            write_whole(place / RECORD, self._settings.to_json())
+        return True
 
-    def __enter__(self) -> AttackWriter:
-        """Begin a ``with`` block."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the file and release the lock."""
-        failed = kind is not None and self._new and not self.done
-        try:
-            with disk_errors(self.directory):
-                _disk.close(self._file)
-            if failed:
-                with suppress(OSError):  # the first error is reported; an attack can begin on the remaining files
-                    _disk.remove(self.attack.file)
-                    _disk.remove(self.directory / RECORD)
-        finally:
-            self._lock.release()
-        if failed:
-            with suppress(OSError):
-                _disk.remove_directory(self.directory)
+    def _begun(self) -> tuple[set[int], Sequence[str]]:
+        self.attack = Attack(self._run, self.directory)
+        return set(self.attack.read()["idx"].tolist()), tuple(COLUMNS)
 
     def append(self, row: AttackRow, point: NDArray[Any] | None) -> None:
         """Write the point, if it is given, and then the row; wait until both are on the disk."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lvmrs._util import files as _disk
-from lvmrs._util.optional import optional
+from lvmrs._util import files
+from lvmrs._util.text import optional
 from lvmrs.errors import RunError
 from lvmrs.record import result_file
 from lvmrs.record.manifest import Manifest
@@ -17,8 +17,6 @@ from lvmrs.record.rows import COLUMNS, KINDS, OF_A_GOAL, Row
 
 if TYPE_CHECKING:
     import pandas
-
-__all__ = ["MANIFEST", "ROWS", "SCORES", "Run"]
 
 MANIFEST, ROWS = "manifest.json", "certificates.tsv"
 SCORES = {"selection": "scores-selection.npy", "certification": "scores-certification.npy"}
@@ -36,7 +34,7 @@ class Run:
     """
 
     def __init__(self, directory: str | Path) -> None:
-        self.directory = _disk.place(directory)
+        self.directory = files.place(directory)
         if self.directory.is_file():
             raise RunError(f"{self.directory} is a file, not a run; make a run of it with lvmrs import")
         if not self.directory.is_dir():
@@ -57,9 +55,7 @@ class Run:
 
     def frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame."""
-        library = optional("pandas", extra="pandas", error=RunError)
-        frame: pandas.DataFrame = library.DataFrame([vars(row) for row in self.rows()], columns=COLUMNS)
-        return frame
+        return frame_of(self.rows())
 
     @property
     def file(self) -> Path:
@@ -94,7 +90,14 @@ class Run:
         if inputs is None:
             return rows_of(Row, self.read(*COLUMNS))
         place, numbers = self.columns.index("idx"), set(inputs)
-        return rows_of(Row, self.read(*COLUMNS, wanted=lambda line: _is_one_of(_field(line, place), numbers)))
+
+        def is_wanted(line: str) -> bool:
+            try:
+                return float(line.split("\t", place + 1)[place]) in numbers
+            except ValueError:
+                return True  # the reader reports it as damaged
+
+        return rows_of(Row, self.read(*COLUMNS, wanted=is_wanted))
 
     def one_of_each(self, *names: str) -> list[Row]:
         """Read the first row of each combination of values in these columns."""
@@ -104,9 +107,9 @@ class Run:
         def is_new(line: str) -> bool:
             fields = line.rstrip("\n").split("\t")
             texts = tuple(fields[place] for place in places)
-            known = texts in seen
+            before = len(seen)
             seen.add(texts)
-            return not known
+            return len(seen) > before
 
         return rows_of(Row, self.read(*COLUMNS, wanted=is_new))
 
@@ -126,13 +129,8 @@ class Run:
         return self.count == len(self.manifest.selection.indices)
 
 
-def _field(line: str, place: int) -> str:
-    return line.split("\t", place + 1)[place]
-
-
-def _is_one_of(text: str, numbers: Collection[int]) -> bool:
-    """Whether a text is one of these numbers; True for other text, so that the reader reports it as damaged."""
-    try:
-        return float(text) in numbers
-    except ValueError:
-        return True
+def frame_of(rows: Sequence[Row]) -> pandas.DataFrame:
+    """Rows as a pandas DataFrame."""
+    library = optional("pandas", extra="pandas", error=RunError)
+    frame: pandas.DataFrame = library.DataFrame([vars(row) for row in rows], columns=COLUMNS)
+    return frame

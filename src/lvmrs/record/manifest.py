@@ -1,33 +1,48 @@
 """The manifest of a run: a typed record of every setting that affects its rows, and of how the run was made.
 
 ``lvmrs.runs`` derives it from the job. When a run is resumed, each field is compared with that of the new job, except
-notes for readers.
+notes for readers. A part of it, the ``ClassifierRecord``, describes one smoothed classifier: network, noise, and method
+with all its settings. ``lvmrs calibrate`` writes it to a file, and a classifier that is loaded later is compared with
+it before it predicts.
+
+A manifest may come from someone else, so it must not choose code to run. ``why_not_data`` and ``why_not_network``
+decide which data and models a run may name itself: those whose loading merely reads files (docs/security.md).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import platform
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, Self
 
-from lvmrs._util import files as _disk
+import numpy as np
+from numpy.typing import NDArray
+
+from lvmrs._util import files
 from lvmrs._util.facts import DataFacts, ModelFacts
+from lvmrs._util.settings import member_names
 from lvmrs.engine.way import Way
-from lvmrs.errors import InvalidArgumentError
-from lvmrs.kernel.goals import Goal
-from lvmrs.kernel.method import Scope
-from lvmrs.record.records import differences, json_of, read_json, text_of
-from lvmrs.record.selection import Selection
-
-__all__ = [
-    "FORMAT", "ROWS_OF", "DataRecord", "DenoiserRecord", "Manifest", "MethodRecord", "ModelRecord", "Origin",
-    "TermsRecord",
-]  # fmt: skip
+from lvmrs.errors import InvalidArgumentError, RunError, shown
+from lvmrs.kernel import checks
+from lvmrs.kernel.method import Goal, Scope
+from lvmrs.record.records import FileRecord
+from lvmrs.registry import DATA, Names
 
 FORMAT = 4
 ROWS_OF = "0.4.0"
 """The last version that changed the content of rows. Raise it with every such change, so that no run mixes versions."""
+TIME = "%Y-%m-%dT%H:%M:%S%z"
+"""The format of times in records."""
 
+# A larger file is not a file of settings; reading stops at this number of bytes.
+_LARGEST = 1 << 20
 # A note for readers, which affects no row.
 _NOTE: dict[str, str] = {"compared": "never"}
 # A field that affects no row but appears in reports: it is compared when a run is verified.
@@ -40,6 +55,8 @@ _STATED_IF_KNOWN: dict[str, str] = {"compared": "when verified, if known"}
 _NINE_DIGITS: dict[str, str] = {"compared": "to nine digits"}
 # A table whose values are compared, but not its keys.
 _VALUES: dict[str, str] = {"compared": "values"}
+# Indices of inputs below this number are exact in files of floats, too.
+_MOST = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -90,7 +107,7 @@ class DataRecord:
 
     def __post_init__(self) -> None:
         if self.image_size is not None and self.image_size < 1:
-            _refuse("image_size", "at least 1", self.image_size)
+            raise InvalidArgumentError(f"image_size must be at least 1, got {self.image_size!r}")
 
 
 @dataclass(frozen=True)
@@ -144,23 +161,18 @@ class TermsRecord:
     """When sampling for an input stops before n samples; None takes all n."""
 
     def __post_init__(self) -> None:
-        if self.sigma is None:
-            if self.n != 0:
-                _refuse("sigma", "known where samples were taken", self.sigma)
-        elif not self.sigma > 0:
-            _refuse("sigma", "positive", self.sigma)
-        if self.alpha is not None and not 0 <= self.alpha < 1:
-            _refuse("alpha", "from 0 to less than 1", self.alpha)
-        if self.lipschitz is not None and not self.lipschitz > 0:
-            _refuse("lipschitz", "positive", self.lipschitz)
-        if self.rounding is not None and not self.rounding >= 0:
-            _refuse("rounding", "at least 0", self.rounding)
-        for name in ("n0", "n", "seed", "dimensions"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1 << 63:
-                _refuse(name, "from 0 to 2⁶³ − 1", value)
-        if (self.alpha == 0) != (self.n == 0):
-            _refuse("alpha", "0 if nothing was sampled, otherwise positive", self.alpha)
+        sizes = {name: getattr(self, name) for name in ("n0", "n", "seed", "dimensions")}
+        for name, rule, holds in (
+            ("sigma", "known where samples were taken", self.sigma is not None or self.n == 0),
+            ("sigma", "positive", self.sigma is None or self.sigma > 0),
+            ("alpha", "from 0 to less than 1", self.alpha is None or 0 <= self.alpha < 1),
+            ("lipschitz", "positive", self.lipschitz is None or self.lipschitz > 0),
+            ("rounding", "at least 0", self.rounding is None or self.rounding >= 0),
+            *((name, "from 0 to 2⁶³ − 1", size is None or 0 <= size < 1 << 63) for name, size in sizes.items()),
+            ("alpha", "0 if nothing was sampled, otherwise positive", (self.alpha == 0) == (self.n == 0)),
+        ):
+            if not holds:
+                raise InvalidArgumentError(f"{name} must be {rule}, got {getattr(self, name)!r}")
 
     @property
     def samples(self) -> bool:
@@ -189,8 +201,78 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Selection:
+    """Every ``skip``-th input below index ``max``; of these, the inputs of one shard.
+
+    >>> list(Selection(size=10, skip=2).indices)
+    [0, 2, 4, 6, 8]
+    >>> list(Selection(size=10, skip=2, shard=2, shards=2).indices)
+    [2, 6]
+    """
+
+    size: int
+    """Number of inputs of the data set."""
+    skip: int = 1
+    """Take every ``skip``-th input."""
+    max: int | None = None
+    """Take only inputs below this index; None for all."""
+    shard: int = 1
+    """The number of this shard, from 1 to ``shards``."""
+    shards: int = 1
+    """Number of shards. Inputs are assigned to shards round-robin."""
+    only: list[int] | None = None
+    """If given, take exactly these indices; imported results need this."""
+
+    def __post_init__(self) -> None:
+        for name in ("skip", "shards", "shard", "max"):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not (whole and value >= 1) and not (name == "max" and value is None):
+                raise InvalidArgumentError(f"{name} must be a whole number of at least 1, got {shown(value)}")
+        if not isinstance(self.size, int) or not 0 <= self.size < _MOST:
+            raise InvalidArgumentError(f"size must be a whole number from 0 to 2⁵³ − 1, got {shown(self.size)}")
+        if self.only is not None and (self.shards > 1 or not _rising(self.only, self.size)):
+            raise InvalidArgumentError("only must list indices of the data set in order, each once, without shards")
+        if self.shard > self.shards:
+            raise InvalidArgumentError(f"shard {self.shard} of {self.shards} does not exist; they are numbered from 1")
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The indices in the data set, in the order in which they are certified."""
+        if self.only is not None:
+            return self.only
+        stop = self.size if self.max is None else min(self.size, self.max)
+        return range(0, stop, self.skip)[self.shard - 1 :: self.shards]
+
+    def position(self, index: int) -> int:
+        """The position of an index in ``indices``, without a linear search."""
+        indices = self.indices
+        found = indices.index(index) if isinstance(indices, range) else bisect_left(indices, index)
+        if found == len(indices) or indices[found] != index:
+            raise ValueError(f"{index} is not in the selection")
+        return found
+
+    def has(self, idx: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each of these indices is selected."""
+        indices = self.indices
+        if isinstance(indices, range):
+            found = (idx >= indices.start) & (idx < indices.stop) & ((idx - indices.start) % indices.step == 0)
+            return np.asarray(found, bool)
+        return np.isin(idx, np.array(indices, np.int64))
+
+
+def _rising(indices: object, size: int) -> bool:
+    """Whether these are strictly increasing whole numbers from 0 to below ``size``."""
+    if not isinstance(indices, list) or not all(type(k) is int for k in indices):
+        return False
+    return all(a < b for a, b in itertools.pairwise((-1, *indices, size)))
+
+
+@dataclass(frozen=True)
+class Manifest(FileRecord):
     """The record of a run."""
+
+    format, what = FORMAT, "a manifest"
 
     model: ModelRecord
     data: DataRecord
@@ -219,31 +301,110 @@ class Manifest:
         """Samples in a forward pass, if known."""
         return None if self.running is None else self.running.batch
 
-    def to_json(self) -> str:
-        """The manifest as JSON, indented for readers."""
-        return json_of(self, FORMAT)
-
     @classmethod
     def read(cls, file: Path) -> Manifest:
         """Read the manifest in a file; raises a RunError with one sentence if the file is wrong."""
-        file = _disk.place(file)
-        text = text_of(file, "a manifest", absent=f"{file.parent} is not a run: it has no {file.name}")
-        return cls.parse(text, str(file))
+        file = files.place(file)
+        return cls.from_file(file, absent=f"{file.parent} is not a run: it has no {file.name}")
+
+
+@dataclass(frozen=True)
+class CalibrationRecord:
+    """The inputs and the objective of a calibration."""
+
+    data: DataRecord
+    selection: Selection
+    objective: Literal["average radius", "accuracy"] | None = None
+    """The objective; None for the width of duels."""
+    epsilon: float | None = None
+    """The radius of the objective "accuracy"."""
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) != (self.objective != "accuracy"):
+            raise InvalidArgumentError("epsilon is for the objective accuracy, which needs it")
+        if self.epsilon is not None and not self.epsilon >= 0:
+            raise InvalidArgumentError(f"epsilon must be at least 0, got {self.epsilon}")
+
+
+@dataclass(frozen=True)
+class ClassifierRecord(FileRecord):
+    """A network, a noise and a method; in a file of settings, also their calibration."""
+
+    format, what = 1, "a file of settings"
+
+    model: ModelRecord
+    method: MethodRecord
+    terms: TermsRecord
+    """Noise, σ and Lipschitz constant, and the risk and samples of the calibration or of the certificates."""
+    calibration: CalibrationRecord | None = None
+    """None for the classifier of a run."""
+    origin: Origin = field(default_factory=Origin)
 
     @classmethod
-    def parse(cls, text: str, where: str) -> Manifest:
-        """Parse the manifest in a text; ``where`` names the text in error messages."""
-        return read_json(cls, text, where, "a manifest", FORMAT)
+    def of_run(cls, manifest: Manifest) -> ClassifierRecord:
+        """The classifier that a run certified. Raises for imported results, which do not record it."""
+        checks.instance("manifest", manifest, Manifest, "the Manifest of a run")
+        if manifest.origin.imported is not None:
+            raise RunError("the run was imported from another project, and does not say which classifier it is about")
+        return cls(manifest.model, manifest.method, manifest.terms, origin=manifest.origin)
 
-    def difference(self, other: Manifest, *, verifying: bool = False) -> list[str]:
-        """The differing fields, one phrase each: first the value here, then that of ``other``.
+    @classmethod
+    def read(cls, file: str | Path) -> ClassifierRecord:
+        """Read the record in a file; raises a RunError with one sentence if the file is wrong."""
+        checks.instance("file", file, (str, Path), "the name of a file")
+        absent = f"{file} does not exist; lvmrs calibrate writes such files"
+        return cls.from_file(files.place(file), absent=absent, largest=_LARGEST)
 
-        Args:
-            other: another manifest.
-            verifying: compare also the fields that affect no row but appear in reports.
-        """
-        return differences(self, other, verifying=verifying)
+    @classmethod
+    def parse(cls, text: str, where: str) -> Self:
+        """Parse the record in a text; ``where`` names the text in error messages."""
+        record = super().parse(text, where)
+        if record.calibration is None:
+            raise RunError(f"{where} is damaged: calibration is missing")
+        return record
 
 
-def _refuse(name: str, rule: str, value: object) -> NoReturn:
-    raise InvalidArgumentError(f"{name} must be {rule}, got {value!r}")
+def origin(command: str, **more: Any) -> Origin:
+    """The origin of a run that this command begins now; ``more`` holds further fields of ``Origin``."""
+    import torch  # not above: what only reads runs does without it
+
+    libraries = {name: version(name) for name in ("lvmrs", "numpy", "scipy", "torch")}
+    return Origin(
+        command=command,
+        begun=time.strftime(TIME),
+        versions={"python": platform.python_version(), **libraries},
+        threads=torch.get_num_threads(),
+        **more,
+    )
+
+
+def written_origin(command: str) -> dict[str, Any]:
+    """The origin as a dictionary for JSON, without unknown fields."""
+    return {name: value for name, value in dataclasses.asdict(origin(command)).items() if value is not None}
+
+
+def why_not_data(made: DataRecord) -> str | None:
+    """Why the user must name the data of a run; None if the run may name them, or names none."""
+    if made.name is None:
+        return None
+    if (why_not := _could_run_code(DATA, made.name)) is not None:
+        return why_not
+    if made.hash is None:
+        return f"the run has no hash of {made.name:.200}, by which its data could be recognised; name the data yourself"
+    if made.facts is not None and made.facts.labels == "class index file":
+        return f"the labels of {made.name:.200} are from a class index file; name the data and that file"
+    return None
+
+
+def why_not_network(names: Names, made: ModelRecord | DenoiserRecord) -> str | None:
+    """Why the user must name the model or denoiser of a run, one of these names; None if the run may name it."""
+    if (why_not := _could_run_code(names, made.name)) is not None or made.weights_hash is not None:
+        return why_not
+    return f"the run has no hash of {made.name:.200}, by which its weights could be recognised; name it yourself"
+
+
+def _could_run_code(names: Names, name: str) -> str | None:
+    inert, members = names.having("inert"), member_names(names, name)
+    if all(member.partition(":")[0] in inert for member in members):
+        return None
+    return f"{name:.200} could run code, and a run must not choose code; if you trust it, name it yourself"

@@ -20,13 +20,11 @@ import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from lvmrs._util.files import check_kind
 from lvmrs.errors import LvmrsError, RunError
 from lvmrs.kernel import checks
-
-__all__ = ["differences", "json_of", "parsed", "plain", "read_json", "read_record", "text_of"]
 
 Record = TypeVar("Record")
 _types_of = functools.cache(get_type_hints)
@@ -34,67 +32,66 @@ _types_of = functools.cache(get_type_hints)
 _LONGEST, _BEFORE = 70, 20
 
 
-def json_of(record: object, form: int) -> str:
-    """A record as JSON with its format number, without loss, indented for readers."""
-    return json.dumps({"format": form, **plain(record)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+class FileRecord:
+    """A record with a JSON file of its own; a subclass is a dataclass as ``read_record`` takes it."""
 
+    format: ClassVar[int]
+    """Number of the only accepted format, which is the first entry of the file."""
+    what: ClassVar[str]
+    """The content of the file in error messages, such as "a manifest"."""
 
-def text_of(file: Path, what: str, *, absent: str, largest: int = -1) -> str:
-    """Read the text of a file of records; raises a RunError with one sentence if that fails.
+    def to_json(self) -> str:
+        """The record as JSON, without loss, indented for readers."""
+        fields = {"format": self.format, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+        return json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
-    Args:
-        file: the file.
-        what: the expected content, such as "a manifest".
-        absent: the sentence for a file that does not exist.
-        largest: maximum size of the file in bytes; by default unlimited.
-    """
-    try:
-        check_kind(file)
-        with file.open("rb") as opened:
-            content = opened.read(largest + 1 if largest >= 0 else -1)
-        text = content.decode()
-    except FileNotFoundError:
-        raise RunError(absent) from None
-    except UnicodeDecodeError as error:
-        raise RunError(f"{file} is not {what}, or is damaged ({error}); put the right file back") from error
-    except OSError as error:
-        raise RunError(f"{file} cannot be read: {error.strerror}") from error
-    if 0 <= largest < len(content):
-        raise RunError(f"{file} is not {what}: it is too large")
-    return text
+    @classmethod
+    def parse(cls, text: str, where: str) -> Self:
+        """Read the record in a text, which ``where`` names in errors; raises a RunError if the text is wrong."""
+        try:
+            stored = json.loads(checks.text("text", text), object_pairs_hook=_each_once)
+            json.dumps(stored, ensure_ascii=False).encode()  # raises for half of a surrogate pair
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{where} is not {cls.what}, or is damaged ({error}); put the right file back") from error
+        found = stored.pop("format", None) if isinstance(stored, dict) else None
+        if type(found) is not int or found != cls.format:
+            raise RunError(
+                f"{where} has format {found!r:.20}, and this version of lvmrs reads format {cls.format}; use the "
+                "version that wrote it"
+            )
+        return read_record(cls, stored, where)
 
+    @classmethod
+    def from_file(cls, file: Path, *, absent: str, largest: int = -1) -> Self:
+        """Read the record in a file; raises a RunError with one sentence if the file is wrong.
 
-def read_json(kind: type[Record], text: str, where: str, what: str, form: int) -> Record:
-    """Read the record in a JSON text; raises a RunError with one sentence if the text is wrong.
+        ``absent`` is the sentence for a file that does not exist, and ``largest`` the maximum size in bytes, if any.
+        """
+        try:
+            check_kind(file)
+            with file.open("rb") as opened:
+                content = opened.read(largest + 1 if largest >= 0 else -1)
+            text = content.decode()
+        except FileNotFoundError:
+            raise RunError(absent) from None
+        except UnicodeDecodeError as error:
+            raise RunError(f"{file} is not {cls.what}, or is damaged ({error}); put the right file back") from error
+        except OSError as error:
+            raise RunError(f"{file} cannot be read: {error.strerror}") from error
+        if 0 <= largest < len(content):
+            raise RunError(f"{file} is not {cls.what}: it is too large")
+        return cls.parse(text, str(file))
 
-    Args:
-        kind: the class of the record, as for ``read_record``.
-        text: the text.
-        where: the source of the text, for error messages.
-        what: the expected content, such as "a manifest".
-        form: the number of the only accepted format.
-    """
-    try:
-        stored = parsed(checks.text("text", text))
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"{where} is not {what}, or is damaged ({error}); put the right file back") from error
-    found = stored.pop("format", None) if isinstance(stored, dict) else None
-    if type(found) is not int or found != form:
-        raise RunError(
-            f"{where} has format {found!r:.20}, and this version of lvmrs reads format {form}; use the version that "
-            "wrote it"
-        )
-    return read_record(kind, stored, where)
+    def difference(self, other: Self, *, verifying: bool = False) -> list[str]:
+        """The differing fields, one phrase each: first the value here, then that of ``other``.
 
-
-def parsed(text: str) -> Any:
-    """Parse a JSON text; raises a ValueError or RecursionError if it is damaged.
-
-    Raises for a field that occurs twice, and for half of a surrogate pair, which cannot be encoded.
-    """
-    stored = json.loads(text, object_pairs_hook=_each_once)
-    json.dumps(stored, ensure_ascii=False).encode()
-    return stored
+        ``verifying`` compares also the fields that affect no row but appear in reports.
+        """
+        return [
+            "{}: {}, now {}".format(name, *_texts(mine, theirs))
+            for name, mine, theirs in _compared(self, other, verifying=verifying)
+            if mine != theirs
+        ]
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -106,15 +103,9 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_record(kind: type[Record], stored: object, where: str) -> Record:
-    """Make a record of a JSON object.
+    """Make a record of a JSON object. Raises if a field is missing or unknown; ``where`` is for error messages.
 
-    Args:
-        kind: a dataclass whose fields are plain values, lists, dicts with texts as keys, or dataclasses of this kind.
-        stored: the JSON object.
-        where: the source of the object, for error messages.
-
-    Returns:
-        An object of that class. Raises if a field is missing or unknown.
+    ``kind`` is a dataclass whose fields are plain values, lists, tuples, dicts with texts as keys, or such dataclasses.
 
     >>> from lvmrs.record.manifest import DenoiserRecord
     >>> read_record(DenoiserRecord, {"name": "trained:d", "weights_hash": None}, "denoiser").name
@@ -135,59 +126,40 @@ def read_record(kind: type[Record], stored: object, where: str) -> Record:
         raise RunError(f"{where} is damaged: {error}") from error
 
 
-def plain(record: object) -> dict[str, Any]:
-    """The JSON object that ``read_record`` reads."""
-    return dataclasses.asdict(record)  # type: ignore[call-overload, no-any-return]
-
-
 def _value(hint: Any, value: object, where: str) -> Any:
-    """Convert a value to its type: objects become records, and whole numbers become floats if the type is float."""
-    for choice in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
+    """Convert a JSON value to its type: objects become records, lists may become tuples, whole numbers floats."""
+    for choice in _choices(hint):
         if dataclasses.is_dataclass(choice) and isinstance(value, dict):
             return read_record(choice, value, where.rstrip(","))  # type: ignore[arg-type]
-        if _fits(choice, value):
-            return _converted(choice, value)
-    raise RunError(f"{where} is damaged: expected {_words(hint)}, got {value!r:.40}")
+    try:
+        return _fitted(hint, value)
+    except TypeError:
+        raise RunError(f"{where} is damaged: expected {_words(hint)}, got {value!r:.40}") from None
 
 
-def _converted(hint: Any, value: Any) -> Any:
-    """Convert a JSON value to the type that it fits."""
-    if get_origin(hint) is tuple:
-        return tuple(_converted(part, entry) for part, entry in zip(_parts(hint, value), value, strict=True))
-    return float(value) if hint is float else value
+def _choices(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
-def _parts(hint: Any, value: list[object]) -> tuple[Any, ...]:
-    """The type of each entry of a tuple that JSON stores as this list."""
-    parts = get_args(hint)
-    return parts[:1] * len(value) if parts[-1] is Ellipsis else parts
-
-
-def _fits(hint: Any, value: object) -> bool:
-    origin, parts = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return _has_only_numbers(value)
-    if hint is type(None):
-        return value is None
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    if hint in (int, str, bool):
-        return type(value) is hint
-    if origin is Literal:
-        return value in parts
-    if origin is list:
-        return isinstance(value, list) and all(_fits(parts[0], part) for part in value)
-    if origin is tuple:
-        if not isinstance(value, list) or len(kinds := _parts(hint, value)) != len(value):
-            return False
-        return all(map(_fits, kinds, value))
-    if origin is dict:
-        return isinstance(value, dict) and all(
-            isinstance(key, str) and _fits(parts[1], part) for key, part in value.items()
-        )
-    if origin in (Union, types.UnionType):
-        return any(_fits(part, value) for part in parts)
-    return False
+def _fitted(hint: Any, value: Any) -> Any:
+    """Convert a JSON value to a type without records; raises a TypeError if it does not fit."""
+    for choice in _choices(hint):
+        origin, parts = get_origin(choice), get_args(choice)
+        if origin is list and isinstance(value, list):
+            return [_fitted(parts[0], part) for part in value]
+        if origin is tuple and isinstance(value, list):
+            kinds = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
+            if len(kinds) == len(value):
+                return tuple(map(_fitted, kinds, value))
+        if origin is dict and isinstance(value, dict):
+            return {key: _fitted(parts[1], part) for key, part in value.items()}
+        if choice is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:
+            return float(value)
+        if choice is Any and _has_only_numbers(value):
+            return value
+        if (origin is Literal and value in parts) or (choice is not float and type(value) is choice):
+            return value
+    raise TypeError(value)
 
 
 def _has_only_numbers(value: object) -> bool:
@@ -200,29 +172,13 @@ def _has_only_numbers(value: object) -> bool:
 
 def _words(hint: Any) -> str:
     names = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false", type(None): "null"}
-    parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    known = {list: "a list", tuple: "a list", dict: "an object"}
+    known = {list: "a list", tuple: "a list"}
     return " or ".join(
-        names.get(part)
-        or known.get(get_origin(part))
-        or (", ".join(map(repr, get_args(part))) if get_origin(part) is Literal else "an object")
-        for part in parts
+        ", ".join(map(repr, get_args(part)))
+        if get_origin(part) is Literal
+        else names.get(part) or known.get(get_origin(part), "an object")
+        for part in _choices(hint)
     )
-
-
-def differences(one: Any, other: Any, *, verifying: bool = False) -> list[str]:
-    """The differing fields, one phrase each: first the value in ``one``, then that in ``other``.
-
-    Args:
-        one: a record.
-        other: a record of the same class.
-        verifying: compare also the fields that affect no row but appear in reports.
-    """
-    return [
-        "{}: {}, now {}".format(name, *_texts(mine, theirs))
-        for name, mine, theirs in _compared(one, other, verifying=verifying)
-        if mine != theirs
-    ]
 
 
 def _compared(one: Any, other: Any, of: str = "", *, verifying: bool) -> Iterator[tuple[str, Any, Any]]:
@@ -265,8 +221,7 @@ def _to_nine_digits(value: Any) -> Any:
 
 def _texts(*values: object) -> list[str]:
     """Values as JSON; long texts are cut to the part around their first difference."""
-    shown = [plain(value) if dataclasses.is_dataclass(value) else value for value in values]
-    texts = [json.dumps(value, ensure_ascii=False) for value in shown]
+    texts = [json.dumps(value, ensure_ascii=False, default=dataclasses.asdict) for value in values]
     same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
     return [_part(text, same - _BEFORE if same > _LONGEST // 2 else 0) for text in texts]
 

@@ -25,25 +25,8 @@ from numpy.typing import NDArray
 
 from lvmrs._util.files import check_kind
 from lvmrs.errors import RunError
-from lvmrs.kernel.goals import ABSTAIN
-from lvmrs.kernel.method import Scope
-from lvmrs.record.selection import Selection
-
-__all__ = [
-    "NOT_NAMED",
-    "SCOPES",
-    "UNKNOWN",
-    "Columns",
-    "Kind",
-    "Wanted",
-    "escaped",
-    "has_lines",
-    "header",
-    "kinds_of",
-    "read",
-    "rows_of",
-    "unescaped",
-]
+from lvmrs.kernel.method import ABSTAIN, Scope
+from lvmrs.record.manifest import Selection
 
 UNKNOWN = "-"
 """The text of a field with an unknown value."""
@@ -58,7 +41,7 @@ class Kind(Enum):
 
     WHOLE = "a whole number"
     NUMBER = "a number"
-    MEASURED = "a whole number, or - where it was not measured"
+    MEASURED = "a whole number below 2⁵³, or - where it is unknown"
     """Read as a float, with NaN for "-"."""
     FOUND = "a number, or - where nothing was found"
     """Read as a float, with NaN for "-"."""
@@ -98,14 +81,9 @@ def rows_of(row: type[RowT], columns: Columns) -> list[RowT]:
 
 
 def header(path: Path, *, ours: bool = False) -> tuple[str, ...]:
-    """Read the column names.
+    """Read the column names; ``ours`` says that it is the file of a run, which another process may be writing.
 
-    Args:
-        path: the file.
-        ours: whether it is the file of a run, which another process may be writing.
-
-    Returns:
-        The names; none if the file of a run does not exist yet, or if its first line is incomplete.
+    There are none if the file of a run does not exist yet, or if its first line is incomplete.
     """
     if ours and not path.exists():
         return ()
@@ -136,7 +114,7 @@ def read(
     ours: Ours | None = None,
     wanted: Wanted | None = None,
 ) -> Columns:
-    """Read and check columns.
+    """Read and check columns: for each, an array with one value for each line.
 
     Args:
         path: the file.
@@ -145,13 +123,10 @@ def read(
         ours: for the file of a run, all its columns in order, and the inputs of the run. An incomplete last line is
             then skipped: a process is writing it, or was stopped while it did.
         wanted: if given, only these lines are read and checked; other lines use no memory.
-
-    Returns:
-        For each column, an array with one value for each line.
     """
     names = header(path, ours=ours is not None)
     if not names:
-        return _empty(needed)
+        return {name: np.empty(0, np.int64 if kind is Kind.WHOLE else _type(kind)) for name, kind in needed.items()}
     if ours is not None:
         _check_columns(path, names, ours[0])
     if missing := [name for name in needed if name not in names]:
@@ -170,11 +145,6 @@ def read(
     return columns
 
 
-# Types for loadtxt. Whole numbers are read as floats, since other projects may write 3.0.
-_TYPES: dict[Kind, type] = {
-    Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: float, Kind.FOUND: float, Kind.TEXT: object,
-    Kind.NAME: object,
-}  # fmt: skip
 # Smallest and largest value in the columns of a run. NaN is allowed if another project does not state the map.
 _LARGEST = sys.float_info.max
 _RANGES = {
@@ -191,8 +161,9 @@ def _check_columns(path: Path, found: tuple[str, ...], expected: tuple[str, ...]
             raise RunError(f"{path} is damaged: its column {number} is {name!r:.40}, and must be {due!r}")
 
 
-def _empty(kinds: Mapping[str, Kind]) -> Columns:
-    return {name: np.empty(0, np.int64 if kind is Kind.WHOLE else _TYPES[kind]) for name, kind in kinds.items()}
+def _type(kind: Kind) -> type:
+    """The type for loadtxt. Whole numbers are read as floats, since other projects may write 3.0."""
+    return object if kind in (Kind.TEXT, Kind.NAME) else float
 
 
 def _parsed(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind], lines: Iterator[str]) -> Columns:
@@ -202,12 +173,10 @@ def _parsed(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind], lines
             warnings.simplefilter("ignore", UserWarning)  # loadtxt warns of a file without rows
             table = np.loadtxt(
                 lines,
-                dtype=[(name, _TYPES[kind]) for name, kind in kinds.items()],
+                dtype=[(name, _type(kind)) for name, kind in kinds.items()],
                 delimiter="\t",
                 usecols=places,
-                converters={
-                    names.index(name): _CONVERTERS[kind] for name, kind in kinds.items() if kind in _CONVERTERS
-                },
+                converters={names.index(name): _PARSERS[kind] for name, kind in kinds.items() if kind in _OR_UNKNOWN},
                 ndmin=1,
                 comments=None,
                 encoding="utf-8",
@@ -247,13 +216,19 @@ def _lines(path: Path, fields: int, *, ours: bool) -> Iterator[str]:
 @functools.cache
 def _measured(field: str) -> float:
     """A whole number, or NaN for "-"; raises a ValueError for other text."""
-    return math.nan if field == UNKNOWN else int(_plain_number(field))
+    if field == UNKNOWN:
+        return math.nan
+    number = float(_plain_number(field))  # other projects may write 3.0
+    if not (number.is_integer() and abs(number) < 2**53):
+        raise ValueError(field)
+    return number
 
 
 def _found(field: str) -> float:
     """A finite number, or NaN for "-"; raises a ValueError for other text."""
-    number = math.nan if field == UNKNOWN else float(_plain_number(field))
-    if field != UNKNOWN and not math.isfinite(number):
+    if field == UNKNOWN:
+        return math.nan
+    if not math.isfinite(number := float(_plain_number(field))):
         raise ValueError(field)
     return number
 
@@ -265,18 +240,8 @@ def _plain_number(field: str) -> str:
     return field
 
 
-_CONVERTERS: dict[Kind, Callable[[str], float]] = {Kind.MEASURED: _measured, Kind.FOUND: _found}
-
-
 def _damage(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind]) -> str | None:
     """A sentence about the first unreadable line; None if all lines can be read."""
-    parsers: dict[Kind, Callable[[str], object]] = {
-        Kind.WHOLE: float,
-        Kind.NUMBER: float,
-        **_CONVERTERS,
-        Kind.TEXT: str,
-        Kind.NAME: unescaped,
-    }
     for number, line in enumerate(_lines(path, len(names), ours=False), start=2):
         fields = line.rstrip("\n").split("\t")
         if not line.strip():
@@ -286,7 +251,7 @@ def _damage(path: Path, names: tuple[str, ...], kinds: Mapping[str, Kind]) -> st
             if place >= len(fields):
                 return _short(path, number, len(fields), len(names))
             try:
-                parsers[kind](fields[place])
+                _PARSERS[kind](fields[place])
             except ValueError:
                 return f"{path}, line {number} is damaged: {name} is {fields[place]!r:.40}, and must be {kind.value}"
     return None
@@ -336,8 +301,8 @@ def _check_ours(path: Path, columns: Columns, inputs: Selection) -> None:
     unknown = columns.get("map", np.full(len(idx), NOT_NAMED)) == NOT_NAMED
     for name, (least, most) in _RANGES.items():
         values = columns.get(name, np.full(len(idx), least, dtype=float))
-        # A row may have no limit.
-        missing = np.isnan(values) & (unknown | (name == "limit")) & (name not in ("time", "seconds"))
+        # A row may have no limit, and no label by which it is correct.
+        missing = np.isnan(values) & (unknown | (name in ("limit", "correct"))) & (name not in ("time", "seconds"))
         bad = ~((values >= least) & (values <= most)) & ~missing
         if bad.any():
             raise RunError(
@@ -376,7 +341,9 @@ def escaped(name: str) -> str:
         return _escape(name)
     ends = (0, len(name) - 1)
     return "".join(
-        character if _plain(character) and (character != " " or k not in ends) else _escape(character)
+        character
+        if character.isprintable() and character != "\\" and (character != " " or k not in ends)
+        else _escape(character)
         for k, character in enumerate(name)
     )
 
@@ -384,10 +351,6 @@ def escaped(name: str) -> str:
 def unescaped(text: str) -> str:
     """The name for an escaped text; raises a ValueError for a backslash that begins no escape."""
     return _ESCAPE.sub(_character, text) if "\\" in text else text
-
-
-def _plain(character: str) -> bool:
-    return character.isprintable() and character != "\\"
 
 
 def _escape(character: str) -> str:
@@ -403,6 +366,12 @@ def _character(found: re.Match[str]) -> str:
     return "\\" if found[1] == "\\" else chr(int(found[1][1:], 16))
 
 
+_OR_UNKNOWN = (Kind.MEASURED, Kind.FOUND)
+# Conversion of fields of each kind to values of columns.
+_PARSERS: dict[Kind, Callable[[str], Any]] = {
+    Kind.WHOLE: float, Kind.NUMBER: float, Kind.MEASURED: _measured, Kind.FOUND: _found, Kind.TEXT: str,
+    Kind.NAME: unescaped,
+}  # fmt: skip
 # Conversion of values in columns of these kinds to values of rows.
 _VALUES: dict[Kind, Callable[[Any], object]] = {
     Kind.MEASURED: lambda number: None if math.isnan(number) else int(number),

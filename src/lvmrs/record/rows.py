@@ -12,13 +12,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lvmrs.errors import RunError
-from lvmrs.kernel.goals import is_correct
-from lvmrs.record.result_file import NOT_NAMED, UNKNOWN, escaped, kinds_of
+from lvmrs.kernel.method import is_correct
+from lvmrs.record.result_file import UNKNOWN, escaped, kinds_of
 
 if TYPE_CHECKING:
     from lvmrs.kernel.certificate import Certificate
 
-__all__ = ["COLUMNS", "KINDS", "NOT_NAMED", "OF_A_GOAL", "Row"]
+
+def correctness(predict: int, label: int | None) -> int | None:
+    """1 if a predicted class is the label, else 0; None if there is no label.
+
+    >>> correctness(3, 3), correctness(-1, 3), correctness(3, None)
+    (1, 0, None)
+    """
+    return None if label is None else int(is_correct(predict, label))
 
 
 @dataclass(frozen=True)
@@ -27,14 +34,14 @@ class Row:
 
     idx: int
     """Index of the input in its data set."""
-    label: int
-    """Its class in the data set."""
+    label: int | None
+    """Its class in the data set; None if its data have no labels ("-" in a file)."""
     predict: int
     """The certified class, or −1 if nothing is certified."""
     radius: float
     """The certified radius; 0 if nothing is certified."""
-    correct: int
-    """1 if the certified class is the label, else 0."""
+    correct: int | None
+    """1 if the certified class is the label, else 0; None without a label ("-" in a file)."""
     time: float
     """Computing time of the certificate in seconds."""
     p_lower: float
@@ -84,30 +91,20 @@ class Row:
     def of(
         cls,
         index: int,
-        label: int,
+        label: int | None,
         certificate: Certificate,
         seconds: float,
         clean: int | None = None,
         name: str | None = None,
         samples: int | None = None,
     ) -> Row:
-        """Make the row of a certificate.
-
-        Args:
-            index: index of the input in its data set.
-            label: its class in the data set.
-            certificate: the certificate of the input.
-            seconds: its computing time.
-            clean: the prediction of the base classifier without noise, if it was measured.
-            name: the name of the input, if it has one.
-            samples: number of samples of the proof, if it differs between inputs.
-        """
+        """Make the row of a certificate; ``samples`` is the number of samples if it differs between inputs."""
         return cls(
             idx=index,
             label=label,
             predict=certificate.prediction,
             radius=certificate.radius,
-            correct=int(is_correct(certificate.prediction, label)),
+            correct=correctness(certificate.prediction, label),
             time=round(seconds, 4),
             p_lower=certificate.p_lower,
             p_upper=certificate.p_upper,
@@ -120,9 +117,8 @@ class Row:
             **{"scope": UNKNOWN, **certificate.record()},
         )
 
-    def text(self, columns: Sequence[str] | None = None) -> str:
-        """The line of a file with these columns, by default all, without the line break."""
-        columns = COLUMNS if columns is None else columns
+    def text(self, columns: Sequence[str]) -> str:
+        """The line of a file with these columns, without the line break."""
         values = [getattr(self, name) for name in columns]
         texts = [UNKNOWN if value is None else str(value) for value in values]
         if self.name is not None and "name" in columns:

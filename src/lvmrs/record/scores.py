@@ -14,9 +14,10 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,25 +34,11 @@ from lvmrs.kernel.noise import Stage, Stream
 from lvmrs.kernel.scores import Scores, scores_of
 from lvmrs.kernel.terms import Terms
 from lvmrs.record.directory import SCORES, Run
+from lvmrs.record.manifest import Selection
 from lvmrs.record.result_file import UNKNOWN
 from lvmrs.record.rows import Row
-from lvmrs.record.selection import Selection
-from lvmrs.record.writer import disk_errors
+from lvmrs.record.writer import RunWriter, disk_errors
 from lvmrs.registry import MAPS
-
-__all__ = [
-    "Checksum",
-    "DamagedScoresError",
-    "KeptScores",
-    "ScoresFile",
-    "ScoresWriter",
-    "as_kept",
-    "damaged_inputs",
-    "refusal",
-    "refusing",
-    "score_statistics",
-]
-
 
 # Maximum number of samples and bytes per read.
 _ROWS, _BYTES = 4096, 1 << 26
@@ -65,11 +52,6 @@ _FORM = re.compile(
 
 class DamagedScoresError(RunError):
     """Kept scores are missing or were changed."""
-
-
-def _scores_path(directory: Path, stage: Stage) -> Path:
-    """The file of the scores of a stage."""
-    return directory / SCORES[stage]
 
 
 def _header(dtype: np.dtype[Any], shape: tuple[int, int, int]) -> bytes:
@@ -121,20 +103,15 @@ class ScoresFile:
         if found != self.size:
             raise DamagedScoresError(f"{self.path.name} is damaged: it has {found} bytes instead of {self.size}")
 
-    def logits(self, position: int, count: int | None = None) -> Iterator[NDArray[Any]]:
-        """Read scores of one input in batches of shape (samples, classes).
-
-        Args:
-            position: the position of the input in the selection of the run.
-            count: number of scores to read, from the first on; None for all.
-        """
+    def logits(self, position: int, count: int | None = None, start: int = 0) -> Iterator[NDArray[Any]]:
+        """Read ``count`` scores (by default all) of the input at a position, in batches (samples, classes)."""
         _, samples, classes = self.shape
         each = classes * self.dtype.itemsize
         count = samples if count is None else count
         with _reading(self.path), self.path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < self.start + (position + 1) * samples * each:
                 raise self._ends_too_early()
-            file.seek(self.start + position * samples * each)
+            file.seek(self.start + (position * samples + start) * each)
             step = max(1, min(_ROWS, _BYTES // each))
             for done in range(0, count, step):
                 rows = np.empty((min(step, count - done), classes), self.dtype)
@@ -162,20 +139,21 @@ class Checksum:
 
     def __init__(self) -> None:
         self._stages: dict[Stage, hashlib.blake2b] = {}
-        self._samples: dict[Stage, int] = {}
+        self.samples: Counter[Stage] = Counter()
+        """Number of added scores of each stage."""
 
     def add(self, stage: Stage, logits: NDArray[Any]) -> None:
         """Add the next scores of a stage, of shape (samples, classes)."""
         if stage not in self._stages:
             self._stages[stage] = hashlib.blake2b(f"{logits.dtype.str} {logits.shape[1]}\n".encode())
         self._stages[stage].update(np.ascontiguousarray(logits).data)
-        self._samples[stage] = self._samples.get(stage, 0) + len(logits)
+        self.samples[stage] += len(logits)
 
     def text(self) -> str:
         """The checksum, in 32 hexadecimal digits."""
         found = hashlib.blake2b(digest_size=16)
         for stage, part in sorted(self._stages.items()):
-            found.update(f"{stage} {self._samples[stage]} {part.hexdigest()}\n".encode())
+            found.update(f"{stage} {self.samples[stage]} {part.hexdigest()}\n".encode())
         return found.hexdigest()
 
     @classmethod
@@ -212,56 +190,52 @@ class ScoresWriter:
     """
 
     def __init__(self, run: Run, *, anew: bool) -> None:
-        self._directory, self._anew = run.directory, anew
-        self._inputs, self._samples = len(run.manifest.selection.indices), _samples_of(run)
+        self._directory, self._selection, self._anew = run.directory, run.manifest.selection, anew
+        self._inputs, self._samples = len(self._selection.indices), _samples_of(run)
         self._files: dict[Stage, tuple[int, ScoresFile]] = {}
-        self.begin(0)
 
-    def begin(self, position: int) -> None:
-        """Begin the input at this position in the selection of the run."""
-        self._position, self._written, self._checksum = position, dict.fromkeys(self._samples, 0), Checksum()
+    def begin(self, index: int) -> None:
+        """Begin the scores of an input of the run."""
+        self._position, self._checksum = self._selection.position(index), Checksum()
 
     def add(self, stage: Stage, logits: Tensor | NDArray[Any]) -> None:
         """Write the next batch of logits of the current input; arrays must come from ``as_kept``."""
         array = as_kept(logits) if isinstance(logits, Tensor) else logits
         with disk_errors(self._directory):
             file, form = self._opened(stage, array)
-            place = (self._position * self._samples[stage] + self._written[stage]) * array.shape[1]
+            place = (self._position * self._samples[stage] + self._checksum.samples[stage]) * array.shape[1]
             _disk.write(file, array.data, at=form.start + place * array.itemsize)
         self._checksum.add(stage, array)
-        self._written[stage] += len(array)
 
-    def finish(self) -> str:
-        """Wait until the scores of the current input are on the disk, and return their checksum."""
+    def finished(self, row: Row) -> Row:
+        """The row of the current input, with the checksum of its scores."""
+        return replace(row, scores=self._checksum.text())
+
+    def keep(self, row: Row, scores: Iterable[tuple[Stage, Tensor | NDArray[Any]]]) -> Row:
+        """Write all scores of the input of a row; returns the row with their checksum."""
+        self.begin(row.idx)
+        for stage, logits in scores:
+            self.add(stage, logits)
+        return self.finished(row)
+
+    def sync(self) -> None:
+        """Wait until all scores are on the disk."""
         with disk_errors(self._directory):
             for file, _ in self._files.values():
                 _disk.sync(file)
-        return self.checksum
-
-    @property
-    def checksum(self) -> str:
-        """The checksum of the scores of the current input so far."""
-        return self._checksum.text()
 
     def mend_ends(self) -> None:
         """Restore the correct length of files that were truncated or extended."""
-        with disk_errors(self._directory):
-            for stage in self._samples:
-                self._mend_end(stage)
-
-    def _mend_end(self, stage: Stage) -> None:
-        path = _scores_path(self._directory, stage)
-        try:
-            form = ScoresFile.open(path, self._inputs, self._samples[stage])
-        except DamagedScoresError:  # the file is begun anew
-            return
-        file = _disk.open_file(path)
-        try:
-            if _disk.size(file) != form.size:
-                _disk.truncate(file, form.size)
-                _disk.sync(file)
-        finally:
-            _disk.close(file)
+        for stage, samples in self._samples.items():
+            path = self._directory / SCORES[stage]
+            with suppress(DamagedScoresError), disk_errors(self._directory):  # a damaged file is begun anew
+                form, file = ScoresFile.open(path, self._inputs, samples), _disk.open_file(path)
+                try:
+                    if _disk.size(file) != form.size:
+                        _disk.truncate(file, form.size)
+                        _disk.sync(file)
+                finally:
+                    _disk.close(file)
 
     def close(self) -> None:
         """Close the files."""
@@ -273,35 +247,33 @@ class ScoresWriter:
         """Remove the files. Call it only if no row has a checksum of their scores."""
         with disk_errors(self._directory):
             for stage in self._samples:
-                _disk.remove(_scores_path(self._directory, stage))
+                _disk.remove(self._directory / SCORES[stage])
 
     def _opened(self, stage: Stage, array: NDArray[Any]) -> tuple[int, ScoresFile]:
         if stage not in self._files:
-            path = _scores_path(self._directory, stage)
+            path = self._directory / SCORES[stage]
             shape = (self._inputs, self._samples[stage], array.shape[1])
-            try:
+            form = None
+            with suppress(DamagedScoresError):
                 form = ScoresFile.open(path, *shape[:2])
-            except DamagedScoresError:
+            if form is not None and (form.dtype, form.shape) != (array.dtype, shape):
                 form = None
-            same = form is not None and (form.dtype, form.shape) == (array.dtype, shape)
-            if not same and not self._anew:
+            if form is None and not self._anew:
                 raise RunError(
                     f"{path} does not hold {array.dtype} scores of {array.shape[1]} classes, which the model gives; "
                     "resume the run with the model that it was begun with"
                 )
             file = _disk.open_file(path)
-            self._files[stage] = file, form if same and form is not None else _begun(path, file, array, shape)
-            if _disk.size(file) != self._files[stage][1].size:
-                _disk.truncate(file, self._files[stage][1].size)  # sparse, until scores are written
+            if form is None:
+                header = _header(array.dtype, shape)
+                form = ScoresFile(path, array.dtype, shape, len(header))
+                _disk.truncate(file, 0)
+                _disk.write(file, header, at=0)
+            self._files[stage] = file, form
+            if _disk.size(file) != form.size:
+                _disk.truncate(file, form.size)  # sparse, until scores are written
             _disk.sync_directory(self._directory)
         return self._files[stage]
-
-
-def _begun(path: Path, file: int, array: NDArray[Any], shape: tuple[int, int, int]) -> ScoresFile:
-    first = _header(array.dtype, shape)
-    _disk.truncate(file, 0)
-    _disk.write(file, first, at=0)
-    return ScoresFile(path, array.dtype, shape, len(first))
 
 
 @dataclass(frozen=True)
@@ -326,7 +298,7 @@ class KeptScores:
             raise RunError(f"{run.directory} has no {' or '.join(SCORES.values())}; its scores were not kept")
         inputs = len(run.manifest.selection.indices)
         files = {
-            stage: ScoresFile.open(_scores_path(run.directory, stage), inputs, samples)
+            stage: ScoresFile.open(run.directory / SCORES[stage], inputs, samples)
             for stage, samples in _samples_of(run).items()
         }
         first, second = files.values()
@@ -361,19 +333,13 @@ class KeptScores:
             names = " or ".join(SCORES.values())
             raise DamagedScoresError(f"{names} is damaged: the scores of input {row.idx} do not fit their checksum")
 
-    def logits(self, index: int, stage: Stage, count: int | None = None) -> Iterator[Tensor]:
-        """The first ``count`` logits of an input, or all, in batches. Call ``check`` before."""
-        for logits in self.files[stage].logits(self.selection.position(index), count):
+    def logits(self, index: int, stage: Stage, count: int | None = None, *, start: int = 0) -> Iterator[Tensor]:
+        """Read ``count`` logits of an input (by default all), in batches. Call ``check`` before."""
+        for logits in self.files[stage].logits(self.selection.position(index), count, start):
             yield torch.from_numpy(logits)
 
     def scores(self, stream: Stream, terms: Terms, count: int) -> Scores:
-        """The Scores of an input. Call ``check`` with its row before.
-
-        Args:
-            stream: the noise stream of the input in the run.
-            terms: the noise, σ and dimensions of the run.
-            count: number of samples, from the first on.
-        """
+        """The first ``count`` Scores of an input, under the noise of the terms. Call ``check`` with its row before."""
         batches = self.logits(stream.index, stream.stage, count)
         return scores_of(stream, terms.noise, terms.sigma, terms.dimensions, count, batches)
 
@@ -395,13 +361,7 @@ def damaged_inputs(run: Run) -> dict[int, str]:
 
 
 def refusal(run: Run, damaged: Mapping[int, str], reason: str = "") -> RunError:
-    """The error about damaged scores of a run, which names the inputs and the remedy.
-
-    Args:
-        run: the run.
-        damaged: the result of ``damaged_inputs``.
-        reason: the reason, if it does not concern single inputs.
-    """
+    """The error about the ``damaged_inputs`` of a run, with the reason if it does not concern single inputs."""
     first = list(damaged)[:5]
     inputs = f"input{'s' if len(damaged) > 1 else ''} {', '.join(map(str, first))}{', …' if len(damaged) > 5 else ''}"
     what = f"the kept scores of {len(damaged)} of {len(run.rows())} rows ({inputs})" if damaged else "the kept scores"
@@ -422,14 +382,12 @@ def refusing(run: Run) -> Iterator[None]:
 
 
 def score_statistics(run: Run) -> Iterator[tuple[str, float, float]]:
-    """Compute margin and variance of the scores of each row, for a run that keeps its scores.
+    """Yield the name of the map, the margin and the variance of the scores of each row of a run that keeps its scores.
 
-    Returns:
-        For each row the name of its map, the mean score of the top class minus the largest other mean, and the variance
-        of the score of the top class. For duels, margin and variance are those of the hardest duel.
+    The margin is the mean score of the top class minus the largest other mean; the variance is that of the score of the
+    top class. For duels, both are those of the hardest duel.
     """
-    with refusing(run):
-        kept = KeptScores.of(run)
+    kept = opened_scores(run)
     none = torch.tensor([], dtype=torch.long)
     for row in run.rows():
         with refusing(run):
@@ -444,3 +402,30 @@ def score_statistics(run: Run) -> Iterator[tuple[str, float, float]]:
             yield row.map, float(2 * mean[hardest] - 1), float(variance[hardest])
         else:
             yield row.map, float(mean[0] - mean[1:].max()), float(variance[0])
+
+
+@contextmanager
+def keeping(writer: RunWriter, *, anew: bool) -> Iterator[ScoresWriter | None]:
+    """Open a writer for the scores of a run, as ``ScoresWriter`` does; None if the run does not keep scores.
+
+    If the block fails before the first row is written, the scores are removed, so that the run can be begun with other
+    settings.
+    """
+    if not writer.run.manifest.keeps_scores:
+        yield None
+        return
+    keeper = ScoresWriter(writer.run, anew=anew)
+    try:
+        yield keeper
+    except BaseException:
+        keeper.close()
+        if not writer.done:
+            keeper.discard()
+        raise
+    keeper.close()
+
+
+def opened_scores(run: Run) -> KeptScores:
+    """Open the kept scores of a run."""
+    with refusing(run):
+        return KeptScores.of(run)

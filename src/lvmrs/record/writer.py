@@ -1,4 +1,4 @@
-"""Writes a run row by row, so that a crash loses at most the row that is being written.
+"""Writes a run row by row, so that a crash loses no written row.
 
 A row is one write of one complete line, and is on the disk before the next input begins. A crash can leave an
 incomplete line, which is removed when the run is resumed. A lock, which ends with its process, prevents a second
@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import ClassVar, Self
 
-from lvmrs._util import files as _disk
+from lvmrs._util import files
 from lvmrs._util.files import replacing, temporary_name
 from lvmrs._util.lock import Lock
 from lvmrs.errors import RunError
@@ -24,58 +26,100 @@ from lvmrs.record.manifest import Manifest
 from lvmrs.record.result_file import header
 from lvmrs.record.rows import COLUMNS, Row
 
-__all__ = ["RunWriter", "append_lines", "disk_errors", "opened_lines", "write_whole"]
-
-_LOCK = ".lock"
 _ELSEWHERE = "choose another directory"
 
 
-class RunWriter:
-    """Writes a run to disk row by row, in a ``with`` block. Only one process at a time can write.
+class LinesWriter(ABC):
+    """Appends lines to a file beside a record of its settings, in a ``with`` block. Only one process can write.
 
-    Use ``begin`` to make a writer.
+    A new file that fails before its first line is removed with its record. Use ``disk_errors`` around writes.
     """
 
-    def __init__(self, run: Run, lock: Lock, *, new: bool) -> None:
-        self.run, self._lock, self._new = run, lock, new
-        self._columns = run.columns
-        with disk_errors(run.directory):
-            for name in (MANIFEST, ROWS):  # left by a killed process
-                _disk.remove(temporary_name(run.directory / name))
-            self._file = opened_lines(run.file)
+    record: ClassVar[str]
+    """Name of the file of the settings."""
+    lines: ClassVar[str]
+    """Name of the file of the lines."""
+    lock: ClassVar[str]
+    """Name of the lock."""
+    done: set[int]
+    """Indices of the inputs that have a line."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        with files.errors(directory, _ELSEWHERE):
+            files.make_directory(directory)
+            taken = f"another process is writing to {directory}; wait for it, or choose another directory"
+            self._lock = Lock(directory / self.lock, taken)
         try:
-            self.done: set[int] = set(run.read(*COLUMNS)["idx"].tolist())  # reads, and so checks, all columns
-            if not _disk.size(self._file):
-                self._write_lines(["\t".join(self._columns)])
-                with disk_errors(run.directory):
-                    _disk.sync_directory(run.directory)
+            with disk_errors(directory):
+                for name in (self.record, self.lines):  # left by a killed process
+                    files.remove(temporary_name(directory / name))
+            self._new = self._settle()
+            self.done, columns = self._begun()
+            with disk_errors(directory):
+                self._file = opened_lines(directory / self.lines)
+                try:
+                    if not files.size(self._file):
+                        append_lines(self._file, ["\t".join(columns)])
+                        files.sync_directory(directory)
+                except BaseException:
+                    files.close(self._file)
+                    raise
         except BaseException:
-            _disk.close(self._file)
+            self._lock.release()
             raise
 
-    @classmethod
-    def begin(cls, directory: str | Path, manifest: Manifest, *, resume: bool = False) -> RunWriter:
-        """Begin a new run, or resume the one in the directory.
+    @abstractmethod
+    def _settle(self) -> bool:
+        """Write the settings of a new file, or compare those of a begun one; True if the file is new."""
 
-        Args:
-            directory: the directory of the run; it is made if it does not exist.
-            manifest: the manifest of the run. A resumed run must have been begun with the same settings, and keeps its
-                own manifest and batch size.
-            resume: resume a run in the directory; otherwise an existing run raises.
+    @abstractmethod
+    def _begun(self) -> tuple[set[int], Sequence[str]]:
+        """Check the file; returns the inputs that have a line, and the names of the columns."""
 
-        Returns:
-            The writer, which holds the lock of the run.
-        """
-        path = _disk.place(directory)
-        with _disk.errors(path, _ELSEWHERE):
-            _disk.make_directory(path)
-            lock = Lock(path / _LOCK, f"another process is writing to {path}; wait for it, or choose another directory")
+    def _keeps_more(self) -> bool:
+        """Whether the directory holds files that need the record, even if there are no lines."""
+        return False
+
+    def __enter__(self) -> Self:
+        """Begin a ``with`` block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file and release the lock. A new file that failed before its first line is removed."""
+        failed = kind is not None and self._new and not self.done
         try:
-            new = cls._settle(path, manifest, resume=resume)
-            return cls(Run(path), lock, new=new)
-        except BaseException:
-            lock.release()
-            raise
+            with disk_errors(self.directory):
+                files.close(self._file)
+            failed = failed and not self._keeps_more()
+            if failed:
+                with suppress(OSError):  # the first error is reported; a new file can begin on the remaining ones
+                    files.remove(self.directory / self.lines)
+                    files.remove(self.directory / self.record)
+        finally:
+            self._lock.release()
+        if failed:
+            with suppress(OSError):
+                files.remove_directory(self.directory)
+
+
+class RunWriter(LinesWriter):
+    """Writes a run to disk row by row, in a ``with`` block. Only one process at a time can write.
+
+    Args:
+        directory: the directory of the run; it is made if it does not exist.
+        manifest: the manifest of the run. A resumed run must have been begun with the same settings, and keeps its own
+            manifest and batch size.
+        resume: resume a run in the directory; otherwise an existing run raises.
+    """
+
+    record, lines, lock = MANIFEST, ROWS, ".lock"
+
+    def __init__(self, directory: str | Path, manifest: Manifest, *, resume: bool = False) -> None:
+        self._manifest, self._resume = manifest, resume
+        super().__init__(files.place(directory))
 
     @staticmethod
     def begun(directory: str | Path, *, resume: bool, batch: int | None = None) -> Manifest | None:
@@ -89,15 +133,10 @@ class RunWriter:
         Returns:
             The manifest of the run in the directory; None if there is no run yet, or a run without rows.
         """
-        path = _disk.place(directory)
-        if path == Path():
-            raise RunError("a run needs a directory of its own; name one")
-        with _disk.errors(path, _ELSEWHERE):
-            is_file = path.is_file() or any(parent.is_file() for parent in path.parents)
+        path = checked_place(directory, "a run")
+        with files.errors(path, _ELSEWHERE):
             begun = (path / MANIFEST).exists()
             results = [name for name in (ROWS, *SCORES.values()) if (path / name).exists()]
-        if is_file:
-            raise RunError(f"{path} is a file, and a run needs a directory; {_ELSEWHERE}")
         if results and not begun:
             raise RunError(f"{path} has {results[0]} but no {MANIFEST}; it is not a run, choose another directory")
         if not begun or not _holds_results(run := Run(path)):
@@ -112,95 +151,71 @@ class RunWriter:
             )
         return found
 
-    @classmethod
-    def _settle(cls, path: Path, manifest: Manifest, *, resume: bool) -> bool:
-        """Write the manifest of a new run, or compare that of a begun one; True if the run is new."""
-        begun = cls.begun(path, resume=resume)
-        if begun is None:
-            text = _checked_text(manifest)
-            with disk_errors(path):
-                for name in (
-                    *SCORES.values(),
-                    ROWS,
-                ):  # useless without a row
-                    _disk.remove(path / name)
-                write_whole(path / MANIFEST, text)
-            return True
-        if changed := begun.difference(manifest):
-            raise RunError(f"{path} was begun with other settings, and cannot be resumed: {'; '.join(changed)}")
-        return False
+    def _settle(self) -> bool:
+        begun = self.begun(self.directory, resume=self._resume)
+        if begun is not None:
+            if changed := begun.difference(self._manifest):
+                told = "; ".join(changed)
+                raise RunError(f"{self.directory} was begun with other settings, and cannot be resumed: {told}")
+            return False
+        text = self._manifest.to_json()
+        if Manifest.parse(text, "the manifest of this run") != self._manifest:
+            raise RunError("the manifest of this run would not be read back as written; use plain numbers and texts")
+        with disk_errors(self.directory):
+            for name in (*SCORES.values(), ROWS):  # useless without a row
+                files.remove(self.directory / name)
+            write_whole(self.directory / MANIFEST, text)
+        return True
 
-    def __enter__(self) -> RunWriter:
-        """Begin a ``with`` block."""
-        return self
+    def _begun(self) -> tuple[set[int], Sequence[str]]:
+        self.run = Run(self.directory)
+        return set(self.run.read(*COLUMNS)["idx"].tolist()), self.run.columns  # reads, and so checks, all columns
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the file and release the lock. A new run that failed before its first row is removed."""
-        failed = kind is not None and self._new and not self.done
-        try:
-            with disk_errors(self.run.directory):
-                _disk.close(self._file)
-            # If scores could not be removed, the manifest stays, so that the run can be begun again.
-            failed = failed and not any((self.run.directory / name).exists() for name in SCORES.values())
-            if failed:
-                with suppress(OSError):  # the first error is reported; a run can begin on the remaining files
-                    _disk.remove(self.run.file)
-                    _disk.remove(self.run.directory / MANIFEST)
-        finally:
-            self._lock.release()
-        if failed:
-            with suppress(OSError):
-                _disk.remove_directory(self.run.directory)
+    def _keeps_more(self) -> bool:
+        """Whether scores could not be removed: the manifest then stays, so that the run can be begun again."""
+        return any((self.directory / name).exists() for name in SCORES.values())
 
     @property
     def pending(self) -> list[int]:
         """Indices of the inputs without a row."""
         return [index for index in self.run.manifest.selection.indices if index not in self.done]
 
-    def position(self, index: int) -> int:
-        """The position of an input in the selection of the run."""
-        return self.run.manifest.selection.position(index)
-
     def append(self, *rows: Row) -> None:
         """Append rows in one write, and wait until they are on the disk."""
         if rows:
-            self._write_lines([row.text(self._columns) for row in rows])
+            with disk_errors(self.directory):
+                append_lines(self._file, [row.text(self.run.columns) for row in rows])
         self.done.update(row.idx for row in rows)
 
     def append_missing(self, rows: Iterable[Row]) -> None:
         """Append the rows that the run lacks; raises if another given row differs from the existing one."""
-        found = {row.idx: row.text(self._columns) for row in self.run.rows()}
+        found = {row.idx: row.text(self.run.columns) for row in self.run.rows()}
         missing = []
         for row in rows:
             if row.idx not in found:
                 missing.append(row)
-            elif found[row.idx] != row.text(self._columns):
+            elif found[row.idx] != row.text(self.run.columns):
                 raise RunError(
-                    f"{self.run.directory} holds a run already, with another row of input {row.idx}; choose another "
+                    f"{self.directory} holds a run already, with another row of input {row.idx}; choose another "
                     "directory"
                 )
         self.append(*missing)
 
     def replace(self, row: Row) -> None:
         """Replace the row of an input, unless only the time differs."""
-        (old,) = (found for found in self.run.rows() if found.idx == row.idx)
-        if dataclasses.replace(row, time=old.time).text(self._columns) == old.text(self._columns):
+        columns = self.run.columns
+        (old,) = self.run.rows([row.idx])
+        if dataclasses.replace(row, time=old.time).text(columns) == old.text(columns):
             return
         lines = self.run.file.read_text(encoding="utf-8").split("\n")
-        place = self._columns.index("idx")
+        place = columns.index("idx")
         for number, line in enumerate(lines[1:-1], start=1):
             if int(float(line.split("\t")[place])) == row.idx:
-                lines[number] = row.text(self._columns)
-        with disk_errors(self.run.directory):
+                lines[number] = row.text(columns)
+        with disk_errors(self.directory):
             write_whole(self.run.file, "\n".join(lines))
-            _disk.close(self._file)
+            files.close(self._file)
             self._file = opened_lines(self.run.file)
-
-    def _write_lines(self, lines: Sequence[str]) -> None:
-        with disk_errors(self.run.directory):
-            append_lines(self._file, lines)
 
 
 def _holds_results(run: Run) -> bool:
@@ -209,42 +224,46 @@ def _holds_results(run: Run) -> bool:
     return run.has_rows or (not begun and any((run.directory / name).exists() for name in SCORES.values()))
 
 
-def _checked_text(manifest: Manifest) -> str:
-    """The manifest as JSON; raises if parsing the text would give another manifest."""
-    text = manifest.to_json()
-    if Manifest.parse(text, "the manifest of this run") != manifest:
-        raise RunError("the manifest of this run would not be read back as written; use plain numbers and texts")
-    return text
+def checked_place(directory: str | Path, what: str) -> Path:
+    """The directory for a run or an attack, named by ``what``; raises if a file is in the way."""
+    path = files.place(directory)
+    if path == Path():
+        raise RunError(f"{what} needs a directory of its own; name one")
+    with files.errors(path, _ELSEWHERE):
+        is_file = path.is_file() or any(parent.is_file() for parent in path.parents)
+    if is_file:
+        raise RunError(f"{path} is a file, and {what} needs a directory; {_ELSEWHERE}")
+    return path
 
 
 def disk_errors(directory: Path) -> AbstractContextManager[None]:
     """Convert errors of writing to a begun run into one sentence."""
-    return _disk.errors(directory, "rows already written are safe: make room and resume")
+    return files.errors(directory, "rows already written are safe: make room and resume")
 
 
 def opened_lines(path: Path) -> int:
     """Open a file for appending lines, and remove an incomplete last line, which a crash may leave."""
-    file = _disk.open_file(path, os.O_APPEND)
+    file = files.open_file(path, os.O_APPEND)
     try:
         text = path.read_bytes()
         whole = text.rfind(b"\n") + 1
         if whole < len(text):
-            _disk.truncate(file, whole)
+            files.truncate(file, whole)
     except BaseException:
-        _disk.close(file)
+        files.close(file)
         raise
     return file
 
 
 def append_lines(file: int, lines: Sequence[str]) -> None:
     """Append lines to an open file and wait until they are on the disk; if that fails, remove them again."""
-    before = _disk.size(file)
+    before = files.size(file)
     try:
-        _disk.write(file, "".join(f"{line}\n" for line in lines).encode())
-        _disk.sync(file)
+        files.write(file, "".join(f"{line}\n" for line in lines).encode())
+        files.sync(file)
     except OSError:
         with suppress(OSError):  # an incomplete line is removed when the run is resumed
-            _disk.truncate(file, before)
+            files.truncate(file, before)
         raise
 
 

@@ -17,23 +17,15 @@ from lvmrs.kernel import checks
 from lvmrs.kernel.maps import Map
 from lvmrs.record import Row, Run
 from lvmrs.record.attacks import Attack, AttackRecord, AttackRow, AttackWriter, attack_place
-from lvmrs.record.origin import origin
+from lvmrs.record.manifest import origin
 from lvmrs.registry import MAPS
+from lvmrs.runs.dispatch import asking
 from lvmrs.runs.job import Job
-from lvmrs.runs.spreading import asking
-from lvmrs.runs.workers import Workers, checked_workers
-
-__all__ = ["attack", "certified_rows"]
+from lvmrs.runs.workers.base import Workers, checked_workers
 
 
 def certified_rows(run: Run, *, most: int | None = None, skip: int = 1) -> list[Row]:
-    """The certified rows of a run, in the order of their inputs.
-
-    Args:
-        run: the run.
-        most: maximum number of rows; None for all.
-        skip: take every ``skip``-th row.
-    """
+    """Every ``skip``-th certified row of a run, at most ``most``, in the order of their inputs."""
     checks.instance("run", run, Run, "a lvmrs.Run")
     skip = checks.count("skip", skip, least=1)
     most = None if most is None else checks.count("max", most, least=1)
@@ -72,20 +64,7 @@ def attack(
         on_row: called with each row after it is on the disk.
 
     Returns:
-        The attack, with its rows.
-
-    >>> import tempfile
-    >>> import numpy as np
-    >>> import torch
-    >>> from lvmrs import Duels, SmoothedClassifier, data, runs as jobs, models, runs
-    >>> inputs = data.Arrays("two corners", "test", np.eye(2), np.arange(2))
-    >>> model = models.Loaded.of(torch.nn.Identity(), "larger")
-    >>> smoothed = SmoothedClassifier(model.model, 0.5, batch=100)
-    >>> job = jobs.Job(model, inputs, smoothed, Duels(), jobs.Sampling(n=1000), runs.Selection(2))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = attack(job, jobs.certify(job, folder), Search(steps=3, n=1000)).rows()
-    >>> [row.radius < 0.71 < row.distance < 0.9 for row in found]  # the decision boundary is 1/√2 away
-    [True, True]
+        The attack, with its rows. The docstring of ``lvmrs.runs`` has an example.
     """
     checks.instance("job", job, Job, "a Job")
     search = Search() if search is None else search
@@ -95,7 +74,9 @@ def attack(
     if not rows:
         raise RunError(f"{run.directory} has no certificates; there is nothing to attack")
     place = attack_place(run, out)
-    maps = {row.idx: _map(row, samples=job.method.samples) for row in rows}  # refused before anything is written
+    maps: dict[int, Map | None] = dict.fromkeys(row.idx for row in rows)  # None: the certificate is of the network
+    if job.method.samples:  # unknown maps are refused before anything is written
+        maps = {row.idx: MAPS.find(row.map, argument="map")(row.temperature, row.mass) for row in rows}
     record = AttackRecord(
         **{name: getattr(search, name) for name in ("steps", "restarts", "samples", "n", "seed", "farthest", "clip")},
         beta=search.beta if job.method.samples else 0.0,
@@ -126,14 +107,6 @@ def _check_points_are_kept(begun: Attack) -> None:
             f"{begun.directory} has no points of {len(lost)} inputs that were attacked without keeping them (the first "
             f"is {lost[0]}); choose another directory to keep all points"
         )
-
-
-def _map(row: Row, *, samples: bool) -> Map | None:
-    """The map that the certificate of a row smooths; None for a certificate of the network itself."""
-    if not samples:
-        return None
-    made: Map = MAPS.find(row.map, argument="map")(row.temperature, row.mass)
-    return made
 
 
 def _classes(index: int, job: Job) -> int:

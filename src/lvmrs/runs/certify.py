@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from lvmrs.data import check_labels
+from lvmrs.analysis.diagnosis import diagnose, warn_of
+from lvmrs.analysis.results import Results, results_of
+from lvmrs.data.base import check_labels
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel import checks
 from lvmrs.record import Row, Run, RunWriter
-from lvmrs.record.scores import damaged_inputs, refusal
+from lvmrs.record.scores import damaged_inputs, keeping, refusal
+from lvmrs.runs.dispatch import asking, prepared, rows_here, rows_of_workers
 from lvmrs.runs.job import Job
-from lvmrs.runs.keeping import keeping
-from lvmrs.runs.spreading import Receiver, computing
-from lvmrs.runs.workers import Workers, checked_workers
-
-__all__ = ["OnRow", "Outlook", "certify"]
+from lvmrs.runs.workers.base import Workers, checked_workers
 
 OnRow = Callable[[Row], None]
 # Size of a kept logit in bytes.
@@ -45,6 +45,8 @@ class Outlook:
     """Number of workers."""
     budget: int | None = None
     """Maximum number of samples for all inputs together; None without a budget."""
+    in_bfloat16: float = 1.0
+    """How many times as fast the network would be in bfloat16, if that was tried."""
 
     @property
     def seconds(self) -> float:
@@ -63,6 +65,7 @@ def certify(
     workers: Workers | None = None,
     on_begin: Callable[[Outlook], None] = lambda outlook: None,
     on_row: OnRow = lambda row: None,
+    on_end: Callable[[Results], None] = lambda results: warn_of(diagnose(results)),
 ) -> Run:
     """Certify every input of a job that has no row yet.
 
@@ -78,6 +81,7 @@ def certify(
             write rows as they finish, in any order.
         on_begin: called once, with the expected cost of the run.
         on_row: called with each row after it is on the disk.
+        on_end: called with the results; by default it warns if they look like a mistake, with ``SuspiciousWarning``.
 
     Returns:
         The run. The docstring of ``lvmrs.runs`` has an example.
@@ -90,42 +94,34 @@ def certify(
         raise InvalidArgumentError("a budget for all inputs is spent by one process; leave workers out")
     begun = RunWriter.begun(out, resume=resume, batch=job.smoothed.batch)
     inputs = len(job.selection.indices)
-    with computing(job, workers, most=inputs) as computed:
-        how = computed.prepared(begun, command)
+    with asking(job, workers, most=inputs) as each:
+        ((how,),) = each([partial(prepared, begun, command)])
         pace = how.pace
         check_labels(job.data, pace.classes, job.input(job.selection.indices[0])[1])
-        with RunWriter.begin(out, how.manifest, resume=resume) as writer:
+        with RunWriter(out, how.manifest, resume=resume) as writer:
             kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0
-            damaged = _damaged(writer, resample=resample) if job.keeps_scores else []
+            damaged = damaged_inputs(writer.run) if job.keeps_scores and writer.done else {}
+            if damaged and not resample:
+                raise refusal(writer.run, damaged)
             pending = [*damaged, *writer.pending]
             costs = (job.samples_each, pace.rate * workers.size, pace.classes, kept, pace.words, workers.size)
             budget = None if job.sampling.goal is None else job.sampling.goal.budget
-            on_begin(Outlook(len(pending), inputs - len(pending), *costs, budget))
+            on_begin(Outlook(len(pending), inputs - len(pending), *costs, budget, pace.in_bfloat16))
             with keeping(writer, anew=len(damaged) == len(writer.done)) as keeper:
                 if keeper is not None and resample:
                     keeper.mend_ends()
-                receiver = Receiver(writer, keeper)
-                for made in computed.rows(how, pending, receiver):
-                    receiver.wait()
-                    _write(writer, made)
-                    for row in made:
+                if workers.elsewhere:
+                    made = rows_of_workers(job, each, min(workers.size, inputs), how, pending, keeper)
+                else:
+                    made = rows_here(job, pending, keeper)
+                for rows in made:
+                    if keeper is not None:
+                        keeper.sync()
+                    there = [row for row in rows if row.idx in writer.done]
+                    writer.append(*(row for row in rows if row.idx not in writer.done))
+                    for row in there:
+                        writer.replace(row)
+                    for row in rows:
                         on_row(row)
-            return writer.run
-
-
-def _write(writer: RunWriter, rows: Sequence[Row]) -> None:
-    """Append rows, or replace those that exist, and wait until they are on the disk."""
-    there = [row for row in rows if row.idx in writer.done]
-    writer.append(*(row for row in rows if row.idx not in writer.done))
-    for row in there:
-        writer.replace(row)
-
-
-def _damaged(writer: RunWriter, *, resample: bool) -> list[int]:
-    """Inputs with a row whose kept scores are damaged; raises unless they may be sampled again."""
-    if not writer.done:
-        return []
-    damaged = damaged_inputs(writer.run)
-    if damaged and not resample:
-        raise refusal(writer.run, damaged)
-    return list(damaged)
+        on_end(results_of(writer.run))
+    return writer.run

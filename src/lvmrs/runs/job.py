@@ -1,4 +1,4 @@
-"""A job: every setting that affects the rows of a run, in one object.
+"""A job: every setting that affects the rows of a run, in one object, and the records of it in the manifest.
 
 The manifest of the run is derived from the job, so a run cannot record a method or σ that it did not use. A job can be
 pickled; another process or machine certifies the same rows with it.
@@ -12,30 +12,40 @@ import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from lvmrs._util.user_code import files_run
-from lvmrs.data import Dataset, checked_input
+from lvmrs.data.base import Dataset, check_labels, checked_input
 from lvmrs.engine.way import Way
-from lvmrs.errors import DataError, InvalidArgumentError, ModelError, naming
+from lvmrs.errors import DataError, InvalidArgumentError, ModelError, guarded, naming
 from lvmrs.kernel import checks
-from lvmrs.kernel.method import Method
+from lvmrs.kernel.certificate import Certificate
+from lvmrs.kernel.method import Goal, Method, check_goal
+from lvmrs.kernel.noise import Noise, Stream
 from lvmrs.kernel.sampler import Model, Watch
-from lvmrs.models import Loaded
-from lvmrs.planners.requirements import check_goal_for, relies_on_constant
+from lvmrs.kernel.terms import Terms
+from lvmrs.models.denoisers import Denoised
+from lvmrs.models.load import Loaded
+from lvmrs.models.preprocessing import Preprocessed
+from lvmrs.planners import settings as method_settings
+from lvmrs.planners.base import check_goal_for, relies_on_constant
 from lvmrs.record import Row, Selection
-from lvmrs.record.manifest import ROWS_OF, Manifest, TermsRecord
-from lvmrs.record.origin import origin, torch_version
-from lvmrs.runs.recorded import data_record, method_record, model_record
-from lvmrs.runs.samples import Sampling
-from lvmrs.runs.selecting import check_selection
+from lvmrs.record.manifest import (
+    ROWS_OF,
+    DataRecord,
+    DenoiserRecord,
+    Manifest,
+    MethodRecord,
+    ModelRecord,
+    TermsRecord,
+    origin,
+)
 from lvmrs.runs.workers.base import Pickled, pickled, unpickled
 from lvmrs.smoothed import SmoothedClassifier
-
-__all__ = ["Job", "Sampling"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +111,8 @@ class Job:
         sources = (self.model.source, self.data.data_source)
         return [*files_run(), *(file for source in sources if source is not None for file in source.files)]
 
-    def input(self, index: int) -> tuple[Any, int]:
-        """Read and check an input and its label."""
+    def input(self, index: int) -> tuple[Any, int | None]:
+        """Read and check an input and its label; None if the data have no labels."""
         return checked_input(self.data, index)
 
     @functools.cached_property
@@ -111,12 +121,7 @@ class Job:
         return int(self.input(self.selection.indices[0])[0].numel())
 
     def row(self, index: int, watch: Watch | None = None) -> Row:
-        """Certify one input.
-
-        Args:
-            index: index of the input in the data set.
-            watch: called with the stage and the logits of each batch.
-        """
+        """Certify the input with this index in the data set; ``watch`` as in ``rows``."""
         return next(self.rows([index], watch))
 
     def rows(self, indices: Iterable[int], watch: Watch | None = None) -> Iterator[Row]:
@@ -130,21 +135,25 @@ class Job:
         Returns:
             The rows, in order. An error of an input is raised when the iterator reaches its row.
         """
+        return (row for row, _ in self.certified(indices, watch))
+
+    def certified(self, indices: Iterable[int], watch: Watch | None = None) -> Iterator[tuple[Row, Certificate]]:
+        """The rows, each with its certificate; the arguments are those of ``rows``."""
         sampling: dict[str, Any] = {**vars(self.sampling), "watch": watch} if self.method.samples else {}
         if self.shares_budget:
             sampling["sharing"] = _Inputs(self, self.selection.indices)
         start = time.perf_counter()
         for item, certificate in self.smoothed.certified(_Inputs(self, list(indices)), self.method, **sampling):
-            index, label = item.index, item.label or 0
+            index, label = item.index, item.label
             with naming(index):
                 clean = self.smoothed.answer(item.x) if self.method.samples else certificate.top
-            if not 0 <= label < certificate.classes:
+            if label is not None and label >= certificate.classes:
                 raise DataError(f"input {index} has label {label}, but the model has {certificate.classes} classes")
             rounding = certificate.rounding or self._rounding_of_kept(item.x)
             samples = None if self.sampling.goal is None else certificate.n
             name, seconds = self.data.input_name(index), time.perf_counter() - start
             made = Row.of(index, label, certificate, seconds, clean=clean, name=name, samples=samples)
-            yield replace(made, rounding=rounding)
+            yield replace(made, rounding=rounding), certificate
             start = time.perf_counter()
 
     def _rounding_of_kept(self, x: Tensor) -> float | None:
@@ -174,15 +183,13 @@ class Job:
     def settle_rounding(self, known: float | None = None) -> None:
         """Fix the rounding allowance of all rows, if rows or kept scores may rely on a Lipschitz constant.
 
-        Args:
-            known: the allowance that a begun run has recorded; None measures it on the first input of the whole
-                selection.
+        ``known`` is the one that a begun run has recorded; None measures it on the first input of the whole selection.
         """
         smoothed = self.smoothed
         relies = relies_on_constant(self.method, smoothed.lipschitz_under_noise)
         if math.isinf(smoothed.lipschitz_under_noise) or not (relies or self.keeps_scores):
             return
-        if smoothed.autocast is not None or not self.method.samples:
+        if smoothed.precision is not None or not self.method.samples:
             return
         first, _ = self.input(replace(self.selection, shard=1, shards=1).indices[0])
         try:
@@ -193,12 +200,7 @@ class Job:
             # The run uses no constant and records none, so no later method can rely on it.
 
     def manifest(self, way: Way, command: str = "") -> Manifest:
-        """The manifest of the run of this job.
-
-        Args:
-            way: how the model is run.
-            command: the command line of the user, which the run records.
-        """
+        """The manifest of the run of this job, which runs the model in this way and records the user's command."""
         self.model.check_unchanged()
         if self.smoothed.rounding.least is None:
             self.settle_rounding()
@@ -212,7 +214,7 @@ class Job:
             running=way,
             keeps_scores=self.keeps_scores,
             rows_of=ROWS_OF,
-            torch=torch_version(),
+            torch=version("torch"),
             origin=origin(command),
         )
 
@@ -221,7 +223,7 @@ class Job:
         smoothed, sampling = self.smoothed, self.sampling
         known = smoothed.lipschitz_under_noise if self.method.samples else smoothed.lipschitz
         constant, rounding = known if math.isfinite(known) else None, smoothed.rounding.least
-        if self.method.samples and (smoothed.autocast is not None or (self.keeps_scores and rounding is None)):
+        if self.method.samples and (smoothed.precision is not None or (self.keeps_scores and rounding is None)):
             constant = None  # methods that certify the scores again must not rely on the constant
         if not self.method.samples:
             return TermsRecord(smoothed.settings["sigma"], 0.0, 0, 0, sampling.seed, constant)
@@ -242,7 +244,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class _Inputs(Collection[tuple[int, Tensor, int]]):
+class _Inputs(Collection[tuple[int, Tensor, int | None]]):
     """Inputs of a job with their indices and labels. Each iteration reads them again, one at a time."""
 
     job: Job
@@ -252,9 +254,9 @@ class _Inputs(Collection[tuple[int, Tensor, int]]):
         return len(self.indices)
 
     def __contains__(self, given: object) -> bool:
-        return any(given == each for each in self.indices)
+        return given in self.indices
 
-    def __iter__(self) -> Iterator[tuple[int, Tensor, int]]:
+    def __iter__(self) -> Iterator[tuple[int, Tensor, int | None]]:
         job = self.job
         counts = job.method.samples and job.smoothed.noise.error(job.smoothed.sigma) > 0
         for index in self.indices:
@@ -277,3 +279,110 @@ def _rebuilt(given: Pickled) -> Job:
     smoothed = SmoothedClassifier(model.model, **settings)
     smoothed.rounding.settled = settled
     return Job(**fields, smoothed=smoothed)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Risk, numbers of samples and seed of the certificates of a job."""
+
+    alpha: float = 0.001
+    """The risk of each certificate, strictly between 0 and 1."""
+    n0: int = 1_000
+    """Number of selection samples, for the plan; at least 1."""
+    n: int = 100_000
+    """Number of certification samples, for the proof; at least 2."""
+    seed: int = 0
+    """The seed of the noise, from 0 to 2⁶³ − 1."""
+    goal: Goal | None = None
+    """When sampling for an input stops before n samples; None takes all n."""
+
+    def __post_init__(self) -> None:
+        terms = Terms(1.0, self.alpha, self.n)
+        if self.goal is not None:
+            check_goal(self.goal)
+        n0, seed = checks.count("n0", self.n0, least=1), Stream(self.seed, 0, "selection").seed
+        for name, value in (("alpha", terms.alpha), ("n0", n0), ("n", terms.n), ("seed", seed)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def of_all(self) -> dict[str, Any]:
+        """All settings but the goal, by name."""
+        return {name: value for name, value in vars(self).items() if name != "goal"}
+
+
+def check_selection(data: Dataset, selection: Selection) -> None:
+    """Raise if a selection was made for other data, is empty, or has more shards than inputs.
+
+    Args:
+        data: the data set.
+        selection: the inputs to certify.
+
+    >>> import numpy as np
+    >>> from lvmrs.data import Arrays
+    >>> check_selection(Arrays("two", "test", np.eye(2), np.arange(2)), Selection(2, shard=1, shards=3))
+    Traceback (most recent call last):
+    lvmrs.errors.DataError: two: 3 shards for 2 inputs; take fewer
+    """
+    checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
+    checks.instance("selection", selection, Selection, "a Selection")
+    whole = replace(selection, shard=1, shards=1)
+    if selection.size != len(data):
+        raise InvalidArgumentError(
+            f"the selection is for {selection.size} inputs, and {data.name} has {len(data)}; make it for this data set"
+        )
+    if not len(whole.indices):
+        raise DataError(f"{data.name}: no inputs are selected; check max and skip")
+    if selection.shards > len(whole.indices):
+        raise DataError(f"{data.name}: {selection.shards} shards for {len(whole.indices)} inputs; take fewer")
+
+
+def check_inputs(smoothed: SmoothedClassifier, data: Dataset, selection: Selection) -> None:
+    """Raise if a selection does not fit the data, or if a label is not a class of the model."""
+    checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
+    check_selection(data, selection)
+    check_labels(data, smoothed.classes(checked_input(data, selection.indices[0])[0]))
+
+
+def method_record(method: Method, noise: Noise, sigma: float | None) -> MethodRecord:
+    """The record of a method: its settings, and the classifier that its certificates are about.
+
+    ``sigma`` is None for a method without noise.
+    """
+    name = type(method).__name__
+    with guarded(f"the settings and words of {name} and {noise.name} noise fail", error=InvalidArgumentError):
+        return MethodRecord(
+            name=name,
+            settings=method_settings.settings(method),
+            own_code=method_settings.own_code(method, noise),
+            scope=method.scope,
+            classifier=method.classifier("no noise" if sigma is None else noise.words(sigma)),
+        )
+
+
+def model_record(loaded: Loaded, smoothed: SmoothedClassifier) -> ModelRecord:
+    """The record of a model and of the settings with which the smoothed classifier runs it."""
+    inner = loaded.model.classifier if isinstance(loaded.model, Denoised) else loaded.model
+    known = loaded.facts.denoiser
+    return ModelRecord(
+        name=loaded.name,
+        weights_hash=loaded.fingerprint,
+        code_hash=loaded.code,
+        normalisation=inner.normalisation if isinstance(inner, Preprocessed) else None,
+        denoiser=None if known is None else DenoiserRecord(known.name, loaded.denoiser_fingerprint),
+        facts=loaded.facts,
+        compiled=bool(smoothed.compiled),
+        device=smoothed.kind_of_device,
+        precision=smoothed.precision,
+    )
+
+
+def data_record(data: Dataset) -> DataRecord:
+    """The record of a data set."""
+    return DataRecord(
+        split=data.split,
+        name=data.name,
+        hash=data.fingerprint(),
+        image_size=None if data.data_source is None else data.data_source.size,
+        facts=data.facts,
+        classes=None if data.classes is None else list(data.classes),
+    )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from torch import Tensor
+
 from lvmrs.errors import RunError
 from lvmrs.kernel import checks
-from lvmrs.record import Run, RunWriter
-from lvmrs.record.origin import origin
-from lvmrs.runs.keeping import copy_scores, keeping, opened_scores
-
-__all__ = ["merge"]
+from lvmrs.kernel.noise import Stage
+from lvmrs.record import Row, Run, RunWriter
+from lvmrs.record.manifest import origin
+from lvmrs.record.scores import KeptScores, keeping, opened_scores, refusing
 
 
 def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
@@ -32,44 +33,38 @@ def merge(shards: Sequence[Run], out: str | Path, *, command: str = "") -> Run:
     first = shards[0].manifest
     _check_shards(shards)
     ways = {run.manifest.running for run in shards}
+    dimensions = [run.manifest.terms.dimensions for run in shards]
+    rounding = [run.manifest.terms.rounding for run in shards]  # machines measure different numbers
+    terms = replace(
+        first.terms,
+        dimensions=None if None in dimensions else max(each or 0 for each in dimensions),
+        rounding=None if None in rounding else min(each or 0.0 for each in rounding),
+    )
     manifest = replace(
         first,
-        terms=replace(first.terms, dimensions=_most_dimensions(shards), rounding=_least_rounding(shards)),
+        terms=terms,
         selection=replace(first.selection, shard=1, shards=1),
         running=first.running if len(ways) == 1 else None,
         origin=origin(command, shards=[str(run.directory) for run in shards]),
     )
-    kept = [opened_scores(run) if manifest.keeps_scores else None for run in shards]
-    rows = sorted(
-        ((row, run, scores) for run, scores in zip(shards, kept, strict=True) for row in run.rows()),
-        key=lambda found: found[0].idx,
-    )
-    with RunWriter.begin(out, manifest, resume=True) as writer:
-        merged = []
+    kept = {run: opened_scores(run) for run in shards} if manifest.keeps_scores else {}
+    rows = sorted(((row, run) for run in shards for row in run.rows()), key=lambda found: found[0].idx)
+    with RunWriter(out, manifest, resume=True) as writer:
         with keeping(writer, anew=True) as keeper:
-            for position, (row, run, scores) in enumerate(rows):
-                if keeper is None or scores is None:
-                    merged.append(row)
-                    continue
-                keeper.begin(position)
-                copy_scores(run, scores, row, keeper)
-                merged.append(replace(row, scores=keeper.checksum))
+            merged = [row if keeper is None else keeper.keep(row, _scores(run, kept[run], row)) for row, run in rows]
             if keeper is not None:
-                keeper.finish()
+                keeper.sync()
         writer.append_missing(merged)
         return writer.run
 
 
-def _most_dimensions(shards: Sequence[Run]) -> int | None:
-    """The largest number of values of an input; None if a shard does not record it."""
-    known = [run.manifest.terms.dimensions for run in shards]
-    return None if None in known else max(each for each in known if each is not None)
-
-
-def _least_rounding(shards: Sequence[Run]) -> float | None:
-    """The smallest rounding allowance, since machines measure different ones; None if a shard does not record it."""
-    known = [run.manifest.terms.rounding for run in shards]
-    return None if None in known else min(each for each in known if each is not None)
+def _scores(run: Run, kept: KeptScores, row: Row) -> Iterator[tuple[Stage, Tensor]]:
+    """Check the kept scores of one input of a shard, and read them."""
+    with refusing(run):
+        kept.check(row)
+        for stage in kept.files:
+            for batch in kept.logits(row.idx, stage, kept.count(row, stage)):
+                yield stage, batch
 
 
 def _check_shards(shards: Sequence[Run]) -> None:

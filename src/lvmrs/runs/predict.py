@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lvmrs.data import Dataset, check_labels, checked_input
+from lvmrs.data.base import Dataset, checked_input
 from lvmrs.kernel import checks
-from lvmrs.kernel.goals import is_correct
 from lvmrs.kernel.method import Method
-from lvmrs.planners import Duels
-from lvmrs.planners.requirements import check_one_classifier
+from lvmrs.planners.base import check_one_classifier
+from lvmrs.planners.duels import Duels
 from lvmrs.record import Selection
-from lvmrs.runs.selecting import check_selection
+from lvmrs.record.rows import correctness
+from lvmrs.runs.job import check_inputs
 from lvmrs.smoothed import N0, SmoothedClassifier
-
-__all__ = ["Answer", "check_inputs", "predict"]
 
 
 @dataclass(frozen=True)
@@ -25,12 +23,12 @@ class Answer:
 
     idx: int
     """Index of the input in its data set."""
-    label: int
-    """Its class in the data set."""
+    label: int | None
+    """Its class in the data set; None if the data have no labels."""
     predict: int
     """The predicted class, or −1 if the samples do not determine it at this risk."""
-    correct: int
-    """1 if the predicted class is the label, else 0."""
+    correct: int | None
+    """1 if the predicted class is the label, else 0; None without a label."""
     name: str | None
     """The name of the input in its data set; None if it has none."""
     radius: float | None = None
@@ -69,38 +67,19 @@ def predict(
     method = smoothed.check_method(Duels() if planner is None else planner)
     check_one_classifier(method)
     check_inputs(smoothed, data, selection)
-    answered = _certified if radius else _answered
-    return (answered(smoothed, method, data, index, settings) for index in selection.indices)
+    if radius:
+        settings = {"n0": N0, "n": 1_000} | {name: value for name, value in settings.items() if value is not None}
+    return (_answer(smoothed, method, data, index, radius, settings) for index in selection.indices)
 
 
-def check_inputs(smoothed: SmoothedClassifier, data: Dataset, selection: Selection) -> None:
-    """Raise if a selection does not fit the data, or if a label is not a class of the model."""
-    checks.instance("smoothed", smoothed, SmoothedClassifier, "a SmoothedClassifier")
-    check_selection(data, selection)
-    check_labels(data, smoothed.classes(checked_input(data, selection.indices[0])[0]))
-
-
-def _answered(
-    smoothed: SmoothedClassifier, method: Method, data: Dataset, index: int, settings: dict[str, Any]
+def _answer(
+    smoothed: SmoothedClassifier, method: Method, data: Dataset, index: int, radius: bool, settings: dict[str, Any]
 ) -> Answer:
     x, label = checked_input(data, index)
-    found = smoothed.predict(x, method, index=index, **settings)
-    return Answer(index, label, found, int(is_correct(found, label)), data.input_name(index))
-
-
-def _certified(
-    smoothed: SmoothedClassifier, method: Method, data: Dataset, index: int, settings: dict[str, Any]
-) -> Answer:
-    x, label = checked_input(data, index)
-    given = {"n0": N0, "n": 1_000} | {name: value for name, value in settings.items() if value is not None}
-    found = smoothed.certify(x, method, index=index, **given)
-    return Answer(
-        index,
-        label,
-        found.prediction,
-        int(is_correct(found.prediction, label)),
-        data.input_name(index),
-        found.radius,
-        found.p_lower,
-        found.p_upper,
-    )
+    more: tuple[float, ...] = ()
+    if radius:
+        found = smoothed.certify(x, method, index=index, **settings)
+        predicted, more = found.prediction, (found.radius, found.p_lower, found.p_upper)
+    else:
+        predicted = smoothed.predict(x, method, index=index, **settings)
+    return Answer(index, label, predicted, correctness(predicted, label), data.input_name(index), *more)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from lvmrs._util.user_code import code_hash, files_run
 from lvmrs.engine import pipeline
@@ -16,25 +15,19 @@ from lvmrs.engine.pipeline import Item, Need, Procedure
 from lvmrs.engine.sources import GivenScores
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.kernel import checks
-from lvmrs.kernel.goals import Goal, check_goal
-from lvmrs.kernel.method import Method
+from lvmrs.kernel.method import Goal, Method, check_goal
 from lvmrs.kernel.noise import Stream
 from lvmrs.kernel.scores import Scores
 from lvmrs.kernel.terms import Terms
-from lvmrs.planners import Planner
 from lvmrs.planners import settings as method_settings
-from lvmrs.planners.requirements import relies_on_constant
+from lvmrs.planners.base import Planner, relies_on_constant
 from lvmrs.record import Row, Run, RunWriter
-from lvmrs.record.manifest import ROWS_OF, TermsRecord
-from lvmrs.record.origin import origin
-from lvmrs.record.scores import KeptScores, refusing
+from lvmrs.record.manifest import ROWS_OF, TermsRecord, origin
+from lvmrs.record.scores import KeptScores, opened_scores, refusing
 from lvmrs.registry import noise_named
 from lvmrs.runs.certify import OnRow
-from lvmrs.runs.keeping import opened_scores
-from lvmrs.runs.recorded import method_record
-from lvmrs.runs.workers import Workers, checked_workers
-
-__all__ = ["KeptSource", "recertify"]
+from lvmrs.runs.job import method_record
+from lvmrs.runs.workers.base import Workers, checked_workers
 
 
 def recertify(
@@ -98,19 +91,23 @@ def recertify(
         raise RunError(f"{source.directory} has no rows yet; there is nothing to certify again")
     _check_classes(source, rows, kept.classes)
     if rounding is not None:
-        rounding = checks.single("rounding", checks.at_least_zero("rounding", rounding))
+        rounding = checks.nonnegative_number("rounding", rounding)
     relies = relies_on_constant(planner, math.inf if old.terms.lipschitz is None else old.terms.lipschitz)
     if relies:
         _check_rounding(source, rows, planner, rounding)
     record = _fewer(old.terms, alpha, n0, n)
     if goal is not None:
         record = replace(record, goal=check_goal(goal))
-        if goal.limited:
-            _check_can_be_spent(old.terms)
+        if goal.limited and old.terms.goal is not None:
+            raise InvalidArgumentError(
+                "sampling was stopped by a goal, so that inputs do not have all their scores; a budget needs them"
+            )
     if relies and rounding is not None:
         record = replace(record, rounding=max(rounding, record.rounding or 0.0))
     terms = _terms(record if relies else replace(record, lipschitz=None))
-    _check_code(old.method.own_code, type(terms.noise))
+    own = type(terms.noise)
+    if code_hash(own) != old.method.own_code.get(f"{own.__module__}.{own.__qualname__}"):
+        raise InvalidArgumentError(f"the noise {own.__name__} is not the code that the scores were sampled with")
     manifest = replace(
         old,
         method=method_record(planner, terms.noise, terms.sigma),
@@ -118,7 +115,7 @@ def recertify(
         keeps_scores=False,
         origin=origin(command, scores_of=str(source.directory)),
     )
-    with RunWriter.begin(out, manifest, resume=True) as writer:  # the same scores and settings give the same rows
+    with RunWriter(out, manifest, resume=True) as writer:  # the same scores and settings give the same rows
         if (begun := writer.run.manifest.terms.rounding) != record.rounding:
             raise RunError(
                 f"{writer.run.directory} was begun with a rounding of {begun}, and cannot be resumed with "
@@ -161,11 +158,9 @@ class KeptSource:
     """The terms as the new run records them."""
 
     def rows(self, rows: Sequence[Row], *, labelled: bool = True) -> Iterator[Row]:
-        """The new rows, in the order of the old ones.
+        """The new rows, in the order of the old ones. The inputs share a budget if the goal has one.
 
-        Args:
-            rows: the old rows of all inputs to certify. The inputs share a budget if the goal has one.
-            labelled: whether labels are known, so that a budget is spent on correct predictions.
+        ``labelled`` says whether labels are known, so that a budget is spent on correct predictions.
         """
         goal = self.record.goal
         terms = self.terms
@@ -194,14 +189,6 @@ def _terms_of(terms: Terms, row: Row) -> Terms:
     return replace(terms, rounding=max(terms.rounding, row.rounding or 0.0))
 
 
-def _check_can_be_spent(kept: TermsRecord) -> None:
-    """Raise for a budget if inputs have different numbers of scores."""
-    if kept.goal is not None:
-        raise InvalidArgumentError(
-            "sampling was stopped by a goal, so that inputs do not have all their scores; a budget needs them"
-        )
-
-
 def _check_classes(source: Run, rows: Sequence[Row], classes: int) -> None:
     """Raise if a label or a clean prediction is not one of the classes of the scores."""
     for row in rows:
@@ -219,8 +206,8 @@ def _check_rounding(source: Run, rows: Sequence[Row], planner: Planner, rounding
     other = "or take a method that does not use the constant, such as hard duels or votes"
     if source.manifest.model.precision is not None:
         raise RunError(
-            f"{source.directory} was made with autocast, which rounds inside of the model, so {name} cannot rely on "
-            f"its Lipschitz constant; certify the inputs again without autocast, {other}"
+            f"{source.directory} was made in {source.manifest.model.precision}, which rounds inside of the model, so "
+            f"{name} cannot rely on its Lipschitz constant; certify the inputs again in float32, {other}"
         )
     unknown = [] if rounding is not None else [row.idx for row in rows if row.rounding is None]
     if unknown:
@@ -232,32 +219,23 @@ def _check_rounding(source: Run, rows: Sequence[Row], planner: Planner, rounding
 
 def _fewer(kept: TermsRecord, alpha: float | None, n0: int | None, n: int | None) -> TermsRecord:
     """The terms of the kept scores with the given changes; raises if more samples are wanted than were kept."""
-    n0 = None if n0 is None else checks.count("n0", n0, least=1)
-    n = None if n is None else checks.count("n", n, least=2)
-    for name, wanted in (("n0", n0), ("n", n)):
-        known = getattr(kept, name) or 0
-        if wanted is not None and wanted > known:
+    all_n0, all_n = kept.n0 or 0, kept.n or 0
+    n0 = all_n0 if n0 is None else checks.count("n0", n0, least=1)
+    n = all_n if n is None else checks.count("n", n, least=2)
+    for name, wanted, known in (("n0", n0, all_n0), ("n", n, all_n)):
+        if wanted > known:
             raise InvalidArgumentError(f"{name} = {wanted} is more than the {known} scores that were kept")
-    terms = Terms(kept.sigma, kept.alpha if alpha is None else alpha, kept.n if n is None else n)  # type: ignore[arg-type]
-    return replace(kept, alpha=terms.alpha, n0=kept.n0 if n0 is None else n0, n=terms.n)
-
-
-def _check_code(recorded: Mapping[str, str], noise: type) -> None:
-    """Raise if the code of the user's own noise is not the code that the scores were sampled with."""
-    known = recorded.get(f"{noise.__module__}.{noise.__qualname__}")
-    if code_hash(noise) != known:
-        raise InvalidArgumentError(f"the noise {noise.__name__} is not the code that the scores were sampled with")
+    terms = Terms(kept.sigma or 0.0, (kept.alpha or 0.0) if alpha is None else alpha, n)  # checks alpha
+    return replace(kept, alpha=terms.alpha, n0=n0, n=n)
 
 
 def _terms(record: TermsRecord) -> Terms:
-    constant: dict[str, Any] = {}
-    if record.lipschitz is not None:
-        constant = {"lipschitz": record.lipschitz, "rounding": record.rounding or 0.0}
     noise = noise_named(record.noise)
     if not record.dimensions and noise.error(record.sigma or 0.0) > 0:
         raise RunError(
             f"the run does not say how many numbers its inputs have, by which {noise.name} noise counts its risk; "
             "certify the inputs again"
         )
-    sizes = {"n": record.n or 0, "dimensions": record.dimensions or 0}
-    return Terms(record.sigma or 0.0, record.alpha or 0.0, noise=noise, **sizes, **constant)
+    constant, rounding = (math.inf, 0.0) if record.lipschitz is None else (record.lipschitz, record.rounding or 0.0)
+    sizes = record.sigma or 0.0, record.alpha or 0.0, record.n or 0
+    return Terms(*sizes, constant, noise, rounding, record.dimensions or 0)

@@ -19,32 +19,39 @@
 """
 
 from lvmrs.training.job import Prepared, StoppedTrainingError, Trained, TrainingJob, run
-from lvmrs.training.loop import Epoch, train
-from lvmrs.training.measure import accuracy, mean_squared_error, measured
-from lvmrs.training.network import Network, check_fit, network_for
-from lvmrs.training.objective_settings import objective
-from lvmrs.training.objectives import Denoising, Diffusion, Gaussian, Margin, Objective, SmoothAdv
-from lvmrs.training.settings import Settings
+from lvmrs.training.loop import Epoch, Settings, train
+from lvmrs.training.measure import accuracy, mean_squared_error
+from lvmrs.training.objectives import (
+    MACER,
+    Consistency,
+    Denoising,
+    Diffusion,
+    Gaussian,
+    Margin,
+    Objective,
+    SmoothAdv,
+    SmoothMix,
+    objective,
+)
 
 __all__ = [
+    "MACER",
+    "Consistency",
     "Denoising",
     "Diffusion",
     "Epoch",
     "Gaussian",
     "Margin",
-    "Network",
     "Objective",
     "Prepared",
     "Settings",
     "SmoothAdv",
+    "SmoothMix",
     "StoppedTrainingError",
     "Trained",
     "TrainingJob",
     "accuracy",
-    "check_fit",
     "mean_squared_error",
-    "measured",
-    "network_for",
     "objective",
     "run",
     "train",

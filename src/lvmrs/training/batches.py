@@ -13,8 +13,6 @@ from torch.utils.data import Dataset as TorchDataset
 from lvmrs.data import Dataset
 from lvmrs.errors import LvmrsError
 
-__all__ = ["AUGMENTATIONS", "augmented", "generator", "in_order", "shuffled"]
-
 AUGMENTATIONS = ("none", "shift", "shift-mirror")
 
 _Batch = tuple[Tensor, Tensor]

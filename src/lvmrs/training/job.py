@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from lvmrs._util import files as _disk
+from lvmrs._util import files, machine
 from lvmrs._util.lock import Lock
 from lvmrs._util.user_code import code_hash
 from lvmrs.data import Dataset, load
 from lvmrs.errors import DataError, InvalidArgumentError, RunError
-from lvmrs.kernel import torch_checks
 from lvmrs.models import trained
-from lvmrs.record.origin import written_origin
-from lvmrs.training import objective_settings
-from lvmrs.training.loop import Epoch, train
+from lvmrs.record.manifest import written_origin
+from lvmrs.training import objectives
+from lvmrs.training.loop import Epoch, Settings, train
 from lvmrs.training.measure import measured
 from lvmrs.training.network import Network, check_fit, network_for
 from lvmrs.training.objectives import Objective
-from lvmrs.training.settings import Settings
-
-__all__ = ["Prepared", "StoppedTrainingError", "Trained", "TrainingJob", "run"]
 
 _OTHER_FILE = "choose another file"
 
@@ -72,12 +68,12 @@ class TrainingJob:
     """The command line, for the record."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "out", _disk.place(self.out))
+        object.__setattr__(self, "out", files.place(self.out))
         if self.out.suffix != ".safetensors":
             raise InvalidArgumentError(f"out must end in .safetensors, got {self.out}")
         if not isinstance(self.objective, Objective):
             raise InvalidArgumentError(f"objective must be an Objective such as Gaussian(0.5), got {self.objective!r}")
-        torch_checks.device(self.device)
+        machine.device(self.device)
         self.objective.check_sigma()  # a user's class may not call __post_init__
 
     @property
@@ -112,7 +108,9 @@ class Trained:
     """The full name of the network."""
     history: tuple[Epoch, ...]
     measured: dict[str, Any]
-    """The result of ``lvmrs.training.measured`` on the test split; empty without a test split."""
+    """``split``, ``inputs`` and ``sigma`` of the test split, and on it ``clean accuracy`` and ``noisy accuracy`` of a
+    classifier, or ``mean squared error`` of a denoiser; empty without a test split.
+    """
 
     @property
     def seconds(self) -> float:
@@ -135,7 +133,8 @@ def run(
 
     Args:
         job: the settings of the training.
-        resume: continue from the checkpoint of a stopped training; the result is the same as without the interruption.
+        resume: continue from the checkpoint of a stopped training, if there is one; the result is the same as without
+            the interruption.
         on_begin: called once, before the first step.
         on_epoch: called after each epoch.
         on_step: called after each step with the total number of steps done.
@@ -146,72 +145,53 @@ def run(
     """
     with ExitStack() as held:
         if job.out.parent.is_dir():  # otherwise no other training can use it
-            held.enter_context(_locked(job))
-        _check_place(job, resume=resume)
-        return _run(job, held, resume=resume, on_begin=on_begin, on_epoch=on_epoch, on_step=on_step)
-
-
-def _run(
-    job: TrainingJob,
-    held: ExitStack,
-    *,
-    resume: bool,
-    on_begin: Callable[[Prepared], None],
-    on_epoch: Callable[[Epoch], None],
-    on_step: Callable[[int], None],
-) -> Trained:
-    data = _data(job, job.split)
-    fingerprint = data.fingerprint()
-    test = _test_data(job, fingerprint)
-    network = network_for(data, job.model, weights=job.weights, mean=job.mean, std=job.std, seed=job.settings.seed)
-    job.objective.check(network.module)
-    for part in (data,) if test is None else (data, test):
-        check_fit(network.module, part, job.objective)
-    on_begin(Prepared(network, data, job.settings.epochs * job.settings.steps(len(data))))
-    if not job.out.parent.is_dir():
-        with _disk.errors(job.out.parent, _OTHER_FILE):
-            _disk.make_directory(job.out.parent)
-        held.enter_context(_locked(job))
-    history = train(
-        network.module,
-        data,
-        job.objective,
-        job.settings,
-        saved=job.checkpoint,
-        resume=resume,
-        origin={**network.origin, "data": fingerprint, **_own_code(job.objective)},
-        device=job.device,
-        workers=job.workers,
-        on_epoch=on_epoch,
-        on_step=on_step,
-    )
-    found = {} if test is None else measured(network.module, test, job.objective, seed=job.settings.seed)
-    done = Trained(job.out, network.module, network.name, tuple(history), found)
-    trained.save(job.out, network.module, network.name, _record(job, data, fingerprint, done))
-    with _disk.errors(job.checkpoint, "make room and resume the training"):
-        _disk.remove(job.checkpoint)
+            _lock(job, held)
+        wanted, resume = resume, resume and job.checkpoint.exists()
+        if job.out.exists() and not resume:  # a training may have stopped after it wrote the weights
+            nothing = ", and there is no checkpoint to resume from" if wanted else ""
+            raise RunError(f"{job.out} exists already{nothing}; {_OTHER_FILE}")
+        if job.checkpoint.exists() and not resume:
+            raise StoppedTrainingError(
+                f"{job.checkpoint} is a training that was stopped; resume it, or delete the file to begin again"
+            )
+        data = _data(job, job.split)
+        fingerprint = data.fingerprint()
+        test = _test_data(job, fingerprint)
+        network = network_for(data, job.model, weights=job.weights, mean=job.mean, std=job.std, seed=job.settings.seed)
+        job.objective.check(network.module)
+        for part in (data,) if test is None else (data, test):
+            check_fit(network.module, part, job.objective)
+        on_begin(Prepared(network, data, job.settings.epochs * job.settings.steps(len(data))))
+        if not job.out.parent.is_dir():
+            with files.errors(job.out.parent, _OTHER_FILE):
+                files.make_directory(job.out.parent)
+            _lock(job, held)
+        history = train(
+            network.module,
+            data,
+            job.objective,
+            job.settings,
+            saved=job.checkpoint,
+            resume=resume,
+            origin={**network.origin, "data": fingerprint, **_own_code(job.objective)},
+            device=job.device,
+            workers=job.workers,
+            on_epoch=on_epoch,
+            on_step=on_step,
+        )
+        found = {} if test is None else measured(network.module, test, job.objective, seed=job.settings.seed)
+        done = Trained(job.out, network.module, network.name, tuple(history), found)
+        trained.save(job.out, network.module, network.name, _record(job, data, fingerprint, done))
+        with files.errors(job.checkpoint, "make room and resume the training"):
+            files.remove(job.checkpoint)
     return done
 
 
-@contextmanager
-def _locked(job: TrainingJob) -> Iterator[None]:
-    """Hold the lock of the job; raises RunError if another process trains to the same file."""
-    with _disk.errors(job.out, _OTHER_FILE):
+def _lock(job: TrainingJob, held: ExitStack) -> None:
+    """Lock the job until ``held`` closes; raises RunError if another process trains to the same file."""
+    with files.errors(job.out, _OTHER_FILE):
         lock = Lock(job.lock, f"another process is training {job.out}; wait for it, or {_OTHER_FILE}")
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _check_place(job: TrainingJob, *, resume: bool) -> None:
-    finished = resume and job.checkpoint.exists()  # the training stopped after it wrote the weights
-    if job.out.exists() and not finished:
-        raise RunError(f"{job.out} exists already; {_OTHER_FILE}")
-    if job.checkpoint.exists() and not resume:
-        raise StoppedTrainingError(
-            f"{job.checkpoint} is a training that was stopped; resume it, or delete the file to begin again"
-        )
+    held.callback(lock.release)
 
 
 def _data(job: TrainingJob, split: str) -> Dataset:
@@ -243,8 +223,9 @@ def _record(job: TrainingJob, data: Dataset, fingerprint: str, done: Trained) ->
     """The record of the training for the file of weights."""
     return {
         **written_origin(job.command),
-        "objective": objective_settings.description(job.objective),
-        "objective settings": objective_settings.record(job.objective),
+        "begun": done.history[0].begun,  # a resumed training began with its first epoch
+        "objective": objectives.description(job.objective),
+        "objective settings": objectives.record(job.objective),
         **_own_code(job.objective),
         "settings": asdict(job.settings),
         "data": {"name": data.name, "split": data.split, "fingerprint": fingerprint},

@@ -1,45 +1,137 @@
-"""The training loop. Random numbers depend only on seed, epoch and step, so that checkpoints need no random state."""
+"""The training loop, its settings and its checkpoints.
+
+Random numbers depend only on seed, epoch and step, so that checkpoints need no random state. Checkpoints are replaced
+atomically, so that a killed process leaves a complete checkpoint.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.optim import Optimizer
 
+from lvmrs._util import machine
+from lvmrs._util.files import replacing
 from lvmrs.data import Dataset
-from lvmrs.errors import InvalidArgumentError, ModelError, RunError, guarded
-from lvmrs.kernel import checks, torch_checks
-from lvmrs.training import checkpoint
-from lvmrs.training.batches import augmented, generator, shuffled
-from lvmrs.training.objective_settings import description
-from lvmrs.training.objectives import Objective
-from lvmrs.training.optimizers import optimizer
-from lvmrs.training.settings import Settings
+from lvmrs.errors import InvalidArgumentError, ModelError, RunError, first_line, guarded
+from lvmrs.kernel import checks
+from lvmrs.models.weights import read_torch
+from lvmrs.record.manifest import TIME
+from lvmrs.training.batches import AUGMENTATIONS, augmented, generator, shuffled
+from lvmrs.training.objectives import Objective, description
 
-__all__ = ["Epoch", "train"]
+_WARM_UP = 0.3  # share of the steps in which the learning rate of one-cycle rises
+
+
+def _cosine(done: float) -> float:
+    return (1 + math.cos(math.pi * done)) / 2
+
+
+def _one_cycle(done: float) -> float:
+    if done < _WARM_UP:
+        return 1 / 25 + (1 - 1 / 25) * done / _WARM_UP
+    return _cosine((done - _WARM_UP) / (1 - _WARM_UP))
+
+
+# From the share of steps done to the share of the largest learning rate.
+_SCHEDULES: dict[str, Callable[[float], float]] = {"one-cycle": _one_cycle, "cosine": _cosine}
+_OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "adam": torch.optim.AdamW,
+    "sgd": partial(torch.optim.SGD, momentum=0.9, nesterov=True),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a training that do not depend on the network, the data or the objective.
+
+    Both schedules end at a learning rate of 0. ``one-cycle`` rises from a twenty-fifth of ``lr`` to ``lr`` in the first
+    three tenths of the steps; ``cosine`` begins at ``lr``.
+
+    >>> Settings(lr=0.1, schedule="cosine").rate(0.5)
+    0.05
+    """
+
+    epochs: int = 20
+    """Number of passes over the data."""
+    batch: int = 128
+    """Inputs per step."""
+    lr: float = 0.005
+    """The largest learning rate."""
+    optimizer: str = "adam"
+    weight_decay: float = 0.0
+    """Weight decay, except for biases and scales of normalisation."""
+    schedule: str = "one-cycle"
+    augment: str = "none"
+    """The data augmentation: see ``lvmrs.training.batches.augmented``."""
+    autocast: str | None = None
+    """The 16-bit type of mixed precision. None: full precision."""
+    seed: int = 0
+    """Seed of the initial weights, the order of the inputs and the noise."""
+
+    def __post_init__(self) -> None:
+        plain = {  # Python numbers, which JSON can represent
+            "epochs": checks.count("epochs", self.epochs, least=1),
+            "batch": checks.count("batch", self.batch, least=1),
+            "seed": checks.count("seed", self.seed, least=0),
+            "lr": checks.positive_number("lr", self.lr),
+            "weight_decay": checks.nonnegative_number("weight_decay", self.weight_decay),
+        }
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+        checks.one_of("optimizer", self.optimizer, _OPTIMIZERS)
+        checks.one_of("schedule", self.schedule, _SCHEDULES)
+        checks.one_of("augment", self.augment, AUGMENTATIONS)
+        checks.precision("autocast", self.autocast)
+
+    def rate(self, done: float) -> float:
+        """The learning rate after the share ``done`` of all steps, from 0 to 1."""
+        return self.lr * _SCHEDULES[self.schedule](done)
+
+    def steps(self, inputs: int) -> int:
+        """The number of steps in one epoch; an incomplete last batch counts only if it is the only batch."""
+        return max(1, inputs // self.batch)
+
+
+def optimizer(settings: Settings, model: nn.Module) -> Optimizer:
+    """Make an optimizer for a model. Weight decay does not apply to biases and scales of normalisation."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if not trained:
+        raise ModelError("the model has no parameters to train")
+    parts = ((settings.weight_decay, [p for p in trained if p.dim() > 1]), (0.0, [p for p in trained if p.dim() <= 1]))
+    groups = [{"params": part, "weight_decay": decay} for decay, part in parts if part]
+    return _OPTIMIZERS[settings.optimizer](groups, lr=settings.lr)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The loop.
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """Loss and duration of one epoch."""
+    """Loss, duration and beginning of one epoch."""
 
     number: int
     """Epochs are numbered from 1."""
     loss: float
     """The mean over all inputs."""
     seconds: float
+    begun: str
+    """The time when the epoch began."""
 
     def __post_init__(self) -> None:
         numbers = isinstance(self.number, int), isinstance(self.loss, float), isinstance(self.seconds, float)
-        if not all(numbers) or self.number < 1:
-            raise TypeError(f"an epoch has a number from 1, a loss and seconds, got {self}")
+        if not all(numbers) or self.number < 1 or not isinstance(self.begun, str):
+            raise TypeError(f"an epoch has a number from 1, a loss, seconds and a time, got {self}")
 
 
 def train(
@@ -83,7 +175,7 @@ def train(
     >>> len(history), history[-1].loss < history[0].loss
     (50, True)
     """
-    place = torch_checks.device_to_run_on(device)
+    place = machine.device_to_run_on(device)
     workers = checks.count("workers", workers, least=0)
     checks.instance("model", model, nn.Module, "a torch module")
     checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
@@ -91,27 +183,27 @@ def train(
     checks.instance("settings", settings, Settings, "Settings of a training")
     objective.check(model)
     model.to(place)
-    state = checkpoint.State(model, _optimizer(model, settings), _scaler(settings, place), [])
+    scaler = torch.amp.GradScaler(place.type, enabled=settings.autocast == "float16")
+    state = _State(model, optimizer(settings, model), scaler, [])
     made_with = {**(origin or {}), "objective": description(objective), **dataclasses.asdict(settings)}
     if resume:
         if saved is None:
             raise InvalidArgumentError("resume needs saved, the checkpoint to resume from")
-        with guarded(f"{saved}: it is not a checkpoint of lvmrs train; delete it to begin again", error=RunError):
-            state.history[:] = [Epoch(**row) for row in checkpoint.read(saved, state, made_with)]
-    with _seeded_for_layers(place):
+        state.read(saved, made_with)
+    with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):  # keeps the caller's random state
         for number in range(len(state.history), settings.epochs):
-            start = time.perf_counter()
+            start, begun = time.perf_counter(), time.strftime(TIME)
             loss = _epoch(state, data, objective, settings, number, place, workers, on_step)
-            state.history.append(Epoch(number + 1, loss, time.perf_counter() - start))
+            state.history.append(Epoch(number + 1, loss, time.perf_counter() - start, begun))
             if saved is not None:
-                checkpoint.write(saved, state, made_with)
+                state.write(saved, made_with)
             on_epoch(state.history[-1])
     model.eval()
     return state.history
 
 
 def _epoch(
-    state: checkpoint.State,
+    state: _State,
     data: Dataset,
     objective: Objective,
     settings: Settings,
@@ -131,7 +223,7 @@ def _epoch(
         for group in state.optimizer.param_groups:
             group["lr"] = settings.rate((number * steps + step) / (settings.epochs * steps))
         state.optimizer.zero_grad(set_to_none=True)
-        kind = torch_checks.precision(settings.autocast)
+        kind = checks.precision("autocast", settings.autocast)
         with torch.autocast(place.type, dtype=kind, enabled=kind is not None):
             loss = _loss(objective, state.model, x, y, random)
         value = float(loss.detach())
@@ -158,17 +250,47 @@ def _loss(objective: Objective, model: nn.Module, x: Tensor, y: Tensor, random: 
     return loss
 
 
-def _optimizer(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:
-    return optimizer(settings.optimizer, model, lr=settings.lr, weight_decay=settings.weight_decay)
+@dataclass
+class _State:
+    """The state that changes during a training, which checkpoints contain."""
 
+    model: nn.Module
+    optimizer: Optimizer
+    scaler: torch.amp.GradScaler
+    history: list[Epoch]
 
-def _scaler(settings: Settings, place: torch.device) -> torch.amp.GradScaler:
-    return torch.amp.GradScaler(place.type, enabled=settings.autocast == "float16")
+    def write(self, path: Path, settings: Mapping[str, Any]) -> None:
+        """Replace the checkpoint file by the state and the settings of the training."""
+        stored = {
+            "settings": dict(settings),
+            "history": [dataclasses.asdict(epoch) for epoch in self.history],
+            "state_dict": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+        }
+        try:
+            with replacing(path) as opened:
+                torch.save(stored, opened)
+        except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
+            raise RunError(f"{path}: the checkpoint cannot be written: {first_line(error)}") from error
 
-
-@contextmanager
-def _seeded_for_layers(place: torch.device) -> Iterator[None]:
-    """Restore the caller's random state after the block, in which torch is seeded for layers such as dropout."""
-    devices = [place] if place.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        yield
+    def read(self, path: Path, settings: Mapping[str, Any]) -> None:
+        """Load a checkpoint. Raises RunError if the settings differ."""
+        if not path.is_file():
+            raise RunError(f"{path}: there is no checkpoint to resume from; begin a new training instead")
+        with guarded(f"{path}: it is not a whole checkpoint of lvmrs train; delete it to begin again", error=RunError):
+            with path.open("rb") as opened:
+                stored = read_torch(opened)
+            before, self.history = dict(stored["settings"]), [Epoch(**epoch) for epoch in stored["history"]]
+            weights, optimizer, scaler = (dict(stored[part]) for part in ("state_dict", "optimizer", "scaler"))
+        changed = [
+            f"{key} was {before.get(key)!r} and is {settings.get(key)!r}"
+            for key in {**before, **settings}
+            if before.get(key) != settings.get(key)
+        ]
+        if changed:
+            raise RunError(f"{path}: it was made with other settings ({'; '.join(changed)}); use those, or delete it")
+        with guarded(f"{path}: it does not fit the model; delete it to begin again", error=RunError):
+            self.model.load_state_dict(weights)
+            self.optimizer.load_state_dict(optimizer)
+            self.scaler.load_state_dict(scaler)

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lvmrs._util import machine
 from lvmrs.data import Dataset
 from lvmrs.errors import ModelError, guarded
-from lvmrs.kernel import checks, torch_checks
+from lvmrs.kernel import checks
 from lvmrs.kernel.sampler import evaluating
 from lvmrs.training.batches import generator, in_order
 from lvmrs.training.objectives import Objective
-
-__all__ = ["accuracy", "mean_squared_error", "measured"]
 
 
 def accuracy(
@@ -66,26 +65,8 @@ def mean_squared_error(
     return _mean(model, data, sigma, seed, device, lambda out, x, y: functional.mse_loss(out, x) * len(x))
 
 
-def measured(model: nn.Module, data: Dataset, objective: Objective, *, seed: int = 0) -> dict[str, Any]:
-    """Evaluate a model on a split, for the record in its file of weights.
-
-    Args:
-        model: a classifier or a denoiser, as the objective trains it.
-        data: the split to evaluate on.
-        objective: determines whether the model is a classifier, and the noise.
-        seed: seed of the noise.
-
-    Returns:
-        ``split``, ``inputs`` and ``sigma``, and for a classifier ``clean accuracy`` and ``noisy accuracy``, for a
-        denoiser ``mean squared error``.
-
-    >>> import numpy as np
-    >>> from lvmrs.data import Arrays
-    >>> from lvmrs.training import Gaussian
-    >>> data = Arrays("two", "test", np.eye(2), np.arange(2))
-    >>> measured(nn.Identity(), data, Gaussian(0.0))
-    {'split': 'test', 'inputs': 2, 'sigma': 0.0, 'clean accuracy': 1.0, 'noisy accuracy': 1.0}
-    """
+def measured(model: nn.Module, data: Dataset, objective: Objective, *, seed: int) -> dict[str, Any]:
+    """Evaluate a model on a split, for the record in its file of weights."""
     found: dict[str, Any] = {"split": data.split, "inputs": len(data), "sigma": float(objective.sigma)}
     if objective.classifies:
         found["clean accuracy"] = accuracy(model, data, seed=seed)
@@ -105,8 +86,8 @@ def _mean(
 ) -> float:
     checks.instance("model", model, nn.Module, "a torch module")
     checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
-    sigma, seed = checks.single("sigma", checks.at_least_zero("sigma", sigma)), checks.seed("seed", seed)
-    place = torch_checks.device(device) or next((p.device for p in model.parameters()), torch.device("cpu"))
+    sigma, seed = checks.nonnegative_number("sigma", sigma), checks.seed("seed", seed)
+    place = machine.device(device) or next((p.device for p in model.parameters()), torch.device("cpu"))
     total = 0.0
     with evaluating(model):
         for number, (x, y) in enumerate(in_order(data, 256)):

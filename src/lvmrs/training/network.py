@@ -1,4 +1,4 @@
-"""Makes the network for a training from its name and the data."""
+"""Makes the network for a training from its name and the data, and checks that the two fit."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from lvmrs import models
 from lvmrs._util.files import expanded
 from lvmrs.data import Dataset, check_labels, checked_input
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
 from lvmrs.kernel import checks
 from lvmrs.models import ready
+from lvmrs.models.load import load
 from lvmrs.models.trained import training_record
 from lvmrs.training.objectives import Objective
-
-__all__ = ["Network", "check_fit", "network_for"]
 
 
 @dataclass(frozen=True)
@@ -48,31 +46,21 @@ def network_for(
     std: Sequence[float] | None = None,
     seed: int = 0,
 ) -> Network:
-    """Make the network of a name for a data set.
+    """Make the network of a name, on the CPU; a ``TrainingJob`` explains the arguments.
 
-    Args:
-        data: determines channels, side and classes of a ready network if the name does not give them.
-        name: ``ready:NAME``, ``python:MODULE:FUNCTION``, or ``trained:FILE`` for the network and weights of a file.
-        weights: a file of initial weights.
-        mean: with ``std``, a normalisation before the network.
-        std: with ``mean``, a normalisation before the network.
-        seed: the seed of random initial weights; the caller's random state does not change.
-
-    Returns:
-        The network, on the CPU, with its full name.
-
-    >>> import numpy as np
-    >>> from lvmrs.data import Arrays
-    >>> network_for(Arrays("grey", "train", np.zeros((2, 1, 8, 8)), np.arange(2)), "ready:small_cnn").name
-    'ready:small_cnn,channels=1,side=8,classes=2'
+    The data determine channels, side and classes of a ready network if the name does not give them. The seed is that of
+    random initial weights; the caller's random state does not change.
     """
-    checks.instance("data", data, Dataset, "a Dataset, as lvmrs.data.load gives it")
     kind, _, rest = checks.text("name", name).partition(":")
-    seed = checks.seed("seed", seed)
     if kind == "trained" and weights is None and rest.endswith(".safetensors"):
         weights = expanded(rest)
-        name = _name_in(name, weights)
-        kind, _, rest = name.partition(":")
+        network: str = training_record(weights)["network"]
+        if not network.startswith("ready:"):  # a file must not select code to run
+            raise InvalidArgumentError(
+                f"model: the network of {name} is code, {network}; if you trust it, give that as the model with "
+                f"{weights} as its weights"
+            )
+        kind, _, rest = network.partition(":")
     if kind not in ("ready", "python"):
         raise InvalidArgumentError(
             f"model: {name} cannot be trained; give ready:NAME, python:MODULE:FUNCTION or trained:FILE"
@@ -80,8 +68,8 @@ def network_for(
     if kind == "ready":
         name = f"ready:{ready.fitted(rest, _facts(data))}"
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        loaded = models.load(name, weights=weights, mean=mean, std=std)
+        torch.manual_seed(checks.seed("seed", seed))
+        loaded = load(name, weights=weights, mean=mean, std=std)
     if not isinstance(loaded.model, nn.Module) or not any(p.requires_grad for p in loaded.model.parameters()):
         raise InvalidArgumentError(f"model: {name} has no parameters to train; give a ready: or python: module")
     origin = {
@@ -91,17 +79,6 @@ def network_for(
         "code": str(loaded.code),
     }
     return Network(loaded.model, name, origin)
-
-
-def _name_in(name: str, path: Path) -> str:
-    """The network that a file of weights names; only ready networks, since a file must not select code to run."""
-    network: str = training_record(path)["network"]
-    if not network.startswith("ready:"):
-        raise InvalidArgumentError(
-            f"model: the network of {name} is code, {network}; if you trust it, give that as the model with {path} as "
-            "its weights"
-        )
-    return network
 
 
 def _facts(data: Dataset) -> dict[str, int]:
@@ -115,22 +92,17 @@ def _facts(data: Dataset) -> dict[str, int]:
 
 
 def check_fit(network: nn.Module, data: Dataset, objective: Objective) -> None:
-    """Raise if the output of a network for the first input is not that of a classifier, or denoiser, for the objective.
+    """Raise if the network, run on the first input, is not a classifier of the labels, or denoiser, for the objective.
 
-    Args:
-        network: the network, on the CPU; afterwards it is in eval mode.
-        data: the network runs on its first input, and its labels must be among the classes.
-        objective: determines whether the network must be a classifier or a denoiser.
-
-    >>> import numpy as np
-    >>> from lvmrs.data import Arrays
-    >>> from lvmrs.training import Gaussian
-    >>> check_fit(nn.Linear(3, 2), Arrays("three", "train", np.eye(3), np.arange(3)), Gaussian(0.5))
-    Traceback (most recent call last):
-    lvmrs.errors.DataError: three, train, has label 2, but the model has 2 classes
+    The network is on the CPU, and in eval mode afterwards.
     """
     x, _ = data.many([0])
-    answer = _answer(network, data, x)
+    network.eval()
+    failing = f"the model fails on {data.split} inputs of shape {tuple(x.shape[1:])}"
+    with guarded(failing, error=ModelError), torch.no_grad():
+        answer = network(x)
+    if not isinstance(answer, torch.Tensor):
+        raise ModelError(f"the model returns {type(answer).__name__}; expected a tensor")
     if not objective.classifies:
         if answer.shape != x.shape:
             raise ModelError(
@@ -146,13 +118,3 @@ def check_fit(network: nn.Module, data: Dataset, objective: Objective) -> None:
         shape = tuple(answer.shape[1:])
         raise ModelError(f"the model returns shape {shape} for one input; expected one logit for each class")
     check_labels(data, answer.shape[1])
-
-
-def _answer(network: nn.Module, data: Dataset, x: torch.Tensor) -> torch.Tensor:
-    network.eval()
-    failing = f"the model fails on {data.split} inputs of shape {tuple(x.shape[1:])}"
-    with guarded(failing, error=ModelError), torch.no_grad():
-        answer = network(x)
-    if not isinstance(answer, torch.Tensor):
-        raise ModelError(f"the model returns {type(answer).__name__}; expected a tensor")
-    return answer

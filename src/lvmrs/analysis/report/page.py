@@ -16,19 +16,19 @@ import numpy as np
 from lvmrs import analysis
 from lvmrs._util import files as _disk
 from lvmrs._util.files import replacing
+from lvmrs._util.text import outward, percent
 from lvmrs.analysis import Results
-from lvmrs.analysis.attacked import with_distances
-from lvmrs.analysis.report.guarantee import guarantee, kinds_of_rows
+from lvmrs.analysis.report.finding import finding
 from lvmrs.analysis.report.pictures import Picture
-from lvmrs.analysis.report.settings import settings_shown
+from lvmrs.analysis.report.settings import guarantee, kinds_of_rows, settings_shown
+from lvmrs.analysis.summary import common_measure, with_distances
 from lvmrs.kernel import checks
-from lvmrs.kernel.goals import ABSTAIN, is_correct
-from lvmrs.kernel.radius import outward, percent, rounded_down, rounded_up
+from lvmrs.kernel.method import ABSTAIN
+from lvmrs.kernel.radius import rounded_down, rounded_up
 from lvmrs.record import Row, Run
 from lvmrs.record.result_file import escaped
+from lvmrs.record.rows import correctness
 from lvmrs.registry import MAPS
-
-__all__ = ["write_report"]
 
 
 def write_report(
@@ -39,6 +39,7 @@ def write_report(
     picture: Picture = lambda index: None,
     most: int = 1_000,
     confidence: float = 0.95,
+    names: Sequence[str] | None = None,
 ) -> None:
     """Write the page.
 
@@ -49,31 +50,32 @@ def write_report(
         picture: Returns the picture of an input of the first run's data, by its index.
         most: Maximum number of listed inputs.
         confidence: Confidence level of the intervals for the finite test set.
+        names: A name for each run; by default the path of its directory.
     """
     place = None if hasattr(out, "write") else _disk.place(out)
     runs = checks.instances("runs", runs, Run, "objects of lvmrs.Run")
     radii, most = checks.radii(radii), checks.count("most", most, least=1)
-    results = [analysis.results_of(run) for run in runs]
+    results = analysis.named([analysis.results_of(run) for run in runs], names)
     manifests = [run.manifest for run in runs]
     every = np.unique(np.concatenate([result.idx for result in results]))
     listed: list[int] = every[:most].tolist()
     rows = [run.rows(listed) for run in runs]
-    names = {row.idx: escaped(row.name) for row in rows[0] if row.name is not None}
+    files = {row.idx: escaped(row.name) for row in rows[0] if row.name is not None}
     content = {
         "version": version("lvmrs"),
         "confidence": confidence,
         "abstain": ABSTAIN,
+        "measure": common_measure(results),
         "classes": next((made.data.classes for made in manifests if made.data.classes), None),
-        "inputs": [{"idx": index, "name": names.get(index), "picture": picture(index)} for index in listed],
+        "inputs": [{"idx": index, "name": files.get(index), "picture": picture(index)} for index in listed],
         "unlisted": len(every) - len(listed),
+        "finding": finding(results, radii, confidence=confidence)._asdict(),
         "cautions": _cautions(results),
         "runs": [
             _measures(result, radii, confidence)
             | {
-                "settings": settings_shown(run.manifest) | _spent(result),
+                "settings": settings_shown(run.manifest),
                 "guarantee": guarantee(run.manifest, kinds_of_rows(run)),
-            }
-            | {
                 "pictured": run.manifest.data.hash == manifests[0].data.hash,
                 "rows": {row.idx: _row(row) | distances.get(row.idx, {}) for row in part},
             }
@@ -89,15 +91,13 @@ def write_report(
 
 
 def _page(content: dict[str, Any]) -> str:
-    parts = files("lvmrs.analysis.report")
-    page = parts.joinpath("page.html").read_text(encoding="utf-8")
+    page, style, script = (
+        files("lvmrs.analysis.report").joinpath(f"page.{kind}").read_text(encoding="utf-8")
+        for kind in ("html", "css", "js")
+    )
     # The escape keeps the data from ending the script element.
     text = json.dumps(content, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    for name, part in (
-        ("style", parts.joinpath("page.css").read_text(encoding="utf-8")),
-        ("script", parts.joinpath("page.js").read_text(encoding="utf-8")),
-        ("content", text),
-    ):
+    for name, part in (("style", style), ("script", script), ("content", text)):
         page = page.replace(f"<!-- {name} -->", part, 1)
     return page
 
@@ -118,21 +118,14 @@ def _distances(result: Results) -> dict[int, dict[str, Any]]:
 
 
 def _cautions(results: Sequence[Results]) -> list[str]:
-    broken = [result for result in results if result.attacked is not None and _broken(result)]
-    told = [f"{result.name}: {_broken(result)} of its certificates are broken by an attack" for result in broken]
+    told = [
+        f"{result.name}: {broken} of its certificates are broken by an attack"
+        for result in results
+        if result.attacked is not None and (broken := int((result.attacked.distance < result.radius).sum()))
+    ]
     pairs = itertools.combinations(results, 2)
     doubts = [f"{one.name} and {other.name}: {why}" for one, other in pairs for why in analysis.differences(one, other)]
     return told + analysis.unfinished(*results) + doubts
-
-
-def _broken(result: Results) -> int:
-    return 0 if result.attacked is None else int((result.attacked.distance < result.radius).sum())
-
-
-def _spent(result: Results) -> dict[str, str]:
-    """Samples and verdicts of a run whose sampling stops at a goal, for its list of settings."""
-    spent = analysis.spending(result)
-    return {} if spent is None else {"samples": "; ".join(analysis.spending_words(spent))}
 
 
 def _measures(result: Results, radii: Sequence[float], confidence: float) -> dict[str, Any]:
@@ -147,6 +140,7 @@ def _measures(result: Results, radii: Sequence[float], confidence: float) -> dic
         "accuracy": [_share(share) for share in summary.certified_accuracy],
         "clean": None if clean is None else _share(clean),
         "abstains": _share(summary.abstention),
+        "notes": summary.notes,
         "average": [rounded_down(average.value), outward(average.low, average.high)],
         "attack": None if summary.attack is None else _attack(result, summary.attack, confidence),
     }
@@ -155,10 +149,9 @@ def _measures(result: Results, radii: Sequence[float], confidence: float) -> dic
 def _attack(result: Results, attack: analysis.AttackSummary, confidence: float) -> dict[str, Any]:
     """The upper bounds of an attacked run in the form that is shown."""
     return {
-        "inputs": attack.inputs,
+        "inputs": attack.of,
+        "certified": [_share(share) for share in attack.certified_accuracy] if attack.is_part else None,
         "broken": attack.broken,
-        "beta": attack.beta,
-        "ratio": None if attack.ratio is None else f"{attack.ratio:.2f}",
         "curve": _curve(with_distances(result), confidence, math.ceil),
         "accuracy": [_share(share) for share in attack.accuracy],
     }
@@ -183,7 +176,7 @@ def _row(row: Row) -> dict[str, Any]:
     return {
         "label": row.label,
         "predict": row.predict,
-        "correct": is_correct(row.predict, row.label),
+        "correct": correctness(row.predict, row.label),
         "radius": row.radius,
         "shown": rounded_down(row.radius),
         "map": row.map,

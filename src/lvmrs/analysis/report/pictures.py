@@ -11,13 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs._util.optional import optional
+from lvmrs._util.text import optional
 from lvmrs.errors import DataError, LvmrsError
 from lvmrs.kernel import checks
 from lvmrs.record import Run
-from lvmrs.record.named import why_not_data
-
-__all__ = ["Picture", "Pictures", "picture", "pictures_of"]
+from lvmrs.record.manifest import why_not_data
 
 Picture = Callable[[int], str | None]
 """Returns the picture of an input, by its index; None if there is none."""
@@ -75,7 +73,8 @@ def pictures_of(run: Run, name: str | None = None, class_index: Path | None = No
             if name is not None:
                 raise
             return None
-        return picture(x.numpy()) if label == labels[place] else None  # another label means other data
+        same = np.isnan(labels[place]) if label is None else label == labels[place]
+        return picture(x.numpy()) if same else None  # another label means other data
 
     return Pictures(of)
 

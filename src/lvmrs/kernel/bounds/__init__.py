@@ -13,7 +13,7 @@ module                for                     needs
 ``clopper_pearson``   variables in {0, mass}  how many were not zero, n
 ``hoeffding``         any in [0, mass]        mean, n
 ``bernstein``         any in [0, mass]        mean, unbiased variance of all n samples, n
-``betting``           any in [0, mass]        the samples in the order drawn, or a safely rounded histogram
+``betting``           any in [0, mass]        the samples, in the order in which they were drawn
 ``beta_mixture``      variables in {0, mass}  how many were not zero, n; at any time
 ``betting_mixture``   any in [0, mass]        the samples, or their power sums; at any time
 ``staged``            0/1 columns of a proof  a few numbers of samples, fixed before; it has no functions

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs.kernel.checks import Floats
-from lvmrs.kernel.moments import Moments, statistics_device
-
-__all__ = ["Bound", "Sides", "Tally", "TallyOfMoments", "anytime_goal"]
+from lvmrs.kernel.scores import Moments, statistics_device
 
 Sides = NDArray[np.bool_]
 """For each column, whether its mean is bounded from above (else from below)."""
@@ -46,8 +44,8 @@ class Bound(ABC):
     """Whether it holds for 0/1 scores only; the proof then accepts only booleans."""
     anytime: ClassVar[bool] = False
     """Whether its bounds hold at all numbers of samples at once, so that sampling may stop for any reason before n."""
-    at_ease: ClassVar[int | None] = None
-    """The number of columns up to which the cost is negligible; None for any number."""
+    cheap_columns: ClassVar[int | None] = None
+    """The number of columns that cost next to nothing; planners pool the rivals beyond it. None: no limit."""
 
     @abstractmethod
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
@@ -76,9 +74,9 @@ class Bound(ABC):
             others: the number of columns besides those of the rivals: 1 for simplex maps, 0 for duels.
 
         Returns:
-            The strongest rivals, so that there are ``at_ease`` columns including the pooled one; None for all rivals.
+            The strongest rivals, which fill ``cheap_columns`` together with the pooled one; None for all rivals.
         """
-        most = self.at_ease
+        most = self.cheap_columns
         return None if most is None or len(rivals) + others <= most else tuple(rivals[: most - others - 1])
 
 

@@ -12,8 +12,6 @@ from lvmrs.kernel.bounds.base import Bound, Sides, Tally, TallyOfMoments
 from lvmrs.kernel.bounds.betting import ROUNDING
 from lvmrs.kernel.checks import Floats, Numbers
 
-__all__ = ["Bernstein", "lower", "upper"]
-
 
 def lower(mean: Numbers, variance: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
     """Lower bound on the mean, which exceeds the true mean with probability at most ``risk``.

@@ -19,15 +19,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from torch import Tensor
 
 from lvmrs.errors import InvalidArgumentError, shown
-from lvmrs.kernel import checks, special
+from lvmrs.kernel import checks
 from lvmrs.kernel.bounds.base import Bound, Sides, Tally, anytime_goal
 from lvmrs.kernel.bounds.clopper_pearson import guarded_counts
 from lvmrs.kernel.checks import Floats, Numbers
-
-__all__ = ["MOST", "BetaMixture", "lower", "upper"]
 
 # Jeffreys' prior.
 _PLAIN = 0.5
@@ -92,12 +91,12 @@ def _lower(ones: Floats, n: Floats, risk: Floats, a: Floats, b: Floats) -> Float
     ones, n, risk, a, b = np.broadcast_arrays(ones, n, risk, a, b)
     zeros, some = n - ones, np.maximum(ones, 1.0)
     # The evidence is to reach the goal: −k ln q − (n − k) ln(1 − q) = needed.
-    needed = anytime_goal(risk, n) - (special.betaln(a + ones, b + zeros) - special.betaln(a, b))
+    needed = anytime_goal(risk, n) - (scipy.special.betaln(a + ones, b + zeros) - scipy.special.betaln(a, b))
     q = np.exp(-needed / some)  # the zeros alone can only raise the evidence
     most = some / np.maximum(n, 1.0)
     for _ in range(_STEPS):
         with np.errstate(divide="ignore", invalid="ignore"):
-            beyond = -special.xlogy(some, q) - special.xlog1py(zeros, -q) - needed
+            beyond = -scipy.special.xlogy(some, q) - scipy.special.xlog1py(zeros, -q) - needed
             step = np.where(beyond > 0, beyond / (some / q - zeros / (1 - q)), 0.0)
         following = np.clip(np.where(np.isfinite(step), q + step, q), q, most)
         if np.array_equal(following, q):

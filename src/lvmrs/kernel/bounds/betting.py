@@ -5,34 +5,19 @@ from __future__ import annotations
 import functools
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.kernel import checks, special
+from lvmrs.kernel import checks
 from lvmrs.kernel.bounds.base import Bound, Sides, Tally
 from lvmrs.kernel.checks import Floats, Numbers
-from lvmrs.kernel.moments import statistics_device
-
-__all__ = [
-    "ROUNDING",
-    "Betting",
-    "Block",
-    "Game",
-    "blocks",
-    "histogram",
-    "lower",
-    "lower_from_histogram",
-    "shares",
-    "unbroken",
-    "upper",
-    "upper_from_histogram",
-]
+from lvmrs.kernel.scores import statistics_device
 
 # Terms of the series for the growth over a block, and the largest relative deviation for which it is used.
 _TERMS, _NEAR = 12, 0.5
@@ -44,7 +29,7 @@ _SCRATCH = 1 << 18
 class Block:
     """A block of samples that share their stakes, one row for each gambler.
 
-    >>> block = Block.of(np.array([[0.2, 0.6]]), None)
+    >>> block = Block.of(np.array([[0.2, 0.6]]))
     >>> growth = block.growth(points=np.array([[0.3]]), stakes=np.array([[1.0]]))
     >>> print(f"{growth[0, 0]:.6f} {np.log(1 - 0.1) + np.log(1 + 0.3):.6f}")
     0.157004 0.157004
@@ -54,8 +39,6 @@ class Block:
     """Number of samples."""
     values: Floats
     """Their values, of shape (rows, values)."""
-    weights: Floats | None
-    """How many samples each value stands for; None for one each."""
     centre: Floats
     """Mean of each row."""
     reach: Floats
@@ -64,18 +47,16 @@ class Block:
     """Sums of the deviations to the powers 2, 3, …"""
 
     @classmethod
-    def of(cls, values: Floats, weights: Floats | None) -> Block:
-        """The block of these values, each standing for ``weights`` samples (one if None)."""
-        count = values.shape[-1] if weights is None else int(weights[0].sum())
-        weighted = values if weights is None else values * weights
-        centre = weighted.sum(axis=-1, keepdims=True) / count
-        deviations = values - centre
-        power = deviations if weights is None else deviations * weights
+    def of(cls, values: Floats) -> Block:
+        """The block of these values."""
+        count = values.shape[-1]
+        centre = values.sum(axis=-1, keepdims=True) / count
+        power = deviations = values - centre
         powers = []
         for _ in range(2, _TERMS + 1):
             power = power * deviations
             powers.append(power.sum(axis=-1, keepdims=True))
-        return cls(count, values, weights, centre, np.abs(deviations).max(axis=-1, keepdims=True), powers)
+        return cls(count, values, centre, np.abs(deviations).max(axis=-1, keepdims=True), powers)
 
     def power_sums(self) -> Floats:
         """Sums of the samples to the powers 0, 1, 2 and 3."""
@@ -114,10 +95,8 @@ class Block:
     def _plain_growth(self, rows: NDArray[np.intp], points: Floats, stakes: Floats) -> Floats:
         """The same, logarithm by logarithm, for pairs of a row and a point."""
         factors = 1 + stakes[:, None] * (self.values[rows] - points[:, None])
-        if self.weights is not None:
-            logs = np.log(factors) * self.weights[rows]
-        else:  # eight factors, each well within 1e±13, to a logarithm
-            logs = np.log(np.multiply.reduceat(factors, np.arange(0, factors.shape[-1], 8), axis=-1))
+        # Eight factors, each well within 1e±13, to a logarithm.
+        logs = np.log(np.multiply.reduceat(factors, np.arange(0, factors.shape[-1], 8), axis=-1))
         total: Floats = logs.sum(axis=-1)
         return total
 
@@ -130,25 +109,25 @@ class Block:
 # exceeds 1, and reaching 1/risk at any time has probability at most ``risk`` (Ville). Such m are rejected; the lower
 # bound is the end of the unbroken run of rejected m, from 0 upwards (Waudby-Smith and Ramdas 2024).
 #
-# **The stakes.** A wealth of 1/risk at the last sample counts, and less than that counts for nothing: this is a digital
-# option on the sum of Z − m, whose price is the risk. In the Gaussian limit its price is Φ(d) = risk · K, so the wealth
-# so far determines d, and one sample that falls short by ``jump`` should leave the share
-# Φ(d − jump/√(V · samples left))/Φ(d) of the wealth. The stake that does so is λ = (1 − that share)/jump. V is the
-# running second moment about m, and the jump is the typical size of a downward step: close to 1 for 0/1 data with few
-# zeros, where one zero must not ruin the gambler; small for values that spread evenly, where λ becomes
-# φ(d)/Φ(d)/√(V · samples left). The bound then has the width of the normal quantile, where one fixed stake has
-# √(2 ln(1/risk)). (STaR-Bets, arXiv 2505.22422, recalculates its aim too, with the stake
-# √(2 ln(1/(risk K))/(V · samples left)).) Stakes do not change within a block of samples.
+# **The stakes.** Only a wealth of 1/risk at the last sample rejects m. So the best stakes aim at 1/risk or nothing:
+# they replicate a digital option on the sum of Z − m, whose price is the risk. In the Gaussian limit its price is
+# Φ(d) = risk · K, so the wealth so far determines d, and one sample that falls short by ``jump`` should leave the
+# share Φ(d − jump/√(V · samples left))/Φ(d) of the wealth. The stake that does so is λ = (1 − that share)/jump. V is
+# the running second moment about m, and the jump is the typical size of a downward step: close to 1 for 0/1 data with
+# few zeros, where one zero must not ruin the gambler; small for values that spread evenly, where λ becomes
+# φ(d)/Φ(d)/√(V · samples left). The bound then has the width of the normal quantile, where one fixed stake has √(2
+# ln(1/risk)). (STaR-Bets, arXiv 2505.22422, recalculates its aim too, with the stake √(2 ln(1/(risk K))/(V · samples
+# left)).) Stakes do not change within a block of samples.
 #
 # **Why the order matters.** The stakes depend on m, so the wealth need not fall as m grows, and bisection on m could
 # step over the true mean to a false rejection further up. The following procedure is valid for any stakes:
 #
 # 1. In the opening (the first eighth of the samples) all m share one stake per block, capped below 1/m.
 # 2. Then candidate means are placed around the expected bound, which is judged from the opening alone; they form a
-#    grid.    From there on each m takes the stakes of the next grid point above it. Within a cell of the grid all
-#    stakes are    shared, so the wealth falls in m there: rejecting the grid point rejects its cell.    The caps of the
-#    opening depend on the grid, which comes later; but each factor 1 + min(λ, cap/m)(Z − m) falls in m,    so the
-#    wealth at a grid point is at most that of a mean below it with its own cap, which is known beforehand.
+#    grid. From there on each m takes the stakes of the next grid point above it. Within a cell of the grid all stakes
+#    are shared, so the wealth falls in m there: rejecting the grid point rejects its cell. In the
+#    opening the stake of a mean m is min(λ, cap/m), which does not depend on the grid; each factor
+#    1 + min(λ, cap/m)(Z − m) falls in m, so the wealth at a grid point is at most that of any mean below it.
 # 3. Cells are tested upwards; the bound is the last point before the first that is not rejected. Only the cell of the
 #    true mean can do harm, and its wealth reaches the goal with probability at most ``risk``.
 #
@@ -166,7 +145,7 @@ ROUNDING = 1e-6
 
 # Share of the samples after which the candidate means are placed.
 _OPENING = 1 / 8
-# A stake leaves at least this share of the wealth, whatever the sample.
+# A stake leaves at least this share of the wealth, for any sample.
 _RESERVE = 0.01
 # Pseudo-samples that the running moments start from: the largest variance, 1/4, and falls all the way down.
 _PRIOR = 1.0
@@ -237,11 +216,11 @@ class Game:
                 self.play(self.waiting[:, :position].copy())
                 position = 0
 
-    def play(self, values: Floats, weights: Floats | None = None) -> None:
-        """Bet on the next block: ``values`` (rows, b), each standing for ``weights`` samples (one if not given)."""
+    def play(self, values: Floats) -> None:
+        """Bet on the next block of samples, of shape (rows, any number)."""
         if self.points is None and self.seen >= max(1, self.n * _OPENING):
             self._lay_grid()
-        block = Block.of(values, weights)
+        block = Block.of(values)
         if self.points is None:
             self.opening.append((block, self._shared_stake()))
         else:
@@ -290,7 +269,7 @@ class Game:
         deviation = np.sqrt(np.minimum(variance, most)) + 1e-150
         jump = np.clip((_PRIOR / 4 + falls) / (_PRIOR / 4 + scatter), 0.01 * deviation, 1.0)
         d = _quantile(log_price - _OVERSHOOT)
-        log_share = special.log_ndtr(d - jump / (np.sqrt(left) * deviation)) - special.log_ndtr(d)
+        log_share = scipy.special.log_ndtr(d - jump / (np.sqrt(left) * deviation)) - scipy.special.log_ndtr(d)
         stakes: Floats = -np.expm1(log_share) / jump
         return stakes
 
@@ -299,7 +278,7 @@ class Game:
         _, mean, square, _ = self.power_sums / self.seen
         variance = square - mean**2
         unit = np.sqrt((np.maximum(variance, 0.0) + 0.5 / self.seen) / self.n)
-        quantile = -special.ndtri(np.exp(-self.goal))
+        quantile = -scipy.special.ndtri(np.exp(-self.goal))
         points = mean + unit * (_offsets(np.sqrt(self.n / self.seen)) - quantile)
         self.points = np.clip(points, 1e-12, 1.0)
         self.wealth = np.zeros_like(self.points)
@@ -335,7 +314,7 @@ def _offsets(uncertainty: float) -> Floats:
 @functools.cache
 def _quantiles() -> Floats:
     root = np.arange(0, 2002) / 100
-    quantiles: Floats = special.ndtri_exp(-(np.maximum(root, 1e-8) ** 2))
+    quantiles: Floats = scipy.special.ndtri_exp(-(np.maximum(root, 1e-8) ** 2))
     return quantiles
 
 
@@ -425,102 +404,12 @@ def _bound(samples: Floats, risk: Numbers) -> Floats:
     return np.concatenate(bounds).reshape(shape)[()]
 
 
-def histogram(samples: Numbers, bins: int, *, side: Literal["lower", "upper"], mass: float = 1.0) -> NDArray[np.int64]:
-    """How many samples round to each of 0, mass/bins, …, mass: down for a lower bound, up for an upper bound.
-
-    The histograms of parts of a sample add up to the histogram of the whole. Rounding moves the mean by less than
-    mass/bins, and never to the wrong side.
-
-    Args:
-        samples: samples in [0, mass] along the last dimension, shape (…, n).
-        bins: number of steps from 0 to mass.
-        side: which bound the histogram is for.
-        mass: the largest possible value of a sample.
-
-    Returns:
-        Counts of shape (…, bins + 1).
-
-    >>> histogram([0.1, 0.6, 1.0], 2, side="lower").tolist(), histogram([0.1, 0.6, 1.0], 2, side="upper").tolist()
-    ([1, 1, 1], [0, 1, 2])
-    """
-    values = np.atleast_1d(checks.real("samples", samples))
-    array = checks.within("samples", values, np.asarray(checks.positive_number("mass", mass)), slack=ROUNDING)
-    bins = checks.count("bins", bins, least=1)
-    checks.one_of("side", side, ("lower", "upper"))
-    grid = np.linspace(0.0, mass, bins + 1)
-    if side == "lower":
-        index = np.searchsorted(grid, array, side="right") - 1
-    else:
-        index = np.searchsorted(grid, array, side="left")
-    flat = index.reshape(-1, array.shape[-1])
-    counts = np.stack([np.bincount(row, minlength=bins + 1) for row in flat])
-    return counts.reshape(*array.shape[:-1], bins + 1).astype(np.int64)
-
-
-def lower_from_histogram(counts: Numbers, risk: float, *, mass: float = 1.0, seed: int = 0) -> Floats:
-    """Lower bound on the mean from a histogram, which exceeds the true mean with probability at most ``risk``.
-
-    Independent samples are as likely in one order as in another, so the bets are made in an order drawn from ``seed``.
-
-    Args:
-        counts: what ``histogram(samples, …, side="lower")`` returns, shape (…, bins + 1); fewer than 10⁹ samples.
-        risk: probability of error, strictly between 0 and 1.
-        mass: the largest possible value of a sample.
-        seed: seed of the order.
-
-    >>> print(f"{lower_from_histogram([10, 990], 0.001):.3f}")
-    0.975
-    """
-    return _bound_of_counts(_counts(counts), risk, seed) * checks.positive_number("mass", mass)
-
-
-def upper_from_histogram(counts: Numbers, risk: float, *, mass: float = 1.0, seed: int = 0) -> Floats:
-    """Upper bound on the mean from a histogram, which falls below the true mean with probability at most ``risk``.
-
-    The arguments are those of ``lower_from_histogram``, with a histogram of ``side="upper"``.
-
-    >>> print(f"{upper_from_histogram([995, 5], 0.001):.3f}")
-    0.016
-    """
-    return (1.0 - _bound_of_counts(_counts(counts)[..., ::-1], risk, seed)) * checks.positive_number("mass", mass)
-
-
-def _counts(counts: Numbers) -> NDArray[np.int64]:
-    array = np.atleast_1d(checks.whole("counts", counts, least=0)).astype(np.int64)
-    if array.shape[-1] < 2:
-        raise InvalidArgumentError(f"counts must have at least 2 grid values (0 and mass), got shape {array.shape}")
-    totals = array.sum(axis=-1)
-    if not totals.all():
-        raise InvalidArgumentError("counts hold no samples; give a histogram of at least one")
-    if totals.max() >= 10**9:  # the limit of NumPy's hypergeometric draws
-        raise InvalidArgumentError(f"counts must hold fewer than 10⁹ samples, got {totals.max()}")
-    return array
-
-
-def _bound_of_counts(counts: NDArray[np.int64], risk: float, seed: int) -> Floats:
-    values = np.linspace(0.0, 1.0, counts.shape[-1])
-    bounds = [_bound_of_row(values, row, risk, seed) for row in counts.reshape(-1, counts.shape[-1])]
-    return np.array(bounds).reshape(counts.shape[:-1])[()]
-
-
-def _bound_of_row(values: Floats, counts: NDArray[np.int64], risk: float, seed: int) -> float:
-    random = np.random.default_rng(checks.count("seed", seed, least=0))
-    n = int(counts.sum())
-    game = Game(n, np.array([checks.single("risk", checks.risk(risk))]))
-    values, left = values[counts > 0], counts[counts > 0]
-    for start, stop in pairwise(blocks(n)):
-        drawn = random.multivariate_hypergeometric(left, stop - start, method="marginals")
-        left = left - drawn
-        game.play(values[None, drawn > 0], drawn[None, drawn > 0].astype(np.float64))
-    return float(game.bound()[0])
-
-
 @dataclass(frozen=True)
 class Betting(Bound):
     """Bounds for any scores in [0, 1], by betting against each candidate mean."""
 
     name: ClassVar[str] = "betting"
-    at_ease: ClassVar[int | None] = 24
+    cheap_columns: ClassVar[int | None] = 24
 
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
         """A tally with one game for each column."""
@@ -529,7 +418,7 @@ class Betting(Bound):
     def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
         """The mean less the width of the normal limit and that of a sample without variance, combined."""
         mean = np.clip(mean, 0.0, 1.0)
-        width = np.hypot(-special.ndtri(risk) * np.sqrt(variance / n), mean * np.log(1 / risk) / n)
+        width = np.hypot(-scipy.special.ndtri(risk) * np.sqrt(variance / n), mean * np.log(1 / risk) / n)
         lowest: Floats = np.maximum(mean - width, 0.0)
         return lowest
 

@@ -34,12 +34,10 @@ from lvmrs.kernel import checks
 from lvmrs.kernel.bounds.base import Bound, Sides, Tally, anytime_goal
 from lvmrs.kernel.bounds.betting import Betting, shares
 from lvmrs.kernel.checks import Floats, Numbers
-from lvmrs.kernel.moments import statistics_device
-
-__all__ = ["BettingMixture", "lower", "lower_from_sums", "power_sums", "upper"]
+from lvmrs.kernel.scores import statistics_device
 
 _STAKES: Floats = 1.98 * 1.6 ** -np.arange(14.0)
-# A stake leaves at least this share of the wealth, whatever the sample.
+# A stake leaves at least this share of the wealth, for any sample.
 _RESERVE = 0.01
 # Highest power of the samples that is summed, and the point about which the sums are taken.
 _POWERS, _CENTRE = 4, 0.5
@@ -174,7 +172,7 @@ class BettingMixture(Bound):
 
     name: ClassVar[str] = "betting_mixture"
     anytime: ClassVar[bool] = True
-    at_ease: ClassVar[int | None] = 24
+    cheap_columns: ClassVar[int | None] = 24
 
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
         """A tally of power sums, with bounds at any time."""

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from torch import Tensor
 
 from lvmrs.kernel import checks
-from lvmrs.kernel.bounds import binomial
 from lvmrs.kernel.bounds.base import Bound, Sides, Tally
 from lvmrs.kernel.checks import Floats, Numbers
-
-__all__ = ["ClopperPearson", "Staged", "guarded_counts", "lower", "stages", "upper"]
 
 
 def lower(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
@@ -35,7 +33,8 @@ def lower(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> 
     0.9760
     """
     count, n, risk, top = guarded_counts(count, n, risk, mass)
-    return checks.unwrapped(top * binomial.lower(count, n, risk))
+    inside = scipy.special.betaincinv(np.maximum(count, 1), n - np.maximum(count, 1) + 1, risk)
+    return checks.unwrapped(top * np.where(count > 0, inside, 0.0))
 
 
 def upper(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:
@@ -47,7 +46,9 @@ def upper(count: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> 
     0.0164
     """
     count, n, risk, top = guarded_counts(count, n, risk, mass)
-    return checks.unwrapped(top * binomial.upper(count, n, risk))
+    # The beta quantile at 1 − risk, by its complement: 1 − risk itself would lose the digits of a small risk.
+    inside = scipy.special.betainccinv(np.minimum(count, n - 1) + 1, np.maximum(n - count, 1), risk)
+    return checks.unwrapped(top * np.where(count < n, inside, 1.0))
 
 
 def guarded_counts(count: Numbers, n: Numbers, risk: Numbers, mass: Numbers) -> tuple[Floats, Floats, Floats, Floats]:
@@ -132,8 +133,7 @@ class Staged(Bound):
 
     def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
         """The bound of the last stage for the expected count, rounded down."""
-        count = np.floor(np.clip(mean, 0.0, 1.0) * n)
-        return binomial.lower(count, np.asarray(float(n)), np.asarray(risk / len(stages(n))))
+        return lower(np.floor(np.clip(mean, 0.0, 1.0) * n), n, risk / len(stages(n)))
 
 
 class _Stages(Tally):
@@ -151,9 +151,9 @@ class _Stages(Tally):
                 self._end_stage()
 
     def _end_stage(self) -> None:
-        n = np.asarray(float(self.ends.pop(0)))
+        n = self.ends.pop(0)
         ones = np.where(self.upper, n - self.counts, self.counts)
-        low = binomial.lower(ones, n, self.risks)
+        low = lower(ones, n, self.risks)
         self.best = np.where(self.upper, np.minimum(self.best, 1 - low), np.maximum(self.best, low))
 
     def bounds(self) -> Floats:

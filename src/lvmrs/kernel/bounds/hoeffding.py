@@ -1,4 +1,4 @@
-"""Hoeffding's bound (1963): from the mean alone, whatever the variance."""
+"""Hoeffding's bound (1963), from the mean alone, for any variance."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from lvmrs.kernel import checks
 from lvmrs.kernel.bounds.base import Bound, Sides, Tally, TallyOfMoments
 from lvmrs.kernel.bounds.betting import ROUNDING
 from lvmrs.kernel.checks import Floats, Numbers
-
-__all__ = ["Hoeffding", "lower", "upper"]
 
 
 def lower(mean: Numbers, n: Numbers, risk: Numbers, *, mass: Numbers = 1.0) -> Floats:

@@ -19,14 +19,13 @@ from torch.nn import functional
 from lvmrs.errors import ModelError
 from lvmrs.kernel import checks
 from lvmrs.kernel.sampler import evaluating
+from lvmrs.models.ensemble import Ensemble
 from lvmrs.models.lipschitz import layers
 from lvmrs.models.lipschitz.functions import of_call, value_of
 from lvmrs.models.lipschitz.norms import of_matrix, product
 from lvmrs.models.lipschitz.stated import check_itself, known_lipschitz, stated_inside
 from lvmrs.models.lipschitz.tracing import Trace, memory_of
 from lvmrs.models.preprocessing import Preprocessed
-
-__all__ = ["lipschitz_bound"]
 
 # Layers and functions that may return a view of their input, and do not change it.
 _VIEWING_LAYERS = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.PixelShuffle, nn.PixelUnshuffle)
@@ -65,18 +64,21 @@ def lipschitz_bound(model: nn.Module, shape: Sequence[int]) -> float:
         if not isinstance(model.model, nn.Module):
             raise ModelError("the model is not a torch module, so its layers cannot be seen")
         return product(lipschitz_bound(model.model, shape), model.steepness)
+    if isinstance(model, Ensemble):
+        check_itself(model, Ensemble)
+        if model.average != "logits":
+            raise ModelError(
+                "the ensemble averages softmax scores, for which no Lipschitz bound is known; average logits, or give "
+                "the constant yourself"
+            )
+        return model.mean_of([lipschitz_bound(member, shape) for member in model.members])
     with evaluating(model):
-        return _bound(model, shape)
-
-
-def _bound(model: nn.Module, shape: Sequence[int]) -> float:
-    """The bound of a module without the attribute ``lipschitz``, from its layers."""
-    stated, seen = stated_inside(model)
-    layers.check_network(model, stated, seen)
-    trace = Trace(model, shape, stated, seen)
-    bound = _Bounds(trace, stated).of_output()
-    _check_slopes(trace.inputs, trace.check(), bound)
-    layers.check_network(model, stated, seen)  # the network may have changed its modules during the runs
+        stated, seen = stated_inside(model)
+        layers.check_network(model, stated, seen)
+        trace = Trace(model, shape, stated, seen)
+        bound = _Bounds(trace, stated).of_output()
+        _check_slopes(trace.inputs, trace.check(), bound)
+        layers.check_network(model, stated, seen)  # the network may have changed its modules during the runs
     return bound
 
 
@@ -120,10 +122,8 @@ class _Bounds:
     def _of(self, node: fx.Node) -> float:
         if node.op == "placeholder":
             return 1.0 if isinstance(value_of(node), Tensor) else 0.0
-        if node.op == "get_attr":
-            return 0.0
-        if not isinstance(value_of(node), Tensor):
-            return 0.0  # sizes and shapes; ``Trace.check`` raises for other numbers
+        if node.op == "get_attr" or not isinstance(value_of(node), Tensor):
+            return 0.0  # stored values, and sizes and shapes; ``Trace.check`` raises for other numbers
         self._check_in_place(node)
         return self._of_module(node) if node.op == "call_module" else of_call(self.of, node)
 

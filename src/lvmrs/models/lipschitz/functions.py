@@ -19,8 +19,6 @@ from lvmrs.errors import ModelError
 from lvmrs.models.lipschitz.layers import is_plain, of_layer
 from lvmrs.models.lipschitz.norms import product
 
-__all__ = ["FUNCTIONS", "METHODS", "of_call", "unknown_call", "value_of"]
-
 # A function that looks up the constant of a value in the network, or of the concatenation of several values.
 _ConstantOf = Callable[[Any], float]
 _Rule = Callable[[_ConstantOf, fx.Node], float]
@@ -86,24 +84,43 @@ def _sum(of: _ConstantOf, node: fx.Node) -> float:
 
 
 def _times(of: _ConstantOf, node: fx.Node) -> float:
-    """The product or quotient of a value and a number."""
+    """The product or quotient of a value and a number, or a tensor that the network stores, such as a scale."""
     first, second = node.args
     divides = node.target in (operator.truediv, torch.div, "div")
-    if isinstance(first, (int, float)) and not divides:
+    if (isinstance(first, (int, float)) or _is_stored(first)) and not divides:
         first, second = second, first
-    if isinstance(second, fx.Node) and not isinstance(value_of(second), Tensor):
+    if isinstance(second, fx.Node) and (_is_stored(second) or not isinstance(value_of(second), Tensor)):
         second = value_of(second)
-    if not isinstance(first, fx.Node) or not isinstance(second, (int, float)) or not is_plain(second) or node.kwargs:
+    if not isinstance(first, fx.Node) or node.kwargs:
         raise TypeError("a product of values")
-    if (second or divides) and not _has_normal_inverse(second, value_of(first).dtype):
-        raise ValueError("a factor that is 0, infinite or subnormal in this precision")
-    return product(of(first), 1 / abs(second) if divides else abs(second))
+    if isinstance(second, Tensor) and second.is_floating_point():
+        factors = second.detach().double().abs().reshape(-1)
+    elif isinstance(second, (int, float)) and is_plain(second):
+        factors = torch.tensor([abs(second)], dtype=torch.float64)
+    else:
+        raise TypeError("a product of values")
+    least = torch.finfo(value_of(first).dtype).tiny
+    used = factors if divides else factors[factors != 0]
+    if not len(factors) or not bool(((used >= least) & (used <= 1 / least)).all()):
+        raise ValueError("a factor that is, or whose inverse is, 0, infinite or subnormal in this precision")
+    copies = value_of(node).numel() / value_of(first).numel()  # by broadcasting
+    factor = 1 / float(factors.min()) if divides else float(factors.max())
+    return product(of(first), factor * math.sqrt(copies))
 
 
-def _has_normal_inverse(number: float, dtype: torch.dtype) -> bool:
-    """Whether a number and its inverse are normal numbers in a precision: not 0, infinite or subnormal."""
-    least = torch.finfo(dtype).tiny
-    return least <= abs(number) <= 1 / least
+def _is_stored(value: object) -> bool:
+    """Whether a value is a tensor that the network stores, also if it is copied to each row of the batch."""
+    if not isinstance(value, fx.Node) or not isinstance(value_of(value), Tensor):
+        return False
+    copied = value.op == "call_method" and value.target in ("repeat", "permute")
+    return _is_stored(value.args[0]) if copied else value.op == "get_attr"
+
+
+def _repeat(of: _ConstantOf, node: fx.Node) -> float:
+    """A stored tensor stays one; a repeated value would count several times."""
+    if not _is_stored(node):
+        raise TypeError("a value that is repeated")
+    return 0.0
 
 
 def _concatenation(of: _ConstantOf, node: fx.Node) -> float:
@@ -124,8 +141,7 @@ def _slice(of: _ConstantOf, node: fx.Node) -> float:
 
 def _padding(of: _ConstantOf, node: fx.Node) -> float:
     settings, named = _settings(node)
-    mode = settings[1] if len(settings) > 1 else named.get("mode", "constant")
-    if mode != "constant":
+    if (settings[1] if len(settings) > 1 else named.get("mode", "constant")) != "constant":
         raise ValueError("padding that repeats pixels")
     return of(node.args[0])
 
@@ -163,6 +179,7 @@ METHODS: dict[str, _Rule] = {
     **dict.fromkeys(("add", "add_", "sub", "sub_"), _sum),
     **dict.fromkeys(("mul", "mul_", "div"), _times),
     "mean": _mean,
+    "repeat": _repeat,
 }
 FUNCTIONS: dict[Callable[..., Any], _Rule] = {
     **{getattr(torch, name): _NONEXPANSIVE for name in _SAME},

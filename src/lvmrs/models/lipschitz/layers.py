@@ -6,11 +6,13 @@ known, or for which torch's function differs from the bounded function by more t
 
 The rules hold for layers whose class is exactly one of torch's, or the class that torch's own parametrizations make of
 one; for which calling the layer runs ``forward`` of its class and nothing else; and whose settings and weights are
-plain numbers and tensors. For all other layers, ModelError names the layer.
+plain numbers and tensors. ``libraries`` compares layers of other libraries with such layers. For all other layers,
+ModelError names the layer.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from types import EllipsisType, NoneType
@@ -22,14 +24,10 @@ from torch.nn.utils import parametrizations, parametrize
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from lvmrs.errors import ModelError
+from lvmrs.errors import ModelError, guarded
+from lvmrs.models.lipschitz.libraries import equivalent, is_of_library
 from lvmrs.models.lipschitz.norms import finite, of_convolution, of_matrix
 from lvmrs.models.lipschitz.stated import changed_module, changed_process, hooks_on
-
-__all__ = [
-    "LAYERS", "NORMALISATIONS", "check_network", "is_of_torch", "is_plain", "kind_of",
-    "normalisation_scale", "of_layer", "unknown_layer",
-]  # fmt: skip
 
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _Layer = Callable[[Any, Tensor, str], float]
@@ -48,8 +46,11 @@ def unknown_layer(name: str, kind: str) -> ModelError:
 def kind_of(layer: nn.Module) -> type[nn.Module]:
     """The class of a layer; for a layer with parametrizations, its class before they were registered."""
     kind = type(layer)
-    made = kind.__module__ == parametrize.__name__ and len(kind.__bases__) == 1 and parametrize.is_parametrized(layer)
-    return kind.__bases__[0] if made else kind
+    base = kind.__bases__[0]
+    here = kind.__module__ == parametrize.__name__ or (
+        kind.__module__ == "abc" and is_of_library(base)
+    )  # abstract class
+    return base if here and len(kind.__bases__) == 1 and parametrize.is_parametrized(layer) else kind
 
 
 def is_of_torch(module: nn.Module) -> bool:
@@ -60,14 +61,10 @@ def is_of_torch(module: nn.Module) -> bool:
 def check_network(model: nn.Module, stated: Collection[int], others: Iterable[tuple[str, nn.Module]]) -> None:
     """Raise if calling a module of the network runs other code than ``forward`` of its class.
 
-    Args:
-        model: the network.
-        stated: the ids of the modules that state a constant. They may run any code, but must not have hooks, because
-            the constant does not cover hooks.
-        others: the modules that are not inside one of these, with their names.
+    ``stated`` are the ids of the modules that state a constant. They may run any code, but must not have hooks, which
+    the constant does not cover. ``others`` are the modules that are not inside one of these, with their names.
     """
-    fault = changed_process()
-    if fault is not None:
+    if (fault := changed_process()) is not None:
         raise ModelError(f"no Lipschitz bound is known for any network now: {fault}")
     for name, module in others:
         fault = changed_module(module, _WEIGHT_HOOKS if is_of_torch(module) else ())
@@ -83,24 +80,23 @@ def check_network(model: nn.Module, stated: Collection[int], others: Iterable[tu
 
 
 def _check_layer(layer: nn.Module, name: str) -> None:
-    """Raise if a layer of a known class may compute another function.
-
-    Args:
-        layer: the layer; ``check_network`` has checked that it runs ``forward`` of its class.
-        name: its name in the network, for error messages.
-    """
-    fault = next(_faults(layer), None)
-    if fault is not None:
+    """Raise if a layer of a known class, which runs ``forward`` of its class, may compute another function."""
+    for fault in _faults(layer):
         raise unknown_layer(name, f"{kind_of(layer).__name__}: {fault}")
+
+
+def _parametrization_faults(layer: Any) -> Iterator[str]:
+    parametrized = {} if kind_of(layer) is type(layer) else layer.parametrizations
+    for name, steps in parametrized.items():
+        for step in [steps] if type(steps) is not parametrize.ParametrizationList else steps:
+            if type(step) not in _PARAMETRIZATIONS and not is_of_library(type(step)):
+                by = type(step).__name__
+                yield f"its {name} is parametrized by {by}, which is not torch's own: remove_parametrizations fixes it"
 
 
 def _faults(layer: Any) -> Iterator[str]:
     """Parametrizations, settings, weights and hooks of a layer that the rules do not cover."""
-    parametrized = {} if kind_of(layer) is type(layer) else layer.parametrizations
-    for name, steps in parametrized.items():
-        for step in [steps] if type(steps) is not parametrize.ParametrizationList else steps:
-            if type(step) not in _PARAMETRIZATIONS:
-                yield f"its {name} is parametrized by {type(step).__name__}, which is not torch's own"
+    yield from _parametrization_faults(layer)
     for name, value in vars(layer).items():
         own = not name.startswith("_") or name == "_reversed_padding_repeated_twice"
         if own and name not in _WEIGHTS and not is_plain(value):
@@ -128,23 +124,49 @@ def is_plain(value: object) -> bool:
 
 
 def of_layer(layer: nn.Module, inputs: Tensor, name: str, scale: Tensor | None = None) -> float:
-    """A bound on the constant of a layer that is not a normalisation.
+    """A bound on the constant of a layer that is not a normalisation; raises ModelError for a layer without a rule.
 
-    Args:
-        layer: the layer; raises ModelError for a layer without a rule, or that is not torch's own.
-        inputs: a batch of its inputs, which gives shape and precision.
-        name: its name in the network, for error messages.
-        scale: factors for the outputs of a linear or convolutional layer.
+    A batch of its inputs gives shape and precision. ``scale`` multiplies the outputs of a linear or convolutional
+    layer.
     """
     kind = kind_of(layer)
     rule = LAYERS.get(kind) if scale is None or kind in (nn.Linear, nn.Conv2d) else None
+    if scale is None and is_of_library(kind):
+        rule = _of_library
     if rule is None:
         raise unknown_layer(name, kind.__name__)
-    _check_layer(layer, name)
+    if rule is not _of_library:
+        _check_layer(layer, name)
+    if (parametrize.is_parametrized(layer) or rule is _of_library) and inputs.dtype != torch.float64:
+        # The weight is another one in float64, in which certificates compare the network with itself.
+        with guarded(f"no Lipschitz bound is known for the layer {name}: it fails in float64", error=ModelError):
+            exact = _bound(rule, copy.deepcopy(layer).double(), inputs.double(), name, scale)
+        return max(_bound(rule, layer, inputs, name, scale), exact)
+    return _bound(rule, layer, inputs, name, scale)
+
+
+def _bound(rule: _Layer, layer: nn.Module, inputs: Tensor, name: str, scale: Tensor | None) -> float:
+    kind = kind_of(layer)
     try:
         return rule(layer, inputs, name) if scale is None else _linear(layer, inputs, name, scale)
     except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise unknown_layer(name, f"{kind.__name__} as it is set up") from error
+
+
+def _of_library(layer: nn.Module, inputs: Tensor, name: str) -> float:
+    """A bound on the constant of a layer of another library, which must compute what the bounded function computes."""
+    kind = kind_of(layer)
+    if (fault := next(_parametrization_faults(layer), None)) is not None:
+        raise unknown_layer(name, f"{kind.__name__}: {fault}")
+    if (same := equivalent(layer, kind)) is None:
+        raise unknown_layer(name, kind.__name__)
+    function, constant = same
+    with torch.no_grad():
+        found, expected = layer(inputs), function(inputs)
+    rounding = 1e3 * torch.finfo(inputs.dtype).eps * expected.abs().max()
+    if found.shape != expected.shape or not bool(((found - expected).abs() <= rounding).all()):
+        raise unknown_layer(name, f"{kind.__name__}, whose result is not that of {function}")
+    return of_layer(function, inputs, name) if isinstance(function, nn.Module) else constant
 
 
 def normalisation_scale(layer: Any, name: str) -> Tensor:
@@ -174,7 +196,8 @@ def _linear(layer: Any, inputs: Tensor, name: str, scale: Tensor | None = None) 
     if layer.padding_mode == "circular":
         extents = [1 + step * (size - 1) for step, size in zip(layer.dilation, kernel, strict=True)]
         whole = all(side % step == 0 for side, step in zip(grid, layer.stride, strict=True))
-        around = all(2 * edge == extent - 1 for edge, extent in zip(padding, extents, strict=True))
+        # With less padding, rows are missing from the matrix of the convolution that wraps around.
+        around = all(2 * edge <= extent - 1 for edge, extent in zip(padding, extents, strict=True))
         around = around and list(layer._reversed_padding_repeated_twice) == [*[padding[1]] * 2, *[padding[0]] * 2]
         fits = all(extent <= side for extent, side in zip(extents, grid, strict=True))
         if not (whole and around and fits):
@@ -212,8 +235,7 @@ def _average(layer: Any, inputs: Tensor, name: str) -> float:
 
 def _adaptive_average(layer: Any, inputs: Tensor, name: str) -> float:
     sides = inputs.shape[-2:]
-    asked = (layer.output_size,) * 2 if isinstance(layer.output_size, int) else layer.output_size
-    wanted = [side if out is None else out for side, out in zip(sides, asked, strict=True)]
+    wanted = [side if out is None else out for side, out in zip(sides, _pair(layer.output_size), strict=True)]
     if any(side % out for side, out in zip(sides, wanted, strict=True)):
         raise unknown_layer(name, "AdaptiveAvgPool2d whose windows overlap")
     return math.sqrt(math.prod(wanted) / math.prod(sides))

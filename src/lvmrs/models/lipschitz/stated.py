@@ -19,22 +19,10 @@ from torch.nn.modules import module as torch_module
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded, shown
 from lvmrs.kernel import checks
 
-__all__ = [
-    "changed_module",
-    "changed_process",
-    "changed_tensor",
-    "check_itself",
-    "check_still",
-    "hooks_on",
-    "known_lipschitz",
-    "own_code",
-    "runs_as_lvmrs_wrote",
-    "stated_inside",
-]
-
 # The methods that torch runs when a module is called.
 _CALLED = ("__call__", "_call_impl", "_wrapped_call_impl", "_slow_forward", "__getattribute__")
 _HOOKS = {"_forward_pre_hooks": "a pre-forward hook", "_forward_hooks": "forward hooks"}
+_NAME = "lipschitz"
 _TENSORS = (Tensor, nn.Parameter, nn.Buffer) if hasattr(nn, "Buffer") else (Tensor, nn.Parameter)
 
 
@@ -55,9 +43,7 @@ def changed_process() -> str | None:
 def changed_module(module: nn.Module, hooks: Collection[type] = ()) -> str | None:
     """Describe why calling a module runs other code than ``forward`` of its class; None if it does not.
 
-    Args:
-        module: the module; its submodules are not checked.
-        hooks: classes of pre-forward hooks that are allowed.
+    ``hooks`` are classes of pre-forward hooks that are allowed. Submodules are not checked.
     """
     kind, hooked = type(module), hooks_on(module, hooks)
     if hooked is not None:
@@ -75,9 +61,12 @@ def changed_module(module: nn.Module, hooks: Collection[type] = ()) -> str | Non
             return f"its {name} was replaced"
     for table in (module._parameters, module._buffers, vars(module)):
         for name, value in table.items():
-            fault = changed_tensor(value) if isinstance(value, Tensor) else None
-            if fault is not None:
-                return f"its {name} is {fault}"
+            if not isinstance(value, Tensor):
+                continue
+            if type(value) not in _TENSORS:
+                return f"its {name} is a {type(value).__name__}, not a plain tensor"
+            if value.layout != torch.strided or value.is_quantized or value.is_meta:
+                return f"its {name} is sparse, quantized or without values"
     return None
 
 
@@ -89,29 +78,13 @@ def hooks_on(module: nn.Module, allowed: Collection[type] = ()) -> str | None:
     return None
 
 
-def changed_tensor(tensor: Tensor) -> str | None:
-    """Describe why a tensor may not behave as a plain tensor of torch; None if it is one."""
-    if type(tensor) not in _TENSORS:
-        return f"a {type(tensor).__name__}, not a plain tensor"
-    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
-        return "sparse, quantized or without values"
-    return None
-
-
-# ---- stated constants: the attribute ``lipschitz``
-#
-# The user is responsible for the constant of a user's own class, as for the option ``--lipschitz``; it is not checked.
-# The constant of a class of lvmrs holds for the code of lvmrs. So it is accepted only if calling the object runs just
-# this code: no hooks, no replaced methods, no subclass that inherits the constant, and no other layers inside.
-
-
-_NAME = "lipschitz"
-
-
 def known_lipschitz(model: object) -> float | None:
     """The Lipschitz constant in the attribute ``lipschitz`` of a model; None if it has none.
 
-    A constant that a wrapper forwards from the wrapped object by ``__getattr__`` does not count.
+    The user is responsible for the constant of a user's own class, as for the option ``--lipschitz``. The constant of a
+    class of lvmrs is accepted only if calling the object runs just the code of lvmrs: no hooks, no replaced methods, no
+    subclass that inherits the constant, and no other layers inside. A constant that a wrapper forwards from the wrapped
+    object by ``__getattr__`` does not count.
     """
     kind = type(model)
     if not _is_its_own(model):
@@ -164,10 +137,8 @@ def _check_ours(model: nn.Module, owner: type) -> None:
     check_itself(model, owner)
     for name, module in stated_inside(model)[1]:
         kind = type(module)
-        if kind is nn.Sequential or _is_ours(kind):
-            fault = changed_module(module)
-        else:
-            fault = f"{kind.__name__} is not a layer that lvmrs put there"
+        ours = kind is nn.Sequential or _is_ours(kind)
+        fault = changed_module(module) if ours else f"{kind.__name__} is not a layer that lvmrs put there"
         if fault is not None:
             raise _not_believed(owner, f"the layer {name}: {fault}" if name else fault)
 
@@ -186,11 +157,8 @@ def check_itself(model: nn.Module, owner: type) -> None:
 def stated_inside(model: nn.Module) -> tuple[dict[int, float], list[tuple[str, nn.Module]]]:
     """The constants that submodules of a model state, and the modules outside of these submodules.
 
-    Args:
-        model: a module; a constant of the module itself is ignored.
-
-    Returns:
-        The constants by the id of their module, and the other modules with their names, the model first.
+    A constant of the model itself is ignored. Returns the constants by the id of their module, and the other modules
+    with their names, the model first.
     """
     stated: dict[int, float] = {}
     others: dict[int, tuple[str, nn.Module]] = {}

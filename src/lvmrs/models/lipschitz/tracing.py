@@ -21,8 +21,7 @@ from torch.overrides import TorchFunctionMode
 from lvmrs.errors import ModelError, guarded
 from lvmrs.models.lipschitz.functions import unknown_call
 from lvmrs.models.lipschitz.layers import is_of_torch, is_plain, kind_of, unknown_layer
-
-__all__ = ["Trace", "memory_of"]
+from lvmrs.models.lipschitz.libraries import is_of_library
 
 # The sizes of the example batches, and (size, scale) of further ones. Bounds are computed from the first batch.
 _SIZES = (2, 1, 3)
@@ -38,16 +37,11 @@ _VALUE_METHODS = (
 
 
 class Trace:
-    """The traced graph of a network.
+    """The traced graph of a network, which is in eval mode.
 
     ``meta`` of each node has its ``value`` for the first example batch, its ``values`` by batch size, and ``changes``:
-    whether the node is a layer that changes its input in place.
-
-    Args:
-        model: the network, in eval mode.
-        shape: the shape of an input, without a batch dimension.
-        stated: the ids of the modules that state a constant, which are leaves of the graph.
-        others: the modules that are not inside one of these, with their names.
+    whether the node is a layer that changes its input in place. The modules that state a constant (``stated``, by id)
+    are leaves of the graph; ``others`` are the modules that are not inside one of these, with their names.
     """
 
     def __init__(
@@ -66,11 +60,7 @@ class Trace:
             self.found = [_Recorder(self.module).run(self.inputs[0].clone())]
 
     def check(self) -> list[Any]:
-        """Raise if the network differs from its trace, mixes the rows of a batch, or changes its stored state.
-
-        Returns:
-            The outputs of the network for ``inputs``.
-        """
+        """The outputs for ``inputs``. Raises if the network differs from its trace, mixes rows or changes its state."""
         reads = _ValueReads(self.memory)
         with reads if self.watched else nullcontext():
             answers, again = self._answers(self.inputs), self._answers(self.inputs)
@@ -119,6 +109,8 @@ class _Tracer(fx.Tracer):
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         ours = id(module) not in self.stated and not is_of_torch(module) and kind_of(module) is type(module)
+        if ours and is_of_library(type(module)):  # containers of these libraries are traced
+            return isinstance(module, (nn.Linear, nn.Conv2d)) or not any(True for _ in module.children())
         return not (ours or type(module) is nn.Sequential)
 
 
@@ -158,16 +150,15 @@ class _ValueReads(TorchFunctionMode):
 
 
 def _agree(first: Any, second: Any) -> bool:
-    """Whether two outputs are bitwise equal: both come from the same operations on the same batch."""
+    """Whether two tensors have the same shape, type and values, as results of the same operations on the same batch."""
     if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
         return False
     if (first.shape, first.dtype) != (second.shape, second.dtype):
         return False
-    return torch.allclose(first, second, rtol=0.0, atol=0.0, equal_nan=first.is_floating_point())
+    return bool(((first == second) | ((first != first) & (second != second))).all())
 
 
 # ---- stored state: a network is a function only if it does not change its weights, buffers and attributes
-
 
 _NONE = object()  # a missing entry
 
@@ -210,8 +201,7 @@ def _entries(table: dict[Any, Any], path: tuple[Any, ...] = ()) -> Iterator[tupl
 
 def _same(copy: Any, now: Any) -> bool:
     if isinstance(now, Tensor):
-        alike = isinstance(copy, Tensor) and copy.shape == now.shape and copy.dtype == now.dtype
-        return alike and bool(((copy == now) | ((copy != copy) & (now != now))).all())
+        return _agree(copy, now)
     plain = (int, float, complex, bool, str, bytes)
     return bool(copy == now or copy != copy) if type(copy) in plain and type(now) in plain else copy is now
 
@@ -220,7 +210,9 @@ def _same(copy: Any, now: Any) -> bool:
 #
 # A network could otherwise return the mean of its batch, or multiply by the batch size. So every value that depends on
 # the input must be a floating-point tensor whose first dimension is the batch, for all batch sizes of the examples.
-# Only ``view`` and ``reshape`` may use the batch size: they keep the rows apart if the batch stays the first dimension.
+# ``view`` and ``reshape`` may use the batch size: they keep the rows apart if the batch stays the first dimension. So
+# may ``repeat`` that copies a stored tensor to each row, as Cohen's NormalizeLayer does; its result counts as one from
+# the input, whose first dimension must stay the batch.
 
 _RESHAPES = ("view", "reshape", torch.reshape)
 # Deterministic operations on numbers.
@@ -237,15 +229,26 @@ def _check_batches(graph: fx.Graph) -> None:
             continue
         taken = node.all_input_nodes
         if isinstance(node.meta["value"], Tensor):
-            if node.op == "placeholder" or any(one in from_input for one in taken):
+            copied = _is_copied_to_rows(node, counting)
+            if node.op == "placeholder" or copied or any(one in from_input for one in taken):
                 from_input.add(node)
                 _check_rows(node)
-            if not _is(node, *_RESHAPES) and any(one in counting for one in taken):
+            if not (copied or _is(node, *_RESHAPES)) and any(one in counting for one in taken):
                 raise _unknown_step(node, "it depends on the size of the batch")
         elif node.op not in ("get_attr", "placeholder") and _counts(node, from_input, counting):
             counting.add(node)
         elif len({repr(value) for value in node.meta["values"].values()}) > 1:
             raise unknown_call(node)
+
+
+def _is_copied_to_rows(node: fx.Node, counting: set[fx.Node]) -> bool:
+    """Whether a call copies a stored tensor along a new first dimension by the size of the batch."""
+    if not _is(node, "repeat") or node.kwargs or not isinstance(stored := node.args[0], fx.Node):
+        return False
+    given = node.args[1] if len(node.args) == 2 else node.args[1:]
+    places = given if isinstance(given, (tuple, list)) else (given,)
+    new = len(places) > stored.meta["value"].dim() if stored.op == "get_attr" else False
+    return new and places[0] in counting and not any(place in counting for place in places[1:])
 
 
 def _check_rows(node: fx.Node) -> None:

@@ -18,10 +18,6 @@ from lvmrs.errors import ModelError, RunError, first_line
 from lvmrs.kernel import checks
 from lvmrs.registry import PARTS
 
-__all__ = [
-    "Deferred", "Each", "Here", "Pickled", "Task", "Workers", "attempt", "checked_workers", "pickled", "unpickled",
-]  # fmt: skip
-
 Task = Callable[[Any], Any]
 """A function that workers call for each item. Workers in other processes get a pickle of it, once."""
 Each = Callable[[Iterable[Any]], Iterator[list[Any]]]

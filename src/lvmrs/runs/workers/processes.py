@@ -7,7 +7,7 @@ import pickle
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -16,15 +16,14 @@ from itertools import islice
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any, ClassVar
 
 from lvmrs._util.signals import SIGNALS
-from lvmrs.errors import RunError
+from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.kernel import checks
 from lvmrs.runs.workers.base import Each, Pickled, Task, Workers, attempt, pickled, unpickled
-
-__all__ = ["Processes"]
 
 # At most _AHEAD items per process are submitted before the first of them is finished; fewer if their results would
 # exceed _BYTES bytes together.
@@ -38,10 +37,29 @@ class Processes(Workers):
 
     Args:
         count: number of processes.
+        gpus: the GPU of each process, named as CUDA_VISIBLE_DEVICES names it; empty for processes that share devices.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, gpus: Sequence[str] = ()) -> None:
         self._size = checks.count("count", count, least=1)
+        self._gpus = tuple(gpus)
+        if self._gpus and len(self._gpus) != self._size:
+            raise InvalidArgumentError(f"{self._size} processes need as many GPUs, got {len(self._gpus)}")
+
+    @classmethod
+    def on_all_gpus(cls) -> Processes | None:
+        """One process for each GPU of this machine that may be used; None if there are fewer than two."""
+        import torch
+
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        names = visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
+        names = names[: torch.cuda.device_count()]
+        return cls(len(names), names) if len(names) > 1 else None
+
+    @property
+    def device(self) -> str | None:
+        """The GPU that each process sees; None for the device of the task."""
+        return "cuda" if self._gpus else None
 
     @property
     def size(self) -> int:
@@ -54,8 +72,11 @@ class Processes(Workers):
         asked = self._size
         size = asked if most is None else max(1, min(asked, most))
         context = _Context()
+        gpus = context.SimpleQueue()
+        for name in self._gpus:
+            gpus.put(name)
         with _signals_blocked():
-            pool = ProcessPoolExecutor(size, context, _initialize, (pickled(task),))
+            pool = ProcessPoolExecutor(size, context, _initialize, (pickled(task), gpus if self._gpus else None))
         try:
             self._size = size
             yield partial(_in_order, pool, size)
@@ -156,8 +177,10 @@ class _Child:
     task: ClassVar[Task | None] = None
 
 
-def _initialize(content: Pickled) -> None:
+def _initialize(content: Pickled, gpus: SimpleQueue[str] | None) -> None:
     """Called in each process when it starts."""
+    if gpus is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus.get()  # read when torch first uses a GPU
     import torch
 
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -26,13 +26,11 @@ from typing import Any, NamedTuple
 from lvmrs import errors
 from lvmrs._util import files as _disk
 from lvmrs._util.files import is_file, redirect
-from lvmrs._util.optional import optional
 from lvmrs._util.signals import SIGNALS
+from lvmrs._util.text import optional
 from lvmrs.errors import InvalidArgumentError, LvmrsError, RunError, first_line, guarded
 from lvmrs.kernel import checks
 from lvmrs.runs.workers.base import Each, Pickled, Task, Workers, attempt, pickled, unpickled
-
-__all__ = ["ActorPool", "Ray", "RayWorker", "connected", "copy_files", "use_copies", "versions"]
 
 _ADDRESS = re.compile(r"local|(?:ray://)?[A-Za-z0-9._-]+:(?P<port>[0-9]{1,5})")
 _LAST_PORT = (1 << 16) - 1
@@ -65,7 +63,7 @@ class Ray(Workers):
         self.address = None if address is None else _address(address)
         self.wanted = None if workers is None else checks.count("workers", workers, least=1)
         self.cpus = checks.count("cpus", cpus, least=1)
-        self.gpus = checks.single("gpus", checks.at_least_zero("gpus", gpus))
+        self.gpus = checks.nonnegative_number("gpus", gpus)
         self._size = self.wanted or 1
         self._pool: ActorPool | None = None
 
@@ -127,10 +125,9 @@ def _address(text: object) -> str:
 
 @contextmanager
 def connected(address: str | None, files: Iterable[Path] = ()) -> Iterator[Any]:
-    """Connect to a cluster and send it files, or start Ray on this machine, which has the files.
+    """Connect to a cluster and send it files, or start Ray on this machine; the block gets the ray module.
 
-    An existing connection of the caller is used unchanged, and stays open; no files are sent then. The block gets the
-    ray module.
+    An existing connection of the caller is used unchanged, and stays open; no files are sent then.
     """
     ray = optional("ray", extra="ray", error=RunError)
     if ray.is_initialized():
@@ -169,12 +166,9 @@ def _joined(ray: Any, address: str | None, files: Iterable[Path], quiet: dict[st
 
 
 def copy_files(files: Iterable[Path], folder: Path, most: int = _MOST_BYTES) -> Path:
-    """Copy files into a folder, each under its absolute path.
+    """Copy files into a folder, each under its absolute path; at most ``most`` bytes, the smallest files first.
 
-    Args:
-        files: the files. A Python file is copied with the modules and packages beside it, which it may import.
-        folder: the folder, which is made if there are files.
-        most: maximum number of bytes of all copies; the smallest files are copied first.
+    A Python file is copied with the modules and packages beside it, which it may import.
     """
     named = set(files)
     wanted = named.union(*(_modules_beside(file) for file in named if file.suffix == ".py"))
@@ -182,8 +176,7 @@ def copy_files(files: Iterable[Path], folder: Path, most: int = _MOST_BYTES) -> 
         most -= path.stat().st_size
         if most < 0:
             break
-        copy = folder / os.path.normpath(path).lstrip("/")
-        _disk.copy_file(path, copy)
+        _disk.copy_file(path, folder / os.path.normpath(path).lstrip("/"))
     return folder
 
 
@@ -206,13 +199,7 @@ def versions() -> dict[str, str]:
 
 
 class RayWorker:
-    """A worker on a node of a Ray cluster.
-
-    Args:
-        content: the task.
-        wanted: the versions of libraries on the machine of the command.
-        threads: number of threads to use.
-    """
+    """A worker on a node of a Ray cluster, which wants the same versions of libraries as the machine of the command."""
 
     def __init__(self, content: Pickled, wanted: dict[str, str], threads: int) -> None:
         self._content: Pickled | None = content
@@ -221,10 +208,10 @@ class RayWorker:
 
     def load(self) -> tuple[None, Exception | None]:
         """Load the task; returns None and the error, if loading fails."""
-        self._task, failure = attempt(lambda _: self._loaded(), None)
+        self._task, failure = attempt(self._loaded, None)
         return None, failure
 
-    def _loaded(self) -> Task:
+    def _loaded(self, _: object) -> Task:
         import torch
 
         if (here := versions()) != self._wanted:
@@ -287,9 +274,7 @@ class _Call(NamedTuple):
 class ActorPool:
     """Workers that load the task, are idle, or compute an item.
 
-    Args:
-        ray: the library, connected.
-        new: requests an actor with the methods of ``RayWorker`` from Ray, without waiting for it.
+    ``new`` requests an actor with the methods of ``RayWorker`` from Ray, without waiting for it.
     """
 
     def __init__(self, ray: Any, new: Callable[[], Any]) -> None:
@@ -337,10 +322,12 @@ class ActorPool:
                     self.start(1)
                     if number is None:
                         failures.append(self._failed_start(error))
-                    else:
-                        waiting.appendleft((number, item))
-                        deaths[number] += 1
-                        failures.append(_too_many_deaths(deaths[number], error))
+                        continue
+                    waiting.appendleft((number, item))
+                    deaths[number] += 1
+                    if deaths[number] >= _DEATHS:
+                        what = f"{_DEATHS} workers died while they computed the same input"
+                        failures.append(_for_lack_of_memory(what, error, "with fewer workers on each machine"))
                     continue
                 self._free.append(worker)
                 failures.append(failure)
@@ -382,10 +369,8 @@ class ActorPool:
         workers = len(self._free) + len(self._calls)
         if self._failed_starts <= _DEATHS + 2 * workers:  # when a machine dies, many workers die
             return None
-        return RunError(
-            f"{self._failed_starts} workers of the Ray cluster died before they had loaded the job, perhaps for lack "
-            f"of memory ({first_line(error)}); rows already written are safe: resume, with fewer workers"
-        )
+        what = f"{self._failed_starts} workers of the Ray cluster died before they had loaded the job"
+        return _for_lack_of_memory(what, error, "with fewer workers")
 
     def _kill(self, worker: Any) -> None:
         with suppress(self._ray.exceptions.RayError, ValueError):  # it may be dead or unreachable
@@ -398,10 +383,6 @@ class ActorPool:
         self._calls, self._free = {}, []
 
 
-def _too_many_deaths(deaths: int, error: Exception) -> Exception | None:
-    if deaths < _DEATHS:
-        return None
-    return RunError(
-        f"{deaths} workers died while they computed the same input, perhaps for lack of memory ({first_line(error)}); "
-        "rows already written are safe: resume, with fewer workers on each machine"
-    )
+def _for_lack_of_memory(what: str, error: Exception, advice: str) -> RunError:
+    why = f"perhaps for lack of memory ({first_line(error)})"
+    return RunError(f"{what}, {why}; rows already written are safe: resume, {advice}")

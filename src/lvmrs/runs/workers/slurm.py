@@ -19,15 +19,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lvmrs._util.optional import optional
 from lvmrs._util.signals import EXIT_CODE
+from lvmrs._util.text import optional
 from lvmrs.errors import InvalidArgumentError, RunError, guarded
 from lvmrs.kernel import checks
 from lvmrs.record import Run
 
-__all__ = ["Command", "Launched", "checked_settings", "launch", "minutes", "shard_directory", "shard_of_task"]
-
-_ARRAY = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT")
 # Seconds between two calls of squeue.
 _LOOK = 2.0
 # How often a task may reach its time limit and be requeued.
@@ -57,17 +54,17 @@ def shard_of_task(environment: Mapping[str, str] | None = None) -> tuple[int, in
     Args:
         environment: the environment variables of Slurm; by default those of this process.
     """
-    found = os.environ if environment is None else environment
-    words = [found.get(name, "") for name in _ARRAY]
-    if not all(word.isascii() and word.isdigit() for word in words):
-        told = ", ".join(f"{name} is {word!r:.40}" for name, word in zip(_ARRAY, words, strict=True))
+    given = os.environ if environment is None else environment
+    words = {name: given.get(f"SLURM_ARRAY_TASK_{name}", "") for name in ("ID", "MIN", "COUNT", "STEP", "MAX")}
+    known = {name: int(word) for name, word in words.items() if word.isascii() and word.isdigit()}
+    if not {"ID", "MIN", "COUNT"} <= set(known):
+        told = ", ".join(f"SLURM_ARRAY_TASK_{name} is {words[name]!r:.40}" for name in ("ID", "MIN", "COUNT"))
         raise InvalidArgumentError(
             f"shard auto is for the tasks of a Slurm array, and this is none ({told}); submit it with sbatch "
             "--array=1-8, or name the shard, such as 2/8"
         )
-    task, first, count = map(int, words)
-    step = max(1, _number(found, "SLURM_ARRAY_TASK_STEP", 1))
-    last = _number(found, "SLURM_ARRAY_TASK_MAX", first + (count - 1) * step)
+    task, first, count, step = known["ID"], known["MIN"], known["COUNT"], max(1, known.get("STEP", 1))
+    last = known.get("MAX", first + (count - 1) * step)
     place, rest = divmod(task - first, step)
     # Slurm does not list the tasks of an array such as 0,2,5, and reports a step of 1 for it.
     if rest or not 0 <= place < count or last != first + (count - 1) * step:
@@ -76,11 +73,6 @@ def shard_of_task(environment: Mapping[str, str] | None = None) -> tuple[int, in
             "shard this is; submit an array such as 1-8, or name the shard, such as 2/8"
         )
     return place + 1, count
-
-
-def _number(environment: Mapping[str, str], name: str, otherwise: int) -> int:
-    word = environment.get(name, "")
-    return int(word) if word.isascii() and word.isdigit() else otherwise
 
 
 def shard_directory(out: str | Path, shard: int, shards: int) -> Path:
@@ -119,20 +111,14 @@ def minutes(text: str) -> int:
             f"time must be minutes, or like 4:00:00 or 1-12, as sbatch takes it, got {text!r:.40}"
         )
     days, *parts = (int(part or 0) for part in found.groups())
-    if found[1] is not None or found[4] is not None:
-        hours, whole, seconds = parts
-    else:
-        hours, whole, seconds = 0, parts[0], parts[1]
+    if found[1] is None and found[4] is None:  # minutes, or M:S
+        parts = [0, *parts[:2]]
+    hours, whole, seconds = parts
     return max(1, 24 * 60 * days + 60 * hours + whole + bool(seconds))
 
 
 class Command:
-    """A command of lvmrs that runs in a Slurm job, and resumes after a stop. It can be pickled.
-
-    Args:
-        words: the command, without "lvmrs".
-        directory: its working directory.
-    """
+    """A command of lvmrs, without the word "lvmrs", that runs in a Slurm job, and resumes after a stop."""
 
     def __init__(self, words: tuple[str, ...], directory: Path) -> None:
         self.words, self.directory = words, directory
@@ -196,11 +182,9 @@ class Launched:
     """Directory of the logs of all tasks."""
 
     def wait(self, on_rows: Callable[[int, int], None] = lambda rows, inputs: None, *, look: float = _LOOK) -> Run:
-        """Wait until the run is merged.
+        """Wait until the run is merged, and look at the queue every ``look`` seconds.
 
-        Args:
-            on_rows: called repeatedly with the number of rows of all shards, and the number of inputs.
-            look: seconds between two calls of squeue.
+        Calls ``on_rows`` each time with the number of rows of all shards, and the number of inputs.
         """
         while _queued(self.array, self.merging):
             self._tell(on_rows)
