@@ -30,10 +30,10 @@ from lvmrs.engine.batching import Batched, Fullness
 from lvmrs.engine.pipeline import Procedure
 from lvmrs.engine.sources import Input
 from lvmrs.engine.threads import ThreadPool, torch_threads
-from lvmrs.kernel.goals import Goal
+from lvmrs.kernel.method import Goal
 from lvmrs.kernel.noise import Stream
 from lvmrs.models import ResNet
-from lvmrs.models.small import fast_cnn
+from lvmrs.models.networks import fast_cnn
 from side_by_side import seconds_in_turn
 
 SIGMA, N0 = 0.5, 64

@@ -135,11 +135,10 @@ class _Actor:
         """A row for the input that the question is about."""
         from dataclasses import replace
 
-        from lvmrs.runs.probing import Reply
-        from lvmrs.runs.spreading import ScoredRow, WorkerRows
+        from lvmrs.runs.dispatch import Reply, WorkerRows
 
         await asyncio.sleep(self._seconds)
-        made = [ScoredRow(replace(self._row, idx=index), self._scores) for index in question.args[1]]
+        made = [(replace(self._row, idx=index), self._scores) for index in question.args[1]]
         return Reply(WorkerRows(made, None), None), None
 
 

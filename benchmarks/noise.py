@@ -15,7 +15,7 @@ from lvmrs import SmoothedClassifier
 from lvmrs.kernel.exact_noise import ExactGaussian
 from lvmrs.kernel.noise import GAUSSIAN, Draws, Noise
 from lvmrs.models import ResNet
-from lvmrs.models.small import small_cnn
+from lvmrs.models.networks import small_cnn
 from lvmrs.testing import SELECTION
 from side_by_side import median_ratio
 

@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from entmax import sparsemax
 
-from lvmrs.planners import simplex
+from lvmrs.planners import search
+from lvmrs.registry import simplex_map
 from side_by_side import seconds
 
 TEMPERATURES = np.geomspace(0.01, 50, 50)
@@ -25,9 +26,9 @@ def main() -> None:
         logits = 3 * torch.randn(n, c, generator=torch.Generator().manual_seed(0))
         slow_soft, fast_soft, slow_sparse, fast_sparse = seconds(
             lambda z=logits: separate_softmax(z),  # type: ignore[misc]
-            lambda z=logits: simplex.sweep(z, TEMPERATURES, map="softmax"),  # type: ignore[misc]
+            lambda z=logits: search.sweep(simplex_map("softmax"), z, TEMPERATURES),  # type: ignore[misc]
             lambda z=logits: separate_sparsemax(z),  # type: ignore[misc]
-            lambda z=logits: simplex.sweep(z, TEMPERATURES, map="sparsemax"),  # type: ignore[misc]
+            lambda z=logits: search.sweep(simplex_map("sparsemax"), z, TEMPERATURES),  # type: ignore[misc]
         )
         for name, slow, fast in (
             ("softmax", slow_soft, fast_soft),

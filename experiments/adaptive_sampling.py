@@ -21,10 +21,9 @@ from lab.cases import Case, adaptive
 from lab.methods import Certified, paired, place_of
 from lab.page import about, difference, made_by, percent, size, table, wrapped
 from lab.settings import Lab
-from lvmrs import Cohen, Duels, Planner, Run, Terms, Votes
-from lvmrs import runs as jobs
+from lvmrs import Cohen, Duels, Planner, Run, Terms, Votes, runs
 from lvmrs.kernel.bounds.clopper_pearson import stages
-from lvmrs.kernel.goals import CERTIFIED, UNDECIDED, Goal, verdict
+from lvmrs.kernel.method import CERTIFIED, UNDECIDED, Goal, verdict
 from lvmrs.planners import Anytime
 from lvmrs.planners.allocation import steps
 from lvmrs.record import Row
@@ -32,7 +31,7 @@ from lvmrs.record.scores import KeptScores
 from lvmrs.registry import noise_named
 from lvmrs.runs.recertify import KeptSource
 
-__all__ = ["EVENLY", "PLANNED", "RIGHT", "TITLE", "measure", "shown"]
+__all__ = ["EVENLY", "PLANNED", "RIGHT", "TITLE", "brief", "measure", "shown"]
 
 TITLE = "As few samples as the question needs"
 EVENLY = "the same for each input"
@@ -241,7 +240,7 @@ def _again(case: Case, name: str, planner: Planner, goal: Goal | None, n: int | 
     n0 = _n0(case)
     place = place_of(case, f"adaptive-{name}".replace(".", "_"), n0, n or case.size.n)
     place.parent.mkdir(parents=True, exist_ok=True)
-    return jobs.recertify(case.run, place, planner, n0=n0, n=n or case.size.n, goal=goal)
+    return runs.recertify(case.run, place, planner, n0=n0, n=n or case.size.n, goal=goal)
 
 
 def _rows(run: Run) -> list[Row]:
@@ -255,6 +254,18 @@ def _used(row: Row) -> int:
 
 def _limit(row: Row) -> float:
     return float("inf") if row.limit is None else row.limit
+
+
+def brief(found: record.Found) -> str:
+    """The section of the first page: what a yes or no at one radius costs by duels."""
+    text = (
+        "Sampling for an input stops when its question is answered, with bounds that hold at every moment at once "
+        f"([theory.md](theory.md)). Duels, is this radius certified? With at most n = {found['case']['n']} samples:"
+    )
+    head = ["radius", "mean samples", "median", "× fewer", "certified", "undecided, %"]
+    inputs = found["case"]["inputs"]
+    rows = [[epsilon, *_cells(each["anytime"], inputs)[:-1]] for epsilon, each in found["targets"]["duels"].items()]
+    return f"{wrapped(text)}\n\n{table(head, rows)}"
 
 
 def shown(found: record.Found) -> str:
@@ -280,13 +291,13 @@ def shown(found: record.Found) -> str:
             _TEXT,
             made_by(found),
             about(case),
-            "### Is this radius certified?",
+            "## Is this radius certified?",
             _PUBLISHED,
             table(head, rows),
-            "### How close is the radius to what infinitely many samples could give?",
+            "## How close is the radius to what infinitely many samples could give?",
             _NEAR,
             table(near, tolerances),
-            "### A budget for all inputs",
+            "## A budget for all inputs",
             wrapped(f"{inputs} × {n0 + budgets['each']} samples in all, with those to plan on. {_BUDGET}"),
             table(spent, [_spent(name, row, budgets["each"]) for name, row in budgets["rows"].items()]),
             _SAVED,
@@ -346,7 +357,7 @@ def _saved(row: dict[str, Any], n0: int) -> list[str]:
 _TEXT = """\
 Most inputs need few of the samples that a fixed number spends on each: a hopeless one is seen to be hopeless soon. Here
 sampling for an input stops when its question is answered, with bounds that hold at every moment at once
-([theory.md](theory.md)), and after n samples at the latest; a planned budget has bounds for numbers that are settled
+([theory.md](../theory.md)), and after n samples at the latest; a planned budget has bounds for numbers that are settled
 before. α = β = 0.001: a false *certified* has probability at most α, and a false *cannot be certified* at most β.
 Targets and tolerances are planned on the first 64 of the n0 samples, planned budgets on all of them."""
 
@@ -361,7 +372,7 @@ Pearson's bound after n/1000, n/100, n/10 and n samples, which share the risk. P
 _NEAR = """\
 Duels. *Fixed n* is the smallest number of samples, among eight in each power of ten, whose average radius is at least
 that of the row; *× fewer* compares the samples of the two, with those to plan on. *With hindsight* gives each input the
-number of samples, among the same ones, that is best for the average, by someone who knows all labels, and all radii
+number of samples, among the same ones, that is best for the average, chosen with all labels known, and all radii
 that all numbers of samples would certify: no rule can save more.
 
 A tolerance says how good each radius is. It is no good way to save samples at equal average radius. With

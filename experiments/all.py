@@ -1,4 +1,4 @@
-"""Run all experiments, and write docs/results.md.
+"""Run all experiments, and write docs/results.md and docs/results/*.md.
 
 python experiments/all.py --cifar10 cifar10.npz
 """

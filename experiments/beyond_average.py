@@ -18,10 +18,10 @@ from scipy import stats
 from lab import figures, record
 from lab.cases import Case, families
 from lab.methods import Certified, certified, planners_of
-from lab.page import about, made_by, percent, table
+from lab.page import about, made_by, percent, table, wrapped
 from lab.settings import Lab
 
-__all__ = ["TITLE", "drawn", "measure", "shown"]
+__all__ = ["TITLE", "brief", "drawn", "measure", "shown"]
 
 TITLE = "Beyond the average radius"
 _METHODS = {"cohen": "Cohen", "votes": "votes, R2", "lvm": "LVM", "duels": "duels"}
@@ -75,6 +75,18 @@ def drawn(found: record.Found) -> dict[str, Figure]:
     }
 
 
+def brief(found: record.Found) -> str:
+    """The section of the first page: the curves of up to two networks."""
+    names = [name for name in found["cases"] if name in ("digits-0.5", "cifar10-0.5")] or list(found["cases"])[:1]
+    text = (
+        "An average radius alone hides which inputs are certified. The tables have quantiles of p̲, the lower bound of "
+        f"the proof, and certified accuracy that holds with probability {1 - _RISK:g} for all certificates together. "
+        f"The curves are certified accuracy, σ = 0.5: {' and '.join(found['cases'][name]['title'] for name in names)}."
+    )
+    pictures = " ".join(f"![certified accuracy](results/curves-{name}.svg)" for name in names)
+    return f"{wrapped(text)}\n\n{pictures}"
+
+
 def shown(found: record.Found) -> str:
     """The tables and curves."""
     parts = [_TEXT, made_by(found)]
@@ -87,8 +99,8 @@ def shown(found: record.Found) -> str:
             for key_, title in _METHODS.items()
             for row in (case["rows"][key_],)
         ]  # fmt: skip
-        parts += [f"### {case['title']}, σ = {case['sigma']:g}", about(case), table(head, rows)]
-        parts.append(f"![certified accuracy](results/curves-{name}.svg)")
+        parts += [f"## {case['title']}, σ = {case['sigma']:g}", about(case), table(head, rows)]
+        parts.append(f"![certified accuracy](curves-{name}.svg)")
     return "\n\n".join(parts)
 
 

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from lab import figures, record
 from lab.cases import Case, families
 from lab.methods import Certified, certified, gap
-from lab.page import about, difference, made_by, percent, size, table
+from lab.page import about, difference, made_by, percent, size, table, wrapped
 from lab.settings import Lab
 from lvmrs import Fixed
 
-__all__ = ["TITLE", "drawn", "measure", "shown"]
+__all__ = ["TITLE", "brief", "drawn", "measure", "shown"]
 
 TITLE = "Bounds compared"
 _BOUNDS = ("hoeffding", "bernstein", "betting")
@@ -64,19 +64,31 @@ def drawn(found: record.Found) -> dict[str, Figure]:
     return made
 
 
+def brief(found: record.Found) -> str:
+    """The section of the first page: a figure."""
+    name = "cifar10-1" if "cifar10-1" in found["cases"] else next(iter(found["cases"]))
+    case = found["cases"][name]
+    text = (
+        "The same scores, map and risk, with several bounds on a mean: one point for each input, softmax, "
+        f"{case['title']}, σ = {case['sigma']:g}. Points above the diagonal are inputs for which the bound is narrower "
+        "than Hoeffding's. For votes, Clopper and Pearson's bound is exact."
+    )
+    return f"{wrapped(text)}\n\n![radii by bound](results/bounds-{name}.svg)"
+
+
 def shown(found: record.Found) -> str:
     """The tables and figures."""
     parts = [_TEXT, made_by(found)]
     head = ["map", "bound", "average radius", "certified, %", "− Bernstein (95 %)", "not below Bernstein, %"]
     for name, case in found["cases"].items():
-        parts += [f"### {case['title']}, σ = {case['sigma']:g}", about(case)]
+        parts += [f"## {case['title']}, σ = {case['sigma']:g}", about(case)]
         rows = [
             [title, bound.replace("_", "–"), size(row["average"]), percent(row["certified"]),
              difference(row["to bernstein"]), percent(row["not below bernstein"])]
             for title, each in case["maps"].items()
             for bound, row in each.items()
         ]  # fmt: skip
-        parts += [table(head, rows), f"![radii by bound](results/bounds-{name}.svg)"]
+        parts += [table(head, rows), f"![radii by bound](bounds-{name}.svg)"]
     return "\n\n".join(parts)
 
 

@@ -5,7 +5,7 @@
 
 For each pair n0:n, the average certified radius (0 where the answer is wrong or missing), the share of inputs that are
 certified at all and right, and the difference of the radius to that of votes with R2, with a paired bootstrap interval
-at 0.95 over the inputs. ``--union`` adds votes with a union over the classes, which no certificate needs.
+at 0.95 over the inputs. ``--union`` adds votes and Paper with a union over the classes, which no certificate needs.
 """
 
 import argparse
@@ -17,8 +17,7 @@ import numpy as np
 
 from lab.settings import spread_options
 from lab.union import VotesWithUnion
-from lvmrs import LVM, Cohen, Duels, Lipschitz, Paper, Planner, Run, Votes, analysis
-from lvmrs import runs as jobs
+from lvmrs import LVM, Cohen, Duels, Lipschitz, Paper, Planner, Run, Votes, analysis, runs
 from lvmrs.analysis import Results
 from lvmrs.cli.setup import chosen_workers
 from lvmrs.kernel import radius
@@ -29,7 +28,10 @@ def planners(options: argparse.Namespace, *, constant: bool) -> dict[str, Planne
     found: dict[str, Planner] = {"Cohen": Cohen(), "votes, R2": Votes()}
     if options.union:
         found["votes, R2, union"] = VotesWithUnion()
-    found |= {"Paper": Paper(), "LVM": LVM(), "duels": Duels()}
+    found["Paper"] = Paper()
+    if options.union:
+        found["Paper, union"] = Paper(union=True)
+    found |= {"LVM": LVM(), "duels": Duels()}
     if options.width is not None:
         found[f"soft duels, width {options.width:g}"] = Duels(options.width)
     if constant:
@@ -57,7 +59,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, help="runs made with --keep-scores")
     parser.add_argument("--sizes", default="200:1000,1000:10000", help="pairs n0:n")
-    parser.add_argument("--union", action="store_true", help="also votes with a union over the classes")
+    parser.add_argument("--union", action="store_true", help="also votes and Paper with a union over the classes")
     parser.add_argument("--width", type=float, help="also soft duels of this width")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
     spread_options(parser)
@@ -76,7 +78,7 @@ def main() -> int:
                 for name, planner in planners(options, constant=terms.lipschitz is not None).items():
                     here = type(planner).__module__ == "__main__"  # other machines cannot import this script
                     workers = None if here else who
-                    made = jobs.recertify(run, Path(place) / name, planner, n0=n0, n=n, workers=workers)
+                    made = runs.recertify(run, Path(place) / name, planner, n0=n0, n=n, workers=workers)
                     table[name] = certified(analysis.results_of(made))
                     print(f"\r{name:30}", end="", file=sys.stderr)
             plain = table["votes, R2"][0]

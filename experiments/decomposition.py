@@ -16,12 +16,12 @@ from matplotlib.figure import Figure
 from lab import figures, record
 from lab.cases import Case, families, sandwich_families
 from lab.methods import PUBLISHED, STEPS, TITLES, certified, gap, planners_of, swapped, titles_of
-from lab.page import about, difference, made_by, percent, size, table
+from lab.page import about, difference, made_by, percent, size, table, wrapped
 from lab.settings import Lab
 from lab.unsound import published
-from lvmrs.kernel.bounds.binomial import by_chance
+from lvmrs.planners.votes import sign_test
 
-__all__ = ["TITLE", "drawn", "measure", "shown"]
+__all__ = ["TITLE", "brief", "drawn", "measure", "shown"]
 
 TITLE = "Where the gain comes from"
 _EPSILONS = (0.25, 0.5, 1.0)
@@ -75,12 +75,22 @@ def drawn(found: record.Found) -> dict[str, Figure]:
     return {"steps": figures.ladder(ratios, list(_SHORT.values()), "average radius / votes with R2")}
 
 
+def brief(found: record.Found) -> str:
+    """The section of the first page: the figure."""
+    text = (
+        f"The same kept scores of {len(found['cases'])} classifiers are certified step by step, from Cohen's method to "
+        "LVM-RS and to duels. The figure has the average radius of each step as a multiple of that of votes with R2, "
+        "at the larger n of each classifier. A line that rises between two steps means that the second step helps."
+    )
+    return f"{wrapped(text)}\n\n![average radius at each step](results/steps.svg)"
+
+
 def shown(found: record.Found) -> str:
     """The tables."""
-    parts = [_TEXT, made_by(found), "![average radius at each step](results/steps.svg)"]
+    parts = [_TEXT, made_by(found), "![average radius at each step](steps.svg)"]
     for case in found["cases"].values():
         titles = titles_of(constant=case["lipschitz"] is not None)
-        parts += [f"### {case['title']}, σ = {case['sigma']:.3g}", about(case)]
+        parts += [f"## {case['title']}, σ = {case['sigma']:.3g}", about(case)]
         for sizes in case["sizes"]:
             head = [f"n0 = {sizes['n0']}, n = {sizes['n']}", "average radius", "certified, %",
                     *(f"at {epsilon:g}, %" for epsilon in _EPSILONS), "− votes, R2 (95 %)",
@@ -92,14 +102,14 @@ def shown(found: record.Found) -> str:
 def _row(title: str, name: str, row: dict[str, Any]) -> list[str]:
     gained, lost = row["gained and lost"]
     before = next((one for one in row["steps"] if one != "votes"), None)
-    chooses = name in ("paper", "paper-betting", "lvm", PUBLISHED)
+    chooses = name in ("paper-union", "paper", "paper-betting", "lvm", PUBLISHED)
     return [
         title,
         size(row["average"]),
         percent(row["certified"]),
         *map(percent, row["at"].values()),
         "" if name == "votes" else difference(row["to votes"]),
-        f"+{gained}, −{lost} ({by_chance(gained, lost):.2g})" if gained or lost else "",
+        f"+{gained}, −{lost} ({sign_test(gained, lost):.2g})" if gained or lost else "",
         "" if before is None else f"{difference(row['steps'][before])} to {_SHORT.get(before, TITLES[before])}",
         f"{row['maps'].get('hardmax', 0)} of {sum(row['maps'].values())}" if chooses else "",
     ]
@@ -108,7 +118,7 @@ def _row(title: str, name: str, row: dict[str, Any]) -> list[str]:
 _TEXT = """\
 The same kept scores are certified step by step. Average radius counts 0 where the answer is wrong or nothing is
 certified. The differences are paired over the inputs, with Student's interval; p is that of the exact sign test.
-*Risk shared* means that each class is bounded at α/c, which no certificate needs ([theory.md](theory.md)). *Votes
+*Risk shared* means that each class is bounded at α/c, which no certificate needs ([theory.md](../theory.md)). *Votes
 chosen* counts certificates whose map is the vote. The rule of the paper's published code takes, for each input, the
 largest radius of votes with R2 and 204 soft maps on the certification sample itself. The sample that chooses also
 proves, so its certificates do not hold at risk α; the row shows what its search would be worth."""

@@ -14,13 +14,13 @@ from typing import Any
 from lab import commands, record
 from lab.cases import Case, sandwich_families
 from lab.methods import Certified, certified, gap, swapped
-from lab.page import about, difference, made_by, percent, size, table
+from lab.page import about, difference, made_by, percent, size, table, wrapped
 from lab.published import LIPSCHITZ
 from lab.settings import Lab
 from lvmrs import Duels, Lipschitz, Planner, Run, Votes
-from lvmrs.kernel.bounds.binomial import by_chance
+from lvmrs.planners.votes import sign_test
 
-__all__ = ["TITLE", "measure", "shown"]
+__all__ = ["TITLE", "brief", "measure", "shown"]
 
 TITLE = "Lipschitz constant, noise, and both"
 _EPSILONS = (0.14, 0.19, 0.25, 0.28, 0.42, 0.5)
@@ -77,11 +77,22 @@ def _deterministic(case: Case) -> Certified:
     return Certified.of(rows)
 
 
+def brief(found: record.Found) -> str:
+    """The section of the first page: the average radii of the sandwich networks."""
+    text = (
+        "A sandwich network has its Lipschitz constant by construction. Its margin is a certificate without noise; "
+        "noise alone is another; R1 and the ramp radius use both, and soft duels use the ramp radius. Average radius:"
+    )
+    cases = found["cases"].values()
+    rows = [[title, *(size(case["rows"][key]["average"]) for case in cases)] for key, title in _TITLES.items()]
+    return f"{wrapped(text)}\n\n{table(['method', *(case['title'] for case in cases)], rows)}"
+
+
 def shown(found: record.Found) -> str:
     """The tables."""
     parts = [_TEXT, made_by(found)]
     for name, case in found["cases"].items():
-        parts += [f"### {case['title']}", about(case)]
+        parts += [f"## {case['title']}", about(case)]
         head = ["certified accuracy, %", *(f"{epsilon:g}" for epsilon in _EPSILONS), "average radius", "s an input"]
         rows = []
         for key, title in _TITLES.items():
@@ -99,7 +110,7 @@ def shown(found: record.Found) -> str:
 def _verdict(pair: str, case: dict[str, Any]) -> str:
     one, _, other = pair.partition(" to ")
     told = [
-        f"{epsilon}: +{gained} −{lost} ({by_chance(gained, lost):.2g})"
+        f"{epsilon}: +{gained} −{lost} ({sign_test(gained, lost):.2g})"
         for epsilon, (gained, lost) in case["at every radius"][pair].items()
     ]
     return f"{_TITLES[other]} − {_TITLES[one]}: {difference(case['gaps'][pair])}; inputs at {', '.join(told)}"

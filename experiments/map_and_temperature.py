@@ -18,7 +18,7 @@ from torch import Tensor
 from lab import figures, record
 from lab.cases import Case, families
 from lab.methods import certified
-from lab.page import made_by, size, table
+from lab.page import made_by, size, table, wrapped
 from lab.settings import Lab
 from lvmrs import Duels, Votes
 from lvmrs.kernel import radius
@@ -27,7 +27,7 @@ from lvmrs.kernel.maps import SimplexMap, Softmax, Sparsemax
 from lvmrs.planners.search import geometric
 from lvmrs.record.scores import KeptScores
 
-__all__ = ["TITLE", "drawn", "measure", "shown"]
+__all__ = ["TITLE", "brief", "drawn", "measure", "shown"]
 
 TITLE = "Map and temperature"
 _TEMPERATURES = geometric(0.01, 50, 25)
@@ -89,6 +89,19 @@ def drawn(found: record.Found) -> dict[str, Figure]:
     return made
 
 
+def brief(found: record.Found) -> str:
+    """The section of the first page: the figure of one input."""
+    name, case = next(iter(found["cases"].items()))
+    titles = list(case["inputs shown"])
+    middle = len(titles) // 2
+    text = (
+        "The radius of one input against the temperature of the map, by map and bound; dashed lines are votes and "
+        f"duels ({case['title']}, σ = {case['sigma']:g}, the input {titles[middle]}). The largest value of a curve is "
+        "no certificate, because the temperature would be chosen on the sample that proves."
+    )
+    return f"{wrapped(text)}\n\n![{titles[middle]}](results/temperature-{name}-{middle}.svg)"
+
+
 def shown(found: record.Found) -> str:
     """A table of the best temperatures, and the figures."""
     parts = [_TEXT, made_by(found)]
@@ -104,9 +117,9 @@ def shown(found: record.Found) -> str:
         for k, (title, each) in enumerate(case["inputs shown"].items()):
             best = [f"{size(max(up))} ({t[int(np.argmax(up))]:.3g})" for up in each["curves"].values()]
             rows.append([f"{each['index']}, {title}", size(each["votes"]), size(each["duels"]), *best])
-            pictures.append(f"![{title}](results/temperature-{name}-{k}.svg)")
+            pictures.append(f"![{title}](temperature-{name}-{k}.svg)")
         text = f"n = {case['n']}, α = {case['alpha']:g}, seed {case['seed']}."
-        parts += [f"### {case['title']}, σ = {case['sigma']:g}", text, table(head, rows), " ".join(pictures)]
+        parts += [f"## {case['title']}, σ = {case['sigma']:g}", text, table(head, rows), " ".join(pictures)]
     return "\n\n".join(parts)
 
 

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from lab import figures, record
 from lab.cases import Case, families
 from lab.methods import Certified, certified, paired, planners_of, swapped
-from lab.page import difference, made_by, percent, size, table
+from lab.page import difference, made_by, percent, size, table, wrapped
 from lab.settings import Lab
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.kernel.bounds.binomial import by_chance
+from lvmrs.planners.votes import sign_test
 
-__all__ = ["TITLE", "drawn", "measure", "shown"]
+__all__ = ["TITLE", "brief", "drawn", "measure", "shown"]
 
 TITLE = "Where soft maps pay"
 _METHODS = {"votes": "votes, R2", "soft": "soft maps", "duels": "duels", "soft-duels": "soft duels, one width"}
@@ -88,6 +88,16 @@ def drawn(found: record.Found) -> dict[str, Figure]:
     return {"near-a-tie": figures.lines(curves, "samples n", "certified and right (%)", log=True)}
 
 
+def brief(found: record.Found) -> str:
+    """The section of the first page: the figure."""
+    text = (
+        "Near a tie, a vote discards how large the margin was. Soft maps and soft duels use the margin, so they could "
+        "certify inputs that votes and duels do not, above all with few samples. The figure has the share of inputs "
+        f"that are certified with a right answer, against n, over {len(found['cases'])} cases."
+    )
+    return f"{wrapped(text)}\n\n![certified inputs against n](results/near-a-tie.svg)"
+
+
 def shown(found: record.Found) -> str:
     """The table and its figure."""
     head = ["n", "inputs", *(f"{title}: certified, % (average radius)" for title in _METHODS.values()),
@@ -98,19 +108,19 @@ def shown(found: record.Found) -> str:
             f"{percent(each['certified'][name] / each['inputs'])} ({size(each['average'][name])})" for name in _METHODS
         ]
         pairs = [
-            f"+{pair['gained']}, −{pair['lost']} ({by_chance(pair['gained'], pair['lost']):.2g}); "
+            f"+{pair['gained']}, −{pair['lost']} ({sign_test(pair['gained'], pair['lost']):.2g}); "
             f"{difference(pair['gap'])}"
             for pair in each["pairs"].values()
         ]
         rows.append([n, str(each["inputs"]), *cells, *pairs])
     cases = "\n".join(f"- {each['inputs']} inputs: {each['title']}, σ = {each['sigma']:g}" for each in found["cases"])
-    picture = "![certified inputs against n](results/near-a-tie.svg)"
+    picture = "![certified inputs against n](near-a-tie.svg)"
     return "\n\n".join([_TEXT, made_by(found), table(head, rows), picture, f"The inputs are of\n\n{cases}"])
 
 
 _TEXT = """\
 Near a tie a hard vote throws away by how much it was won. For margins with a normal distribution the mean of the margin
-needs 2/π = 0.64 times the samples that the share of wins needs to show who is ahead. So soft duels should certify some
+needs 2/π = 0.64 times the samples that the share of wins needs to show which leads. So soft duels should certify some
 inputs that hard ones do not, the more the fewer samples there are, and cost radius elsewhere. All cases without a
 Lipschitz constant that have training inputs to find a width on are taken together; *soft maps* are the best of softmax
 and sparsemax for each input, with betting bounds; p is that of the exact sign test. Intervals are over images: one that

@@ -10,14 +10,17 @@ from adaptive_sampling import EVENLY, PLANNED, RIGHT
 from lab.methods import NEED_CONSTANT, STEPS
 from lab.page import table, wrapped
 from lab.record import Found
-from lvmrs.kernel.bounds.binomial import by_chance
+from lvmrs.planners.votes import sign_test
 
 __all__ = ["shown"]
 
 Setting = dict[str, Any]
 """A network, a σ and a number of samples: the rows of all methods, and the case."""
 
-_SOUND = ("cohen", "votes-union", "votes", "paper", "paper-betting", "soft", "lvm", "one-map", "duels", "soft-duels")
+_SOUND = (
+    "cohen", "votes-union", "votes", "paper-union", "paper", "paper-betting", "soft", "lvm", "one-map", "duels",
+    "soft-duels",
+)  # fmt: skip
 
 
 def shown(found: dict[str, Found | None]) -> str:
@@ -68,7 +71,7 @@ def _worth(plain: list[Setting], known: list[Setting]) -> str:
     head = ["step", "change of the average radius, median", "range", "settings where it is larger, smaller for sure"]
     text = (
         "A setting is a network, a σ and a number of samples; all methods have the same noise. *For sure* means that "
-        "the paired interval at 95 % leaves out 0. [The tables](#where-the-gain-comes-from) have each setting."
+        "the paired interval at 95 % leaves out 0. [The tables](results/decomposition.md) have each setting."
     )
     return f"{wrapped(text)}\n\n{table(head, rows)}"
 
@@ -142,7 +145,7 @@ def _near_ties(found: Found) -> str:
         )
     return (
         "**Near a tie, with few samples**, soft maps may certify inputs that votes do not, at the cost of radius "
-        f"elsewhere ([table](#where-soft-maps-pay)): {'. And '.join(told)}. Going from votes to duels comes first; a "
+        f"elsewhere ([table](results/near_a_tie.md)): {'. And '.join(told)}. Going from votes to duels comes first; a "
         "width from `lvmrs calibrate` is worth a try only if samples are that few and inputs near a tie count most."
     )
 
@@ -150,7 +153,7 @@ def _near_ties(found: Found) -> str:
 def _change_of_pair(size: dict[str, Any], one: str, other: str) -> str:
     pair, average = size["pairs"][f"{one} to {other}"], size["average"]
     change = 100 * (average[other] / average[one] - 1) if average[one] > 0 else 0.0
-    chance = by_chance(pair["gained"], pair["lost"])
+    chance = sign_test(pair["gained"], pair["lost"])
     return f"gained {pair['gained']} and lost {pair['lost']} (p = {chance:.2g}; radius {change:+.1f} %)"
 
 
@@ -198,7 +201,7 @@ def _few_samples(found: Found) -> str:
     saved = [each["n"] / each["budget with labels"] for each in found["savings"] if each["budget with labels"]]
     near = [each["fixed n"] / each["mean"] for each in found["tolerances"].values() if each["fixed n"]]
     return (
-        "**As few samples as the question needs** ([tables](#as-few-samples-as-the-question-needs)). By duels, a yes "
+        "**As few samples as the question needs** ([tables](results/adaptive_sampling.md)). By duels, a yes "
         f"or no at one radius (`--target-radius`) took {_times(answers)} fewer samples than n = {found['case']['n']}. "
         f"A budget for a labelled data set (`--budget`) had {changes[0]} % average radius over the same samples "
         f"spread evenly, of which the same number for each right answer has {changes[1]} %. At the average radius of a "
@@ -213,7 +216,8 @@ def _times(ratios: list[float]) -> str:
 
 
 _INTRODUCTION = """\
-The paper is Delattre et al. (2024), "The Lipschitz-Variance-Margin Tradeoff for Enhanced Randomized Smoothing". Each
-section below is one script in `experiments/`, with its command. `make experiments` runs all of them on digits, and on
-what else is given with `DATA='--cifar10 FILE.npz --imagenet FOLDER'`; `SCALE=paper` has the published settings.
-Networks are trained and scores sampled once, and kept in `build/experiments`."""
+Every table and figure of the paper, run again: Delattre et al. (2024), "The Lipschitz-Variance-Margin Tradeoff for
+Enhanced Randomized Smoothing". Each section below is one script in `experiments/`, and the page of tables behind it has
+its command. `make experiments` runs all of them on digits, and on what else is given with `DATA='--cifar10 FILE.npz
+--imagenet FOLDER'`; `SCALE=paper` has the published settings. Networks are trained and scores sampled once, and kept in
+`build/experiments`."""

@@ -15,13 +15,13 @@ import torch
 from lab import record
 from lab.cases import Case, families
 from lab.methods import certified, gap
-from lab.page import difference, made_by, percent, size, table
+from lab.page import difference, made_by, percent, size, table, wrapped
 from lab.published import R2_AGAINST_R3
 from lab.settings import Lab, Sampled
 from lvmrs import Cohen, Fixed, Votes
 from lvmrs.record.scores import KeptScores
 
-__all__ = ["TITLE", "measure", "shown"]
+__all__ = ["TITLE", "brief", "measure", "shown"]
 
 TITLE = "R2 against R3"
 _SIGMAS = (0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 1.0)
@@ -78,6 +78,17 @@ def _distance_to_uniform(case: Case) -> float:
     return float(np.mean(found))
 
 
+def brief(found: record.Found) -> str:
+    """The section of the first page: average radii of one family."""
+    family = next(iter(found["families"].values()))
+    text = (
+        "R2 uses a bound on the strongest rival; R3 supposes that one rival has all that the top class leaves. They "
+        f"differ where the rest is spread over many classes, so more with more noise. Average radii, {family['title']}:"
+    )
+    rows = [[sigma, size(row["r2"]), size(row["r3"]), difference(row["gap"])] for sigma, row in family["rows"].items()]
+    return f"{wrapped(text)}\n\n{table(['σ', 'R2', 'R3', 'R2 − R3 (95 %)'], rows)}"
+
+
 def shown(found: record.Found) -> str:
     """The tables."""
     parts = [_TEXT, made_by(found)]
@@ -86,7 +97,7 @@ def shown(found: record.Found) -> str:
     for family in found["families"].values():
         first = next(iter(family["rows"].values()))
         parts.append(
-            f"### {family['title']}\n\n{first['inputs']} test inputs, n0 = {first['n0']}, n = {first['n']}, "
+            f"## {family['title']}\n\n{first['inputs']} test inputs, n0 = {first['n0']}, n = {first['n']}, "
             f"α = {first['alpha']:g}, seed {first['seed']}; one network under noise of each strength."
         )
         rows = [

@@ -1,8 +1,8 @@
-"""Write docs/results.md and its figures from the JSON files that the experiments have written.
+"""Write docs/results.md, docs/results/*.md and the figures from the JSON files that the experiments have written.
 
     python experiments/results.py
 
-The page is generated: run an experiment again to change it. Parts that were not run are named as missing.
+The pages are generated: run an experiment again to change it. Parts that were not run are named as missing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import adaptive_sampling
 import beyond_average
 import bounds_compared
 import decomposition
+import ensembles_compared
 import lipschitz_and_noise
 import lvm_against_cohen
 import map_and_temperature
@@ -26,10 +27,11 @@ import near_a_tie
 import opening
 import r2_against_r3
 import simplex_mass
+import training_objectives
 import variance_and_constant
 from lab import figures, record
 
-__all__ = ["EXPERIMENTS", "page", "pictures", "write"]
+__all__ = ["EXPERIMENTS", "page", "pictures", "tables", "write"]
 
 EXPERIMENTS: tuple[ModuleType, ...] = (
     decomposition,
@@ -43,6 +45,8 @@ EXPERIMENTS: tuple[ModuleType, ...] = (
     variance_and_constant,
     beyond_average,
     adaptive_sampling,
+    training_objectives,
+    ensembles_compared,
 )
 """In the order of the page."""
 
@@ -50,14 +54,28 @@ _DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def page(results: Path) -> str:
-    """The whole page, as Markdown."""
+    """The page to read, as Markdown: what was found, and a section for each experiment."""
     found = {module.__name__: record.read(results, module.__name__) for module in EXPERIMENTS}
-    parts = [_HEAD, opening.shown(found)]
+    parts = [_HEAD, "# Results", opening.shown(found)]
     for module in EXPERIMENTS:
         each = found[module.__name__]
-        missing = f"Not run yet: `python experiments/{module.__name__}.py`."
-        parts += [f"## {module.TITLE}", missing if each is None else module.shown(each)]
-    return "\n\n".join(parts) + "\n"
+        parts += [f"## {module.TITLE}", _missing(module) if each is None else module.brief(each)]
+        parts.append(f"[Tables: {module.TITLE}](results/{module.__name__}.md)")
+    names = "\n".join(f"results/{module.__name__}" for module in EXPERIMENTS)
+    return "\n\n".join([*parts, f"```{{toctree}}\n:hidden:\n\n{names}\n```"]) + "\n"
+
+
+def tables(results: Path) -> Iterator[tuple[str, str]]:
+    """The pages of tables behind the page to read: their names, and their Markdown."""
+    for module in EXPERIMENTS:
+        found = record.read(results, module.__name__)
+        shown = _missing(module) if found is None else module.shown(found)
+        parts = [_HEAD, f"# {module.TITLE}", "Tables of one experiment; [the results](../results.md) have all.", shown]
+        yield module.__name__, "\n\n".join(parts) + "\n"
+
+
+def _missing(module: ModuleType) -> str:
+    return f"Not run yet: `python experiments/{module.__name__}.py`."
 
 
 def pictures(results: Path) -> Iterator[tuple[str, Figure]]:
@@ -69,16 +87,20 @@ def pictures(results: Path) -> Iterator[tuple[str, Figure]]:
 
 
 def write(results: Path, file: Path) -> None:
-    """Write the page and its figures."""
+    """Write the page to read, the pages of tables and the figures."""
     file.write_text(page(results), encoding="utf-8")
+    for name, text in tables(results):
+        (results / f"{name}.md").write_text(text, encoding="utf-8")
     for name, figure in pictures(results):
         figures.save(figure, results / f"{name}.svg")
 
 
 def main() -> int:
-    """Write the page and its figures."""
+    """Write the pages and their figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=_DOCS / "results", help="the JSON files; figures go there too")
+    parser.add_argument(
+        "--results", type=Path, default=_DOCS / "results", help="the JSON files; figures and tables go there too"
+    )
     parser.add_argument("--page", type=Path, default=_DOCS / "results.md")
     options = parser.parse_args()
     write(options.results, options.page)
@@ -86,9 +108,7 @@ def main() -> int:
     return 0
 
 
-_HEAD = """\
-<!-- made by `make experiments` from docs/results/*.json; not edited by hand -->
-# Every table and figure of the paper, run again"""
+_HEAD = "<!-- made by `make experiments` from docs/results/*.json; not edited by hand -->"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from lab.page import made_by, percent, size, table, wrapped
 from lab.settings import Lab
 from lvmrs import Lipschitz
 
-__all__ = ["TITLE", "drawn", "measure", "shown"]
+__all__ = ["TITLE", "brief", "drawn", "measure", "shown"]
 
 TITLE = "Simplex mass"
 _MASSES = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
@@ -46,6 +46,15 @@ def drawn(found: record.Found) -> dict[str, Figure]:
     return {"simplex-mass": figures.lines(curves, "radius", "certified accuracy (%), R1")}
 
 
+def brief(found: record.Found) -> str:
+    """The section of the first page: the figure."""
+    text = (
+        "Sparsemax of mass r has scores that sum to r. With R1, a larger mass permits more noise and larger radii, "
+        "until noise hides the inputs from the network."
+    )
+    return f"{wrapped(text)}\n\n{_best(found)}\n\n![simplex mass](results/simplex-mass.svg)"
+
+
 def shown(found: record.Found) -> str:
     """The table and its figure."""
     rows = []
@@ -62,7 +71,7 @@ def shown(found: record.Found) -> str:
         f"α = {first['alpha']:g}, seed {first['seed']}; sparsemax at temperature 1 with betting bounds."
     )
     return "\n\n".join(
-        [_TEXT, made_by(found), about, table(head, rows), _best(found), "![simplex mass](results/simplex-mass.svg)"]
+        [_TEXT, made_by(found), about, table(head, rows), _best(found), "![simplex mass](simplex-mass.svg)"]
     )
 
 

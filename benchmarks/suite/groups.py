@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from lvmrs._util.machine import keep_freed
 from suite import others
 from suite.limit import Bare, best, search
 from suite.networks import Network
@@ -51,7 +52,8 @@ def bare_group(network: Network, n: int) -> Group:
 
 
 def our_group(network: Network, n: int) -> Group:
-    """All methods as in a long run, and Cohen as in a short one."""
+    """All methods as in a long run, Cohen as in a short one, and duels in bfloat16."""
+    keep_freed()  # as the command line does
     group = Group({}, {}, {"preparing": {}})
     for length in ("short", "long"):
         start = time.perf_counter()
@@ -62,6 +64,9 @@ def our_group(network: Network, n: int) -> Group:
             samples = n * network.contest.longer if length == "long" else n
             group.contestants[name] = ours(network, made, planner, N0, samples)
             group.settings[name] = made.prepare(network.x).words
+    made = smoothed(network, "long", "bfloat16")
+    group.contestants["ours, duels, bfloat16"] = ours(network, made, "duels", N0, n * network.contest.longer)
+    group.settings["ours, duels, bfloat16"] = made.prepare(network.x).words
     return group
 
 

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lvmrs import SmoothedClassifier, models
-from lvmrs import runs as jobs
+from lvmrs import SmoothedClassifier, models, runs
 from lvmrs.data import Arrays
 from lvmrs.record import Selection
 from suite.child import answer
@@ -65,11 +64,11 @@ def of_rows(method: str, count: int) -> dict[str, Any]:
     data = Arrays("made up", "test", np.full((count, 1, 8, 8), 51, np.uint8), np.zeros(count, dtype=np.int64))
     model = models.Loaded.of(_linear(64, 10), "linear")
     smoothed = SmoothedClassifier(model.model, SIGMA, batch=20, noise="exact")
-    job = jobs.Job(model, data, smoothed, PLANNERS[method], jobs.Sampling(n0=10, n=10), Selection(count))
+    job = runs.Job(model, data, smoothed, PLANNERS[method], runs.Sampling(n0=10, n=10), Selection(count))
     times: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        jobs.certify(job, Path(folder) / "run", on_row=lambda row: times.append(time.perf_counter()))
+        runs.certify(job, Path(folder) / "run", on_row=lambda row: times.append(time.perf_counter()))
         seconds = time.perf_counter() - start
     part = min(_PART, count // 2)
     return {

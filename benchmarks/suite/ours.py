@@ -14,9 +14,9 @@ SETTINGS: dict[str, int] = {"long": 10**9, "short": 0, "default": 0}
 """How many samples are to come: so many that compiling is tried and kept if it is faster, or so few that it is not."""
 
 
-def smoothed(network: Network, settings: str) -> SmoothedClassifier:
+def smoothed(network: Network, settings: str, precision: str | None = None) -> SmoothedClassifier:
     """The smoothed classifier of a network; all that it chooses is chosen now."""
-    made = SmoothedClassifier(network.model, SIGMA, noise=network.contest.noise)
+    made = SmoothedClassifier(network.model, SIGMA, noise=network.contest.noise, precision=precision)
     made.prepare(network.x, SETTINGS[settings])
     return made
 

@@ -18,8 +18,7 @@ def write(folder: str, inputs: int, samples: int, classes: int) -> None:
     import torch
     from torch import nn
 
-    from lvmrs import Cohen, SmoothedClassifier, models
-    from lvmrs import runs as jobs
+    from lvmrs import Cohen, SmoothedClassifier, models, runs
     from lvmrs.data import Arrays
     from lvmrs.record import Selection
 
@@ -28,9 +27,9 @@ def write(folder: str, inputs: int, samples: int, classes: int) -> None:
     model = models.Loaded.of(nn.Linear(8, classes).eval(), "linear")
     smoothed = SmoothedClassifier(model.model, 0.5, batch=1000)
     data = Arrays("made up", "test", x, np.zeros(inputs, dtype=np.int64))
-    sampling = jobs.Sampling(n0=min(1000, samples), n=samples)
-    job = jobs.Job(model, data, smoothed, Cohen(), sampling, Selection(inputs), keeps_scores=True)
-    jobs.certify(job, folder)
+    sampling = runs.Sampling(n0=min(1000, samples), n=samples)
+    job = runs.Job(model, data, smoothed, Cohen(), sampling, Selection(inputs), keeps_scores=True)
+    runs.certify(job, folder)
 
 
 def main() -> None:

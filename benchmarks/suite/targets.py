@@ -83,13 +83,24 @@ def _at(*keys: str) -> Callable[[Results], float | None]:
     return value
 
 
-_OURS = "ours, Cohen, long"
+_OURS, _LOWER = "ours, Cohen, long", "ours, duels, bfloat16"
 TARGETS = (
-    Target("ours / limit, long run, small CNN", 1.15, _long("small_cnn")),
-    Target("ours / limit, long run, ResNet-20", 1.08, _long("resnet20")),
+    Target("ours / limit, long run, small CNN", 1.20, _long("small_cnn")),
+    Target("ours / limit, long run, ResNet-20", 1.10, _long("resnet20")),
     Target("ours / limit, long run, ResNet-110", 1.05, _long("resnet110")),
-    Target("ours / limit, long run, EfficientNet-Lite0 (224×224)", 1.05, _long("lite0")),
+    Target("ours / limit, long run, EfficientNet-Lite0 (224×224)", 1.10, _long("lite0")),
     Target("ours / limit, long run, Sandwich", 1.10, _long("sandwich")),
+    Target("ours in bfloat16 / limit of float32, small CNN", 0.8, _between("small_cnn", _LOWER, "limit")),
+    Target("ours in bfloat16 / limit of float32, ResNet-20", 0.55, _between("resnet20", _LOWER, "limit")),
+    Target("ours in bfloat16 / limit of float32, ResNet-110", 0.55, _between("resnet110", _LOWER, "limit")),
+    Target("ours in bfloat16 / limit of float32, EfficientNet-Lite0", 0.8, _between("lite0", _LOWER, "limit")),
+    Target("ours in bfloat16 / limit of float32, Sandwich", 0.8, _between("sandwich", _LOWER, "limit")),
+    Target(
+        "ART at its best batch / ours in bfloat16", 3.0, _between("resnet20", "ART, best batch", _LOWER), least=True
+    ),
+    Target(
+        "the field's loop / ours in bfloat16", 2.7, _between("resnet20", "the field's loop, 100", _LOWER), least=True
+    ),
     Target(
         "ours / folded channels-last, short run, ResNet-20",
         1.05,
@@ -98,9 +109,9 @@ TARGETS = (
     Target("ART at its best batch / ours, ResNet-20", 1.7, _between("resnet20", "ART, best batch", _OURS), least=True),
     Target("the field's loop at 100 / ours", 1.5, _between("resnet20", "the field's loop, 100", _OURS), least=True),
     Target("the field's loop at 1000 / ours", 2.5, _between("resnet20", "the field's loop, 1000", _OURS), least=True),
-    Target("second run: seconds to the first certified sample", 1.0, _at("start", "second_run", "median")),
-    Target("first run: seconds to the first sample after torch", 5.0, _at("start", "first_run", "median")),
-    Target("lvmrs --help, seconds", 0.5, _at("start", "help", "median")),
+    Target("second run: seconds to the first certified sample", 1.5, _at("start", "second_run", "median")),
+    Target("first run: seconds to the first sample after torch", 1.5, _at("start", "first_run", "median")),
+    Target("lvmrs --help, seconds", 0.25, _at("start", "help", "median")),
     Target("LVM / Cohen, c = 10", 1.01, _at("methods", "10", "to_cohen", "LVM", "median")),
     Target("LVM / Cohen, c = 1000", 1.03, _at("methods", "1000", "to_cohen", "LVM", "median")),
     Target("duels / Cohen, c = 10", 1.005, _at("methods", "10", "to_cohen", "duels", "median")),
@@ -111,9 +122,9 @@ TARGETS = (
     Target(
         "begun under load, then idle: rate, ResNet-20", 0.8, _at("begun", "resnet20", "ratio", "median"), least=True
     ),
-    Target("recertify by Cohen, seconds", 5.0, _at("recertify", "cohen", "median")),
-    Target("recertify by duels, seconds", 5.0, _at("recertify", "duels", "median")),
-    Target("recertify by LVM, seconds", 10.0, _at("recertify", "lvm", "median")),
+    Target("recertify by Cohen, seconds", 4.5, _at("recertify", "cohen", "median")),
+    Target("recertify by duels, seconds", 4.5, _at("recertify", "duels", "median")),
+    Target("recertify by LVM, seconds", 8.0, _at("recertify", "lvm", "median")),
     Target("peak memory, n = 10⁶ against 10⁴, MB more", 50.0, lambda r: memory_growth(r["growth"], 10_000, 1_000_000)),
     Target("last rows / first rows of the longest run", 1.1, lambda r: row_growth(r["growth"])),
 )

@@ -135,6 +135,7 @@ class Case:
         kept = KeptScores.of(self.run)
         shares = []
         for row in self.run.rows():
+            assert row.label is not None  # noqa: S101 (all data of the experiments have labels)
             logits = torch.cat(list(kept.logits(row.idx, "selection")))
             shares.append(float((logits.argmax(dim=1) == row.label).double().mean()))
         return float(np.mean(shares))

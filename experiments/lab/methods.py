@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from lab.cases import Case
 from lab.union import VotesWithUnion
-from lvmrs import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Run, Votes
-from lvmrs import runs as jobs
+from lvmrs import LVM, Cohen, Duels, Fixed, Lipschitz, Paper, Planner, Run, Votes, runs
 from lvmrs.analysis.metrics import mean_interval
 from lvmrs.cli.setup import chosen_workers
 from lvmrs.record import Row
-from lvmrs.record.classifier import ClassifierRecord
+from lvmrs.record.manifest import ClassifierRecord
 
 __all__ = [
     "NEED_CONSTANT",
@@ -45,9 +44,10 @@ TITLES = {
     "cohen": "Cohen: votes, R3",
     "votes-union": "votes, R2, risk shared by all classes",
     "votes": "votes, R2, risk spent once",
-    "paper": "soft maps, Bernstein, risk shared (the paper)",
+    "paper-union": "soft maps, Bernstein, risk shared by all classes",
+    "paper": "soft maps, Bernstein, risk spent once (the paper)",
     "paper-betting": "the same with betting",
-    "soft": "soft maps, betting, risk once, predicted for n",
+    "soft": "soft maps, betting, predicted for n",
     "lvm": "LVM: the same, and votes unless it is sure to pay",
     "one-map": "one softmax for all inputs",
     "duels": "duels",
@@ -64,9 +64,11 @@ NEED_CONSTANT = ("ramp", "soft-duels-ramp")
 STEPS = (
     ("cohen", "votes-union", "R2 instead of R3, risk shared by all classes"),
     ("votes-union", "votes", "the risk spent once instead of shared, and R3 where that is expected to be larger"),
-    ("votes-union", "paper", "soft maps with Bernstein's bound, as the paper has them, instead of votes; risk shared"),
+    ("votes-union", "paper-union", "the paper's soft maps and Bernstein's bound instead of votes; risk shared"),
+    ("paper-union", "paper", "the paper's rule with the risk spent once instead of shared"),
+    ("votes", "paper", "the paper's soft maps and Bernstein's bound instead of votes; risk spent once"),
     ("paper", "paper-betting", "betting instead of Bernstein"),
-    ("paper-betting", "soft", "the choice predicted for n, the risk spent once, no votes"),
+    ("paper-betting", "soft", "the choice predicted for n, no votes"),
     ("votes", "soft", "all this together: the best soft map for each input, over votes with R2"),
     ("votes", "lvm", "LVM: soft maps only where they are sure to pay, over votes with R2"),
     ("soft", "one-map", "one softmax for all inputs, over the best soft map for each input"),
@@ -168,6 +170,7 @@ def planners_of(case: Case, *, calibrate: bool = True) -> dict[str, Planner]:
         "cohen": Cohen(),
         "votes-union": VotesWithUnion(),
         "votes": Votes(),
+        "paper-union": Paper(union=True),
         "paper": Paper(),
         "paper-betting": Paper(bound="betting"),
         "soft": LVM(maps=("softmax", "sparsemax"), bounds=("betting",)),
@@ -185,7 +188,7 @@ def planners_of(case: Case, *, calibrate: bool = True) -> dict[str, Planner]:
 
 def _recorded(path: Path | None) -> Fixed | Duels:
     assert path is not None  # noqa: S101
-    method = jobs.recorded_method(ClassifierRecord.parse(path.read_text(encoding="utf-8"), str(path)), str(path))
+    method = runs.recorded_method(ClassifierRecord.parse(path.read_text(encoding="utf-8"), str(path)), str(path))
     assert isinstance(method, Fixed | Duels)  # noqa: S101
     return method
 
@@ -196,7 +199,7 @@ def certified(case: Case, name: str, planner: Planner, n0: int | None = None, n:
     place = place_of(case, f"{name}-{hashlib.sha256(repr(planner).encode()).hexdigest()[:6]}", n0, n)
     place.parent.mkdir(parents=True, exist_ok=True)
     who = chosen_workers(case.lab.ray, case.lab.workers)
-    made = jobs.recertify(case.run, place, planner, n0=n0, n=n, workers=who)
+    made = runs.recertify(case.run, place, planner, n0=n0, n=n, workers=who)
     return Certified.of(made)
 
 

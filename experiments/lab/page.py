@@ -74,8 +74,16 @@ def about(facts: Mapping[str, Any]) -> str:
 
 
 def made_by(found: Mapping[str, Any]) -> str:
-    """One line: the command, the time and the machine of an experiment."""
-    made = found["made"]
-    return wrapped(
-        f"`{made['command']}`: {made['seconds']:g} s with what the cache had, {made['date']}, {made['machine']}."
+    """The command, the time and the machine of an experiment; one paragraph for each command that made cases of it."""
+    last = found["made"]
+    return "\n\n".join(
+        wrapped(
+            f"{_of(made)}`{made['command']}`: {made['seconds']:g} s with what the cache had, {made['date']}, "
+            f"{made['machine']}."
+        )
+        for made in [last, *last.get("earlier", [])]
     )
+
+
+def _of(made: Mapping[str, Any]) -> str:
+    return f"{', '.join(made['of'])}: " if "of" in made else ""

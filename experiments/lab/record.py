@@ -32,7 +32,10 @@ def main(file: str, doc: str | None, measure: Callable[[Lab], Found]) -> int:
 
 
 def write(lab: Lab, name: str, measure: Callable[[Lab], Found]) -> Path:
-    """Measure, and write the JSON file of the experiment."""
+    """Measure, and write the JSON file of the experiment.
+
+    With ``--families``, what the file has of other families stays, with the command that made it.
+    """
     start = time.perf_counter()
     found = measure(lab)
     made = {
@@ -44,8 +47,23 @@ def write(lab: Lab, name: str, measure: Callable[[Lab], Found]) -> Path:
         "date": time.strftime("%Y-%m-%d"),
     }
     file = lab.results / f"{name}.json"
-    file.write_text(json.dumps({"made": made, **found}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    all_ = _beside_others(read(lab.results, name) if lab.families else None, {"made": made, **found})
+    file.write_text(json.dumps(all_, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return file
+
+
+def _beside_others(before: Found | None, found: Found) -> Found:
+    """What was found, and the cases of an earlier command that this one left out."""
+    key = next((key for key in ("cases", "families", "sigmas") if key in found), None)
+    if before is None or key is None or any(before["made"][one] != found["made"][one] for one in ("scale", "seed")):
+        return found
+    earlier = {**before["made"], "of": before["made"].get("of", list(before[key]))}
+    commands = [earlier, *earlier.pop("earlier", [])]
+    for each in commands:
+        each["of"] = [name for name in each["of"] if name not in found[key]]
+    kept = [each for each in commands if each["of"]]
+    made = {**found["made"], "of": list(found[key]), "earlier": kept} if kept else found["made"]
+    return {**found, "made": made, key: {**before[key], **found[key]}}
 
 
 def read(results: Path, name: str) -> Found | None:
@@ -60,6 +78,7 @@ def _command(lab: Lab, name: str) -> str:
     for option in ("cifar10", "imagenet", "small_l2", "resnet56"):
         if (path := getattr(lab, option)) is not None:
             words += [f"--{option.replace('_', '-')}", path.name]
+    words += [] if lab.training_minutes is None else ["--training-minutes", f"{lab.training_minutes:g}"]
     words += ["--families", ",".join(lab.families)] if lab.families else []
     return shlex.join([*words, *(() if lab.seed == 0 else ("--seed", str(lab.seed)))])
 

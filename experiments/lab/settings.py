@@ -42,6 +42,10 @@ class Scale:
     """Smaller n0 and n, at which the same scores are certified again."""
     calibration: int
     """Training inputs on which a width or map for all inputs is found."""
+    budgeted: Sampled
+    """For networks that are trained for the same processor time."""
+    minutes: float
+    """That time, on CIFAR-10."""
     epochs: int
     """For networks on digits."""
     sandwich_epochs: int
@@ -58,6 +62,8 @@ SCALES = {
         adaptive=Sampled(6, 40, 1000),
         few=((20, 100),),
         calibration=5,
+        budgeted=Sampled(10, 40, 200),
+        minutes=0.05,
         epochs=2,
         sandwich_epochs=1,
     ),
@@ -70,6 +76,8 @@ SCALES = {
         adaptive=Sampled(200, 256, 100_000),
         few=((100, 200), (200, 1000)),
         calibration=30,
+        budgeted=Sampled(200, 1000, 10_000),
+        minutes=3.0,
         epochs=40,
         sandwich_epochs=12,
     ),
@@ -82,6 +90,8 @@ SCALES = {
         adaptive=Sampled(500, 256, 100_000),
         few=((100, 200), (200, 1000)),
         calibration=200,
+        budgeted=Sampled(500, 1000, 100_000),
+        minutes=3000.0,
         epochs=40,
         sandwich_epochs=100,
     ),
@@ -112,6 +122,16 @@ class Lab:
     """The address of a Ray cluster, or "auto", as ``lvmrs certify --ray`` takes it; None for this machine."""
     workers: int | None = None
     """How many workers there are; None for this process alone, or for all that a cluster has."""
+    training_minutes: float | None = None
+    """Processor time of each training of the experiments that give all networks the same; None for that of the
+    scale."""
+
+    @property
+    def minutes(self) -> float:
+        """Processor time of each of these trainings; a thirtieth of that of the scale on digits, which are small."""
+        if self.training_minutes is not None:
+            return self.training_minutes
+        return self.sizes.minutes / (30 if self.cifar10 is None else 1)
 
     @property
     def spread(self) -> list[str]:
@@ -157,6 +177,11 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--cache", type=Path, default=_HERE.parent / "build" / "experiments")
     made.add_argument("--results", type=Path, default=_HERE.parent / "docs" / "results")
     made.add_argument("--seed", type=int, default=0)
+    made.add_argument(
+        "--training-minutes",
+        type=float,
+        help="processor time of each network of training_objectives and ensembles_compared; by default as --scale says",
+    )
     spread_options(made)
     return made
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from lvmrs import Choice, Cohen, Planner, Terms
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
-from lvmrs.kernel.forms import R2
 from lvmrs.kernel.maps import Hardmax
+from lvmrs.kernel.radius import R2
 
 __all__ = ["VotesWithUnion"]
 

@@ -1,0 +1,129 @@
+"""Ensembles of networks of several seeds, with as many samples and with as many forward passes as one network.
+
+    python experiments/ensembles_compared.py --cifar10 cifar10.npz
+
+The mean of the logits of k networks varies less under noise than each of them, so it wins more often and has a larger
+radius. It also costs k forward passes a sample: at the same cost there are n / k samples.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from lab import record
+from lab.budgeted import Trained, network
+from lab.methods import Certified, paired
+from lab.page import difference, made_by, percent, size, table, wrapped
+from lab.settings import Lab
+from training_objectives import certified, samples
+
+__all__ = ["TITLE", "brief", "measure", "shown"]
+
+TITLE = "Ensembles of networks of several seeds"
+_SIGMA = 0.5
+_MEMBERS = 5
+_SIZES = (1, 3, 5)
+_EPSILONS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def measure(lab: Lab) -> record.Found:
+    """The members, and ensembles of the first k of them with n and with n / k samples."""
+    members = [Trained(lab, "gaussian", _SIGMA, lab.seed + k) for k in range(_MEMBERS)]
+    runs = [certified(lab, f"ensembles-{k}", f"trained:{member.file}", member) for k, member in enumerate(members)]
+    alone = [Certified.of(run) for run in runs]
+    mean = np.mean([each.radii for each in alone], axis=0)
+    alpha = runs[0].manifest.terms.alpha
+    rows = []
+    for k in _SIZES:
+        for share in dict.fromkeys((1, k)):
+            n0, n = samples(lab, share)
+            found = alone[0] if k == 1 else _ensemble(lab, members[:k], share)
+            assert found.idx == alone[0].idx  # noqa: S101 (else nothing is paired)
+            rows.append({"networks": k, "n": n, "n0": n0, **found.summary(_EPSILONS),
+                         "to members": paired(found.radii - mean),
+                         "to the first": paired(found.radii - alone[0].radii)})  # fmt: skip
+    told = [member.about for member in members]
+    return {
+        "data": "digits" if lab.cifar10 is None else "CIFAR-10",
+        "network": network(lab)[0],
+        "minutes": lab.minutes,
+        "sigma": _SIGMA,
+        "seeds": [member.seed for member in members],
+        "alpha": alpha,
+        "precision": runs[0].manifest.model.precision or "float32",
+        "inputs": len(mean),
+        "members": {"average": float(mean.mean()), "averages": [each.average for each in alone],
+                    "at": {key: float(np.mean([each.summary(_EPSILONS)["at"][key] for each in alone]))
+                           for key in alone[0].summary(_EPSILONS)["at"]},
+                    "n": samples(lab)[1],
+                    "training seconds": [each["seconds"] for each in told],
+                    "noisy accuracy": [each["measured"]["noisy accuracy"] for each in told]},
+        "rows": rows,
+    }  # fmt: skip
+
+
+def _ensemble(lab: Lab, members: list[Trained], share: int) -> Certified:
+    model = "ensemble:" + "+".join(f"trained:{member.file}" for member in members)
+    return Certified.of(certified(lab, f"ensembles-{len(members)}-networks", model, members[0], share))
+
+
+def brief(found: record.Found) -> str:
+    """The section of the first page: what ensembles gain over their members."""
+    mean = size(found["members"]["average"])
+    text = (
+        f"{found['data']}, σ = {found['sigma']:g}. The logits of an ensemble are the mean of those of its networks. "
+        f"Its average radius minus the mean of {len(found['seeds'])} networks, {mean} (95 %):"
+    )
+    rows: dict[int, list[str]] = {}
+    for row in found["rows"]:
+        rows.setdefault(row["networks"], [str(row["networks"])]).append(difference(row["to members"]))
+    head = ["networks", "as many samples", "as many forward passes"]
+    return f"{wrapped(text)}\n\n{table(head, (row for networks, row in rows.items() if networks > 1))}"
+
+
+def _table(found: record.Found) -> str:
+    head = ["networks", "n", "forward passes", *(f"at {epsilon:g}, %" for epsilon in _EPSILONS), "average radius",
+            "− mean of the members (95 %)", "− the first network (95 %)"]  # fmt: skip
+    whole = found["members"]
+    alone = ["each alone, mean", str(whole["n"]), "1 ×", *map(percent, whole["at"].values()), size(whole["average"])]
+    rows = [
+        [
+            str(row["networks"]),
+            str(row["n"]),
+            f"{row['networks'] * row['n'] / whole['n']:.2g} ×",
+            *map(percent, row["at"].values()),
+            size(row["average"]),
+            difference(row["to members"]),
+            difference(row["to the first"]),
+        ]
+        for row in found["rows"]
+    ]
+    return table(head, [[*alone, "", ""], *rows])
+
+
+def shown(found: record.Found) -> str:
+    """The table."""
+    members = found["members"]
+    spent, accuracies = members["training seconds"], members["noisy accuracy"]
+    about = (
+        f"{found['data']}, `{found['network']}`, trained with Gaussian noise σ = {found['sigma']:g} for "
+        f"{found['minutes']:.3g} minutes of processor time each (measured: {min(spent):.1f} to {max(spent):.1f} s), "
+        f"seeds {', '.join(map(str, found['seeds']))}; {found['inputs']} test inputs, duels, {found['precision']}, "
+        f"n0 = n / {found['rows'][0]['n'] / found['rows'][0]['n0']:g}, "
+        f"α = {found['alpha']:g}. The members are right on {percent(min(accuracies))} to {percent(max(accuracies))} % "
+        f"of noisy copies of the test set; their average radii are {', '.join(map(size, members['averages']))}."
+    )
+    return "\n\n".join([_TEXT, wrapped(about), made_by(found), _table(found)])
+
+
+_TEXT = """\
+The logits of an ensemble are the mean of those of its members, and the certificate is about the ensemble as one
+classifier. *k* networks take *k* forward passes a sample; rows with n / k samples have as many forward passes as one
+network with n. Intervals are paired over inputs: the radius of the ensemble on an input minus the mean radius of the
+five members on it, or minus that of the first network. They say nothing about other seeds."""
+
+
+if __name__ == "__main__":
+    sys.exit(record.main(__file__, __doc__, measure))
