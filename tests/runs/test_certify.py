@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lvmrs import Deterministic, Duels
+from lvmrs.engine import samplers
+from lvmrs.engine.tuning import Tuned
 from lvmrs.errors import ModelError, RunError
-from lvmrs.record import Run, Selection
-from tests.runs.helpers import DATA, INPUTS, fill, in_child, lines
+from lvmrs.record import Row, Run, Selection
+from lvmrs.record.directory import SCORES
+from lvmrs.runs import certify
+from tests.runs.helpers import DATA, INPUTS, fill, in_child, job_of, lines
 from tests.tiny_models import RowByRow
 
 
@@ -59,6 +63,28 @@ def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
         if kills >= 20:
             break
     assert kills >= 20
+
+
+def test_a_resumed_run_keeps_the_batch_size_that_trials_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(size: int) -> None:
+        monkeypatch.setattr(samplers, "chosen_way", lambda fast, *_: Tuned(fast.way(size), 1e-5))
+
+    def stop(row: Row) -> None:
+        if row.idx == 2:
+            raise KeyboardInterrupt
+
+    model = nn.Linear(12, 3)
+    chosen(5)
+    whole = fill(tmp_path / "whole", model=model, batch=None, keep=True)
+    with pytest.raises(KeyboardInterrupt):
+        fill(tmp_path / "stopped", model=model, batch=None, keep=True, on_row=stop)
+    chosen(64)
+    job = job_of(model=model, batch=None, keep=True)
+    resumed = certify(job, tmp_path / "stopped", resume=True)
+    assert job.smoothed.batch == 5
+    assert lines(resumed) == lines(whole)
+    for name in SCORES.values():
+        assert (resumed.directory / name).read_bytes() == (whole.directory / name).read_bytes()
 
 
 def test_a_model_that_fails_on_one_input_names_it(tmp_path: Path) -> None:
