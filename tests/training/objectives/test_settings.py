@@ -63,7 +63,7 @@ def test_what_cannot_be_chosen(name: Any, settings: dict[str, Any], sentence: st
 
 def test_published_settings_are_those_of_the_nearest_sigma() -> None:
     assert [training.Consistency(sigma).lbd for sigma in (0, 0.12, 0.25, 0.4, 0.5, 1.0, 2.0)] == [20] * 3 + [10] * 4
-    assert [training.MACER(sigma).lbd for sigma in (0, 0.25, 0.3, 0.5, 1.0)] == [12] * 3 + [4] * 2
+    assert [training.MACER(sigma).lbd for sigma in (0, 0.25, 0.3, 0.5, 1.0)] == [12] * 3 + [4, 12]
     assert [training.SmoothMix(sigma).step_size for sigma in (0.25, 0.5, 1.0)] == [0.5, 1.0, 2.0]
     assert training.Consistency(0.25, lbd=0.0).lbd == 0  # 0 is a choice
 
@@ -78,7 +78,7 @@ def test_records_are_plain_json() -> None:
     assert record(training.SmoothAdv(0.5)) == {"sigma": 0.5, "epsilon": 0.5, "steps": 2, "samples": 2}
     settings = {"sigma": 0.25, "samples": 2, "lbd": 20.0, "eta": 0.5}  # the number that is used, not None
     assert record(training.Consistency(0.25)) == settings
-    assert description(training.MACER(1)) == "MACER(sigma=1, samples=16, lbd=4.0, beta=16.0, gamma=8.0)"
+    assert description(training.MACER(1)) == "MACER(sigma=1, samples=16, lbd=12.0, beta=16.0, gamma=8.0)"
     assert record(training.SmoothMix(0.25))["step_size"] == 0.5
     assert record(training.Diffusion([0.9, 0.5])) == {"kept": [0.9, 0.5], "sigma": 0.0}
     assert record(Smoothed(0.25)) == {"sigma": 0.25, "margin": 0.1, "criterion": "<function cross_entropy>"}

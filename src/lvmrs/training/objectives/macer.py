@@ -11,7 +11,7 @@ from torch.nn import functional
 from lvmrs.kernel import checks
 from lvmrs.training.objectives.base import Network, Objective, log_mean_softmax, nearest, noisy
 
-_LBD = {0.25: 12.0, 0.5: 4.0}  # published for CIFAR-10
+_LBD = {0.25: 12.0, 0.5: 4.0, 1.0: 12.0}  # published for CIFAR-10
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class MACER(Objective):
     samples: int = 16
     """Noisy copies of an input (k in the paper)."""
     lbd: float = None  # type: ignore[assignment]  # __post_init__ replaces None
-    """Weight of the penalty (λ). None: the published value of the nearest ``sigma``, 12 for 0.25 and 4 for 0.5. For
-    ``sigma`` = 1 the paper starts without the penalty, which this class does not do."""
+    """Weight of the penalty (λ). None: the published value of the nearest ``sigma``, 12 for 0.25, 4 for 0.5, 12 for 1.
+    For ``sigma`` = 1 the paper starts without the penalty, which this class does not do."""
     beta: float = 16.0
     """Inverse temperature of the softmax in the penalty (β)."""
     gamma: float = 8.0
