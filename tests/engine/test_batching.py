@@ -23,7 +23,7 @@ from lvmrs.kernel.bounds.beta_mixture import BetaMixture
 from lvmrs.kernel.maps import Duel
 from lvmrs.kernel.method import Goal
 from lvmrs.kernel.noise import Stage
-from lvmrs.kernel.sampler import Sampler
+from lvmrs.kernel.sampler import Answered, Compare, Sampler
 from lvmrs.planners import Anytime
 
 
@@ -97,6 +97,32 @@ def test_what_is_watched_is_what_was_used_in_the_order_of_the_inputs() -> None:
             )
             assert torch.equal(logits, expected)
         seen.clear()
+
+
+class Transfer:
+    """The transfer of logits from another device: until it is awaited, their memory holds other numbers."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits, self.there = logits, -logits.flip(1)
+
+    def synchronize(self) -> None:
+        """Wait for the logits."""
+        self.there.copy_(self.logits)
+
+
+@pytest.mark.parametrize("goal", [None, GOAL, Goal((), 0.05)], ids=["n", "targets", "tolerance"])
+def test_logits_that_are_on_their_way_are_awaited(goal: Goal | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {"n0": 40, "n": 800, "goal": goal, "seed": 3}
+    expected = classifier(7).certify_batch(INPUTS, Duels(), **settings)
+    begun = []
+
+    def later(logits: Tensor, compare: Compare, rows: int) -> Answered:
+        begun.append(transfer := Transfer(logits))
+        return Answered(transfer.there, compare, rows, transfer)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Answered, "of", later)
+    assert classifier(7).certify_batch(INPUTS, Duels(), **settings) == expected
+    assert len(begun) > 8
 
 
 class Fails(nn.Module):

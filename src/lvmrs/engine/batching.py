@@ -24,7 +24,7 @@ from lvmrs.engine.sources import Input
 from lvmrs.engine.threads import ThreadPool, Work
 from lvmrs.errors import LvmrsError
 from lvmrs.kernel.noise import Stream, block_of
-from lvmrs.kernel.sampler import Answered, Compare, Sampler, Watch, check_logits
+from lvmrs.kernel.sampler import Answered, Compare, Sampler, Watch
 from lvmrs.kernel.scores import Portion, Scores, scores_of
 
 # Batches that may run before the result of the oldest is taken, for each thread.
@@ -223,9 +223,7 @@ class _Batches:
             try:
                 if isinstance(answer, LvmrsError):
                     raise answer
-                check_logits(answer.logits, len(piece.samples), piece.sampling.task.item.sampler.classes)
-                answer.compare(answer.logits)
-                piece.sampling.take(answer.logits)
+                piece.sampling.take(answer.checked(piece.sampling.task.item.sampler.classes))
             except LvmrsError as error:
                 piece.sampling.fail(error)
 
