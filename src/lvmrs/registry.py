@@ -170,7 +170,7 @@ NOISES = Names("noise", "lvmrs.kernel.noise:Noise", {
     "gaussian": Entry("lvmrs.kernel.noise:Gaussian", "normal numbers, the same in every direction"),
     "exact": Entry(
         "lvmrs.kernel.exact_noise:ExactGaussian", "the same without rounding errors, for inputs on a grid",
-        facts=("rounds",)
+        facts=("rounds", "same_everywhere")
     ),
 })
 PARTS = (MAPS, BOUNDS, FORMS, NOISES)

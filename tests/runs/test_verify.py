@@ -22,6 +22,7 @@ from lvmrs import Deterministic, Duels, Fixed, Votes, runs
 from lvmrs.errors import InvalidArgumentError, ModelError, RunError
 from lvmrs.kernel import radius
 from lvmrs.kernel.bounds import clopper_pearson
+from lvmrs.kernel.exact_noise import ExactGaussian
 from lvmrs.kernel.maps import SoftDuel
 from lvmrs.kernel.method import Method
 from lvmrs.kernel.model_check import ModelCheck
@@ -30,7 +31,7 @@ from lvmrs.record import Row, Run, Selection
 from lvmrs.record.scores import Checksum, KeptScores
 from lvmrs.runs.rebuild import ChangedError
 from lvmrs.runs.verify import RowVerdict, Verification, forged_rows_found, other_batch, verify
-from tests.runs.helpers import DATA, INPUTS, fill, job_of
+from tests.runs.helpers import DATA, INPUTS, LEVELS, ON_GRID, fill, job_of
 from tests.runs.named_runs import altered_manifest
 from tests.tiny_models import RowByRow
 
@@ -337,6 +338,28 @@ def test_what_is_told(tmp_path: Path) -> None:
         verify(run, job_of(Duels("chosen"), FOUR, seed=5))
     with pytest.raises(InvalidArgumentError, match="rows must be a whole number of at least 1"):
         verify(run, job_of(Duels("chosen"), FOUR), rows=0)
+
+
+def test_runs_with_exact_noise_may_use_several_kinds_of_devices(tmp_path: Path) -> None:
+    def filled(name: str, **given: Any) -> Run:
+        return fill(tmp_path / name, planner=Duels(), noise=ExactGaussian(LEVELS), **given)
+
+    def elsewhere(run: Run) -> Run:
+        return altered_manifest(run, lambda stored: stored["model"].update(device="cuda:99"))
+
+    run = elsewhere(filled("a", selection=FOUR))
+    job = runs.job_of_run(run, model=job_of().model, data=ON_GRID, batch=other_batch(run))
+    found = verify(run, job)
+    assert (found.stands, found.computed) == (True, 4)
+    assert "the run says that it was made on cuda:99, and it is verified on cpu" in found.notes
+    half = filled("b", selection=replace(FOUR, shard=1, shards=2))
+    other = elsewhere(filled("c", selection=replace(FOUR, shard=2, shards=2)))
+    assert runs.merge([half, other], tmp_path / "d").complete
+    lines = run.file.read_text().splitlines(keepends=True)
+    run.file.write_text("".join(lines[:-1]))
+    assert filled("a", selection=FOUR, resume=True).complete
+    with pytest.raises(RunError, match='model device: "cuda:99", now "cpu"'):
+        fill(elsewhere(fill(tmp_path / "e", selection=FOUR)).directory, selection=FOUR, resume=True)
 
 
 def test_other_batch(tmp_path: Path) -> None:

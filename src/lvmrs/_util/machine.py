@@ -72,6 +72,15 @@ def device(value: str | torch.device) -> torch.device | None:
     return chosen
 
 
+def has(value: str) -> bool:
+    """Whether this machine has a device of this name that torch can use."""
+    try:
+        device(value)
+    except InvalidArgumentError:
+        return False
+    return True
+
+
 def device_to_run_on(value: str | torch.device) -> torch.device:
     """A device that this machine has; "auto" is a GPU if there is one, and the CPU otherwise."""
     import torch

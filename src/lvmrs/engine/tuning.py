@@ -252,8 +252,13 @@ def _largest_useful(run: Model, x: Tensor, sizes: Sequence[int] = ()) -> tuple[i
     size, cost = 0, math.inf
     for trying in sizes or [32 << doubling for doubling in range(_DOUBLINGS)]:
         waited = _waiting(trial(run, x, trying))
-        waited()
-        now = min(_once(waited, time.perf_counter) for _ in range(3)) / trying
+        try:
+            waited()
+            now = min(_once(waited, time.perf_counter) for _ in range(3)) / trying
+        except (torch.OutOfMemoryError, ModelError) as error:
+            if size and isinstance(error.__cause__ or error, torch.OutOfMemoryError):
+                break
+            raise
         if now > cost / _AS_GOOD:
             break
         size, cost = trying, now

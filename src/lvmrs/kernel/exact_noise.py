@@ -220,6 +220,7 @@ class ExactGaussian(Noise):
     distance: ClassVar[str] = Gaussian.distance
     length: ClassVar[str] = Gaussian.length
     drawn_on_device: ClassVar[bool] = True
+    same_everywhere: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", checks.count("levels", self.levels, least=1))

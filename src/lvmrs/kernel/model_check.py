@@ -367,7 +367,8 @@ class ModelCheck:
         choice = random.Random(f"{stream.seed},{stream.index},{stream.stage},{samples.stop}")  # noqa: S311 (no secret)
         count = _AMONG_UNLIKE + min(_MOST, _ALONE + (samples.stop - 1) // _MORE)
         places = choice.sample(range(len(inputs)), min(len(inputs), count))
-        return partial(self._compare, inputs[places].clone(), places, stream.index)
+        rows = torch.stack([inputs[place] for place in places])  # a list of places would be copied to the device
+        return partial(self._compare, rows, places, stream.index)
 
     def _compare(self, rows: Tensor, places: list[int], index: int, logits: Tensor) -> None:
         expected = _plain(logits[places])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,9 @@ class Noise(ABC):
     """Whether noisy inputs are rounded, so that the scores before smoothing have no Lipschitz constant."""
     drawn_on_device: ClassVar[bool] = False
     """Whether ``draw_on_device`` can draw on other devices; otherwise noise is drawn on the CPU and copied."""
+
+    same_everywhere: ClassVar[bool] = False
+    """Whether every kind of device draws the same numbers, so that one run may use several kinds."""
 
     def __init_subclass__(cls, **settings: Any) -> None:
         """Set the law to the name by default."""
@@ -216,6 +220,10 @@ Stage = Literal["selection", "certification", "prediction", "calibration", "atta
 # Numbers in a block of noise: enough to amortise a new generator, and few enough for threads to share the
 # work evenly.
 _BLOCK, _BLOCK_ELSEWHERE = 1 << 16, 1 << 22
+# Numbers that another device draws at a time: exact noise takes about 43 bytes of its memory for each.
+_AT_ONCE_ELSEWHERE = 1 << 23
+# The devices that draw noise themselves; for others it is drawn on the CPU and copied. "meta" has shapes only.
+_DRAWING = ("cuda", "meta")
 # For fewer numbers than this, handing work to other threads costs more than it saves.
 _WORTH_THREADS = 1 << 17
 
@@ -314,12 +322,19 @@ class Draws:
     def of(self, first: int, count: int) -> Tensor:
         """Draw the noise of ``count`` samples from ``first`` on."""
         if self.there:
-            like = torch.empty(0, device=self.device, dtype=self.dtype)
-            return self.noise.draw_on_device(self.stream, range(first, first + count), self.shape, self.sigma, like)
+            size = max(1, _AT_ONCE_ELSEWHERE // max(1, self.shape.numel()) // self.samples_per_block)
+            ends = range(first - first % self.samples_per_block, first + count, size * self.samples_per_block)[1:]
+            bounds = itertools.pairwise((first, *ends, first + count))
+            parts = [self._drawn_there(range(begin, end)) for begin, end in bounds]
+            return parts[0] if len(parts) == 1 else torch.cat(parts)
         with torch.inference_mode(False):  # other threads write here, and inference mode applies to one thread
             out = torch.empty(count, *self.shape, dtype=self.dtype)
         self._draw_all(list(self._parts(first, out)))
         return out.to(self.device)
+
+    def _drawn_there(self, samples: range) -> Tensor:
+        like = torch.empty(0, device=self.device, dtype=self.dtype)
+        return self.noise.draw_on_device(self.stream, samples, self.shape, self.sigma, like)
 
     def _parts(self, first: int, out: Tensor) -> Iterator[tuple[int, int, Tensor]]:
         """The blocks of ``out``: for each, its number, the offset in the block, and its part of ``out``."""
@@ -367,4 +382,4 @@ def block_of(noise: Noise, shape: torch.Size, device: torch.device) -> int:
 
 def _drawn_on_device(noise: Noise, device: torch.device) -> bool:
     """Whether noise is drawn on a device by torch, and not on the CPU by NumPy, which is faster there."""
-    return noise.drawn_on_device and device.type != "cpu"
+    return noise.drawn_on_device and device.type in _DRAWING

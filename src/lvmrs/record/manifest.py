@@ -17,7 +17,7 @@ import platform
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -33,7 +33,7 @@ from lvmrs.errors import InvalidArgumentError, RunError, shown
 from lvmrs.kernel import checks
 from lvmrs.kernel.method import Goal, Scope
 from lvmrs.record.records import FileRecord
-from lvmrs.registry import DATA, Names
+from lvmrs.registry import DATA, NOISES, Names
 
 FORMAT = 4
 ROWS_OF = "0.4.0"
@@ -84,9 +84,9 @@ class ModelRecord:
     compiled: bool | None = None
     """Whether torch.compile was requested."""
     device: str | None = None
-    """The kind of device, such as cpu: noise is the same on devices of one kind."""
+    """The kind of device, such as cpu. It is compared unless every device draws the same noise."""
     precision: str | None = None
-    """The 16-bit type in which the model runs, if any."""
+    """The 16-bit type in which the model runs, if any; after "autocast-" if it runs in it under torch's autocast."""
 
 
 @dataclass(frozen=True)
@@ -295,6 +295,12 @@ class Manifest(FileRecord):
             raise InvalidArgumentError("alpha, n0, n and seed may be unknown only for imported results")
         if terms.n == 0 and terms.lipschitz is None:
             raise InvalidArgumentError("a run without samples needs a Lipschitz constant")
+
+    def difference(self, other: Self, *, verifying: bool = False) -> list[str]:
+        """The differing fields, one phrase each; not the kind of device if every device draws the same noise."""
+        if self.terms.noise.partition(":")[0] in NOISES.having("same_everywhere"):
+            other = replace(other, model=replace(other.model, device=self.model.device))
+        return super().difference(other, verifying=verifying)
 
     @property
     def batch(self) -> int | None:

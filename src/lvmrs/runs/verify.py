@@ -261,7 +261,7 @@ def verify(
 def _notes(run: Run, job: Job, kind: str) -> Iterator[str]:
     """Remarks on a verification on this kind of device."""
     made = run.manifest
-    if made.model.device not in (None, kind) and job.method.samples:
+    if made.model.device not in (None, kind) and job.method.samples and not job.smoothed.noise.same_everywhere:
         raise RunError(
             f"{run.directory} was made on {made.model.device!s:.40}, whose noise differs from that of "
             f"{kind}; verify it on such a device"
