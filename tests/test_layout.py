@@ -91,7 +91,7 @@ def test_the_import_closures_stay_small() -> None:
 def test_the_kernel_and_the_package_have_few_files() -> None:
     trusted = [path.read_text(encoding="utf-8") for path in KERNEL.rglob("*.py")]
     assert len(trusted) <= 27
-    assert sum(text.count("\n") for text in trusted) <= 6120
+    assert sum(text.count("\n") for text in trusted) <= 6160
 
 
 def test_few_names_are_at_the_top() -> None:

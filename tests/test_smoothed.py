@@ -350,7 +350,7 @@ BAD_ARGUMENTS: dict[str, tuple[Callable[[], object], str]] = {
     "device": (lambda: SmoothedClassifier(good, 0.5, device="gpu0"), "device 'gpu0' cannot be used here ("),
     "precision": (
         lambda: SmoothedClassifier(good, 0.5, precision="bf16"),
-        "precision must be one of float32, bfloat16, float16, got 'bf16'",
+        "precision must be one of float32, bfloat16, float16, autocast-bfloat16, autocast-float16, got 'bf16'",
     ),
     "index": (lambda: SmoothedClassifier(good, 0.5).certify_batch([X], index=3), "index is counted from first="),
     "temperatures": (lambda: LVM(temperatures=1.0), "temperatures must be a tuple of numbers, got 1.0"),  # type: ignore[arg-type]

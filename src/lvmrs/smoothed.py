@@ -66,6 +66,7 @@ class SmoothedClassifier:
         device: by default that of the model's parameters, or of the input if it has none.
         precision: "bfloat16" or "float16" to run the network in that type; certificates are then about the network in
             that type, and cannot rely on a Lipschitz constant. By default, and with "float32", the model as it is.
+            A network that cannot be traced and cast runs under torch's autocast; "autocast-bfloat16" asks for that.
         compile: whether to run the model through torch.compile; None to compile for runs long enough to gain from it.
         noise: the kind of noise, or its name, such as "exact" for images of 8 bits; see ``lvmrs.kernel.noise``.
         rounding: how far rounding moves the logits at most, in the Euclidean norm, for certificates that rely on a
@@ -111,14 +112,14 @@ class SmoothedClassifier:
         self.lipschitz = checks.positive_number("lipschitz", known, infinite=True)
         given = None if batch is None else checks.count("batch", batch, least=1)
         self.device = machine.device(device)
-        self._kind = checks.precision("precision", precision)
-        self.precision = None if self._kind is None else precision
+        self._kind = checks.precision("precision", precision, autocast=True)
         self.noise = noise = noise_named(noise) if isinstance(noise, str) else noise
         check_known_noise(noise)
         check_noise(noise)
         self.compiled, self.fast = None if compile is None else bool(compile), bool(fast)
         pattern = Sampler(model, self._sigma or 1.0, 1, noise=noise)  # without σ, for checks only
-        samplers = Samplers(pattern, given, way=way, fast=self.fast, compiled=self.compiled, precision=self._kind)
+        running: dict[str, Any] = {"fast": self.fast, "compiled": self.compiled, "precision": precision}
+        samplers = Samplers(pattern, given, way=way, **running)
         self.rounding = Rounding(model, self.lipschitz, samplers, self._input, rounding)
         self._samplers = samplers
 
@@ -132,6 +133,14 @@ class SmoothedClassifier:
         """One-line summary for people."""
         known = "" if math.isinf(self.lipschitz) else f", lipschitz={self.lipschitz:g}"
         return f"SmoothedClassifier({type(self.model).__name__}, sigma={self._sigma}{known})"
+
+    @property
+    def precision(self) -> str | None:
+        """The 16-bit type in which the network runs; None for its own precision.
+
+        It begins with "autocast-" if the network runs under torch's autocast, which is known once it has run.
+        """
+        return self._samplers.precision
 
     @property
     def sigma(self) -> float:
@@ -315,7 +324,7 @@ class SmoothedClassifier:
         For each input of a batch it returns the logarithm of the mean softmax score of each class over noisy copies of
         the input. It is the function that SmoothAdv attacks (Salman et al. 2019). Its answers have no guarantee:
         certificates and predictions come from ``certify`` and ``predict``. With noise on a grid, inputs are rounded to
-        the grid, and gradients pass the rounding unchanged.
+        the grid, and gradients pass the rounding unchanged. The model runs in its own precision.
 
         Args:
             samples: noisy copies for each input; a forward pass runs the network on all of them at once.
@@ -353,7 +362,7 @@ class SmoothedClassifier:
 
     @property
     def kind_of_device(self) -> str:
-        """The kind of device, such as cpu or cuda; noise is the same on devices of one kind."""
+        """The kind of device, such as cpu or cuda; floating-point noise depends on it."""
         return self._device(torch.empty(0)).type
 
     @property
@@ -395,17 +404,19 @@ class SmoothedClassifier:
         They may be NaN, and are not checked to be a fixed function of each input.
         """
         rows = torch.stack([self._input(x) for x in inputs])
-        return self._with_agreement(self._samplers.pattern, rows)
+        return self._with_agreement(self._samplers.pattern, rows)  # in the model's own precision
 
     def agreement(self, x: Tensor) -> Agreement:
         """How far rounding may move the logits of noisy copies of an input."""
         x = self._input(x)
         noise = torch.randn(_COPIES, *x.shape, generator=torch.Generator().manual_seed(0)).to(x)
-        return self._with_agreement(self._samplers.plain(x), x + (self._sigma or 0.0) * noise)[1]
+        return self._with_agreement(self._samplers.plain(x), x + (self._sigma or 0.0) * noise, self._kind)[1]
 
-    def _with_agreement(self, sampler: Sampler, rows: Tensor) -> tuple[Tensor, Agreement]:
+    def _with_agreement(
+        self, sampler: Sampler, rows: Tensor, kind: torch.dtype | None = None
+    ) -> tuple[Tensor, Agreement]:
         logits = sampler.answers(rows.clone(), 0, finite=False).cpu()
-        eps = precision_of(self.model, logits.dtype, self._kind, device=rows.device)
+        eps = precision_of(self.model, logits.dtype, kind, device=rows.device)
         other = replace(sampler, model=moved(self.model, eps))
         return logits.double(), measured(lambda rows: other.answers(rows, 0, finite=False).cpu(), rows, logits, eps)
 

@@ -313,7 +313,10 @@ MISTAKES = {
     "certify DIGITS --out .": (1, "a run needs a directory of its own; name one"),
     "demo --out .": (2, "must be a new directory for the demo"),
     "certify DIGITS --out a --device tpu0": (2, "device 'tpu0' cannot be used here"),
-    "certify DIGITS --out a --precision fp8": (2, "precision must be one of float32, bfloat16, float16, got 'fp8'"),
+    "certify DIGITS --out a --precision fp8": (
+        2,
+        "precision must be one of float32, bfloat16, float16, autocast-bfloat16, autocast-float16, got 'fp8'",
+    ),
     "certify DIGITS --out a --mean 0.5": (1, "mean and std go together"),
     "certify DIGITS --out a --mean x --std 1": (2, "mean must be numbers with commas between them"),
     "certify DIGITS --out a --split val": (1, "there is no split 'val'"),

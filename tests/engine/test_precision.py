@@ -14,6 +14,7 @@ from lvmrs.analysis.report.settings import guarantee
 from lvmrs.engine import samplers
 from lvmrs.engine.execution import fast_version
 from lvmrs.engine.tracing import NotTraceableError
+from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.models import ResNet
 from tests.engine.test_sampled import Off
@@ -58,6 +59,21 @@ def test_certificates_are_about_the_network_in_that_type() -> None:
     assert plain.answer(X) == lower.answer(X)
 
 
+class Sized(nn.Module):
+    """Computes in float32 for small images, so that its trace cannot be cast for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Conv2d(3, 4, 3), nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of the mean over the image."""
+        means = self.first(x).relu().mean((2, 3))
+        logits: Tensor = self.last(means.float().relu() if x.shape[2] < 10 else means)
+        return logits
+
+
 class Upcast(nn.Module):
     """Computes a part in float32 whatever its inputs are, so that its trace cannot be cast."""
 
@@ -74,8 +90,58 @@ def test_a_network_that_cannot_be_cast_runs_under_autocast() -> None:
     torch.manual_seed(0)
     smoothed = SmoothedClassifier(Upcast().eval(), 0.25, batch=32, precision="bfloat16")
     assert smoothed.prepare(X).why_not_fast is not None
-    assert smoothed._samplers.of(X).autocast == torch.bfloat16
-    assert "in bfloat16" in smoothed.certify(X, **TERMS).guarantee
+    sampler = smoothed._samplers.of(X)
+    assert sampler.autocast == torch.bfloat16
+    assert sampler.answers_as_run(X[None]).dtype == sampler.answers(X[None], 0).dtype == torch.float32
+    assert smoothed.precision == "autocast-bfloat16"
+    assert "the network runs in bfloat16 under autocast" in smoothed.certify(X, **TERMS).guarantee
+    assert "in bfloat16 under autocast; the model runs as it is" in smoothed.prepare(X).words
+
+
+def lower_logits(**settings: Any) -> tuple[SmoothedClassifier, float]:
+    """A classifier in bfloat16, and how far the logits that it certifies are from those of the model in float32."""
+    made = network()
+    smoothed = SmoothedClassifier(made, 0.25, batch=32, **settings)
+    rows = torch.rand(8, 3, 16, 16)
+    with torch.inference_mode():
+        apart = (smoothed._samplers.of(X).answers_as_run(rows.clone()) - made(rows)).abs().max()
+    return smoothed, float(apart)
+
+
+@pytest.mark.parametrize(
+    ("settings", "precision"),
+    [
+        ({}, "bfloat16"),
+        ({"fast": False}, "autocast-bfloat16"),
+        ({"way": Way(32)}, "autocast-bfloat16"),  # as a run with fast=False records it
+        ({"precision": "autocast-bfloat16"}, "autocast-bfloat16"),
+        ({"fast": False, "compile": True}, "autocast-bfloat16"),
+    ],
+    ids=str,
+)
+def test_the_network_never_runs_in_another_precision_than_is_said(
+    settings: dict[str, Any], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "compile", lambda model, **_: model)
+    smoothed, apart = lower_logits(**{"precision": "bfloat16", **settings})
+    assert smoothed.precision == precision
+    assert apart > 1e-4
+    assert smoothed.certify(X, **TERMS).precision == precision
+
+
+def test_one_precision_serves_all_inputs() -> None:
+    smoothed = SmoothedClassifier(network(), 0.25, batch=32, precision="bfloat16")
+    smoothed.agreement(X)  # casts the network
+    smoothed.fix_way(Way(32))
+    with pytest.raises(ModelError, match="was begun under autocast, and here the network was cast to bfloat16"):
+        smoothed.prepare(X)
+    wide = SmoothedClassifier(Sized(), 0.25, batch=32, precision="bfloat16")
+    assert wide.certify(X, **TERMS).precision == "bfloat16"
+    with pytest.raises(ModelError, match=r"was cast to bfloat16 for other inputs, and cannot be cast for"):
+        wide.certify(X[:, :8], **TERMS)
+    first = SmoothedClassifier(Sized(), 0.25, batch=32, precision="bfloat16")
+    both = [first.certify(x, **TERMS).precision for x in (X[:, :8], X)]
+    assert both == ["autocast-bfloat16"] * 2
 
 
 def test_networks_that_compute_their_weights_run_under_autocast() -> None:
@@ -128,4 +194,4 @@ def test_models_whose_weights_have_another_type(kind: torch.dtype, inputs: torch
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(768, 5)).to(kind).eval()
     smoothed = SmoothedClassifier(model, 0.25, batch=32, precision="bfloat16")
-    assert smoothed.certify(X.to(inputs), **TERMS).precision == "bfloat16"
+    assert smoothed.certify(X.to(inputs), **TERMS).precision in ("bfloat16", "autocast-bfloat16")

@@ -62,6 +62,8 @@ class Pace:
     """How many classes the model has."""
     why_not_fast: str | None = None
     """If no fast version runs although one was allowed, the reason."""
+    precision: str | None = None
+    """The 16-bit type in which the model runs, see ``Samplers.precision``; None for its own precision."""
     in_bfloat16: float = 1.0
     """How many times as fast the network would be in bfloat16, for runs that take long; 1 if it was not tried."""
 
@@ -74,8 +76,9 @@ class Pace:
     def words(self) -> str:
         """One-line summary for people."""
         together = f", {self.workers} at a time" if self.workers > 1 else ""
+        kind = f", {checks.in_precision(self.precision)}" if self.precision else ""
         why = f"; the model runs as it is: {self.why_not_fast}" if self.why_not_fast else ""
-        return f"{self.way.words}{together}{why}"
+        return f"{self.way.words}{together}{kind}{why}"
 
 
 class Samplers:
@@ -88,7 +91,8 @@ class Samplers:
         fast: whether a fast version of the model may be run.
         compiled: whether the model runs through torch.compile; None to compile for long runs.
         precision: the 16-bit type to run the model in; None for the types of its inputs and weights. A network that can
-            be traced is cast to the type, and compared with the model; another one runs under autocast.
+            be traced is cast to the type, and compared with the model. Another one runs under autocast, as does one
+            for which "autocast-bfloat16" asks for it. One of the two serves all inputs.
     """
 
     def __init__(
@@ -99,14 +103,16 @@ class Samplers:
         way: Way | None = None,
         fast: bool = True,
         compiled: bool | None,
-        precision: torch.dtype | None = None,
+        precision: str | None = None,
     ) -> None:
         if way is not None:
             checks.instance("way", way, Way, "a Way, as an earlier run has chosen it")
         if way is not None and batch not in (None, way.batch):
             raise InvalidArgumentError(f"batch must be {way.batch} here, got {batch}; leave it out")
         self.pattern, self.given, self.way, self.fast, self.compiled = pattern, batch, way, fast, compiled
-        self.precision = precision
+        self._low = checks.precision("precision", precision, autocast=True)
+        # Whether the model runs under autocast; None until the first input shows whether it can be cast.
+        self._autocasts = True if str(precision).startswith(checks.AUTOCAST) else None
         self._samplers: dict[tuple[Any, ...], Sampler] = {}
         self._checked: dict[tuple[Any, ...], tuple[Sampler, ModelCheck]] = {}
         self._paces: dict[tuple[Any, ...], Pace] = {}
@@ -126,6 +132,13 @@ class Samplers:
         if self.batch not in (None, way.batch):
             raise InvalidArgumentError(f"batch must be {way.batch} here, got {self.batch}; leave it out")
         self.way = way
+
+    @property
+    def precision(self) -> str | None:
+        """The 16-bit type in which the model runs, after "autocast-" if under autocast; None for its own precision."""
+        if self._low is None:
+            return None
+        return f"{checks.AUTOCAST if self._autocasts else ''}{str(self._low).removeprefix('torch.')}"
 
     def pool(self) -> ThreadPool:
         """A pool of threads for the samplers."""
@@ -188,28 +201,38 @@ class Samplers:
         if kind not in self._checked:
             plain = replace(self.pattern, memory_format=_layout(x), batch=self.batch or _PLAIN_BATCH)
             with torch_threads(1), _recognising_batches(plain, x):
-                if self.precision is not None and self._cast(plain, x) is None:
-                    plain = replace(plain, autocast=self.precision)
+                if self._low is not None and not self._casts(plain, x):
+                    plain = replace(plain, autocast=self._low)
                 check = check_model(plain, x, batch=self.batch)
                 if not self._checked:  # lazy layers are initialised by now
                     self._held = self._holds()
                     plain.answers(x.expand(_OTHER_ROWS, *x.shape).clone(), check.classes, finite=False)
                     self._watched = self._held is not None and self._held == self._holds()
                 if self._fasts.get(kind) is not None:
-                    check = check.coarser(x, self.precision)
+                    check = check.coarser(x, self._low)
             self._checked[kind] = replace(plain, recheck=check.recheck, classes=check.classes), check
         return self._checked[kind]
 
-    def _cast(self, plain: Sampler, x: Tensor) -> Fast | None:
-        """The network cast to the 16-bit type; None if it cannot be traced."""
-        if not self._checked:  # lazy layers are initialised by a first pass
-            replace(plain, autocast=self.precision).answers(x[None].clone(), 0, finite=False)
-        fast = self._fasts[_kind(x)] = self._fast_version(x)
-        return fast
+    def _casts(self, plain: Sampler, x: Tensor) -> bool:
+        """Whether the network is cast to the 16-bit type; otherwise it runs under autocast, as for all inputs."""
+        if self._autocasts or (self.way is not None and not self.way.folded):
+            fast = None
+        else:
+            if not self._checked:  # lazy layers are initialised by a first pass
+                replace(plain, autocast=self._low).answers(x[None].clone(), 0, finite=False)
+            fast = self._fast_version(x)
+        if self._autocasts is False and fast is None:
+            raise ModelError(
+                f"the network was cast to {self.precision} for other inputs, and cannot be cast for those of shape "
+                f"{tuple(x.shape)} ({self._why or 'the way to run it is not folded'}); give the precision "
+                f"{checks.AUTOCAST}{self.precision} for all inputs"
+            )
+        self._autocasts, self._fasts[_kind(x)] = fast is None, fast
+        return fast is not None
 
     def _made(self, x: Tensor, samples: int) -> Sampler:
         plain, check = self._plain(x)
-        fast = self._fasts[_kind(x)] if self.precision is not None else self._fast_version(x)
+        fast = self._fasts[_kind(x)] if self._low is not None else self._fast_version(x)
         choice = self._chosen(plain, fast, x)
         way = choice.way
         piece = max(1, min(_LARGEST_PIECE, round(_PIECE_SECONDS / choice.cost)))
@@ -230,6 +253,11 @@ class Samplers:
             with guarded("the model cannot be run as the run was begun", error=ModelError):
                 run, recheck = fast.runner(way, choice.workers, x), replace(check, fast=True).recheck
             made = replace(made, runner=run, workers=choice.workers, recheck=recheck)
+        elif self._autocasts is False:
+            raise ModelError(
+                f"the run was begun under autocast, and here the network was cast to {self.precision}; give the "
+                f"precision {checks.AUTOCAST}{self.precision}"
+            )
         elif way.folded:
             raise ModelError(
                 f"the run was begun with the model as a list of steps, and this cannot be done here ({self._why}); "
@@ -240,8 +268,9 @@ class Samplers:
             made = replace(made, runner=_in_eval_mode(self.pattern.model))
         if made.workers == 1 and self._cores > 1 and x.device.type == "cpu":
             made = replace(made, around=Sharing(choice.cost).run)
-        pace = Pace(way, made.workers, self._rate(made, x, choice.cost), check.classes, self._why)
-        if fast is not None and self.precision is None and samples / pace.rate > _LONG:
+        rate = self._rate(made, x, choice.cost)
+        pace = Pace(way, made.workers, rate, check.classes, self._why, self.precision)
+        if fast is not None and self._low is None and samples / pace.rate > _LONG:
             pace = replace(pace, in_bfloat16=gain_of_bfloat16(fast, replace(choice, way=way), x))
         self._paces[_kind(x)] = pace
         return made
@@ -275,7 +304,7 @@ class Samplers:
         noise = torch.randn(_ROWS, *x.shape, generator=torch.Generator().manual_seed(1)).to(x)
         try:
             with evaluating(model):
-                return fast_version(model, x + self.pattern.sigma * noise, self.precision)
+                return fast_version(model, x + self.pattern.sigma * noise, self._low)
         except SystemExit as error:
             shape = (_ROWS, *x.shape)
             raise ModelError(f"the model fails on a batch of shape {shape}, {x.dtype} (it calls sys.exit)") from error

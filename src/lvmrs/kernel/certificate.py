@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lvmrs.errors import ProofError
+from lvmrs.kernel import checks
 from lvmrs.kernel import radius as radii
 from lvmrs.kernel.method import ABSTAIN, Verdict, verdict
 from lvmrs.kernel.noise import Noise, Stream
@@ -70,7 +71,8 @@ class Certificate:
     beta: float = 0.0
     """The risk of the limit; 0 if there is none."""
     precision: str | None = None
-    """The 16-bit type of the network that the certificate is about; None for the network in its own precision."""
+    """The 16-bit type that the network of the certificate runs in, after "autocast-" if it runs in it under torch's
+    autocast; None for the precision of the network itself."""
     made_by: dataclasses.InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
@@ -97,7 +99,9 @@ class Certificate:
         if self.plan is None:
             return f"Certainly, {within} the classifier itself answers with class {self.prediction}.{self._relies_on}"
         chosen = "chosen for this input" if self.plan.scope == "this input" else "the same for all inputs"
-        chosen = chosen if self.precision is None else f"{chosen}; the network runs in {self.precision}"
+        chosen = (
+            chosen if self.precision is None else f"{chosen}; the network runs {checks.in_precision(self.precision)}"
+        )
         return (
             f"With probability at least 1 − {self.alpha:g} over the sampling, {within} "
             f"{self.plan.map.classifier(self.noise.words(self.sigma))} ({chosen}) answers with class {self.prediction}."

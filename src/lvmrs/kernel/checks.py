@@ -298,13 +298,31 @@ def all_finite(values: torch.Tensor) -> bool:
     return bool(torch.isfinite(total)) or bool(torch.isfinite(values).all())
 
 
-def precision(name: str, value: str | None) -> torch.dtype | None:
-    """The 16-bit type of that name; None for None and for float32."""
+AUTOCAST = "autocast-"
+"""Before the name of a 16-bit type: the network runs in it under torch's autocast, and is not cast to it as a whole."""
+
+
+def precision(name: str, value: str | None, *, autocast: bool = False) -> torch.dtype | None:
+    """The 16-bit type of that name; None for None and for float32.
+
+    With ``autocast``, the name may say that the network runs under torch's autocast: "autocast-bfloat16".
+    """
     import torch
 
+    names = ("float32", "bfloat16", "float16")
     if value is not None:
-        one_of(name, value, ("float32", "bfloat16", "float16"))
-    return None if value in (None, "float32") else getattr(torch, str(value))
+        one_of(name, value, (*names, *(f"{AUTOCAST}{kind}" for kind in names[1:] if autocast)))
+    return None if value in (None, "float32") else getattr(torch, str(value).removeprefix(AUTOCAST))
+
+
+def in_precision(value: str) -> str:
+    """A precision that a network runs in, as a phrase after "runs".
+
+    >>> in_precision("bfloat16"), in_precision("autocast-bfloat16")
+    ('in bfloat16', 'in bfloat16 under autocast')
+    """
+    kind = value.removeprefix(AUTOCAST)
+    return f"in {kind}" if kind == value else f"in {kind} under autocast"
 
 
 def warn_of_bytes(name: str, x: torch.Tensor) -> None:

@@ -147,7 +147,7 @@ class Sampler:
     """Samples in a forward pass."""
     memory_format: torch.memory_format = torch.contiguous_format
     autocast: torch.dtype | None = None
-    """The precision that the model runs in; None for that of its inputs and weights."""
+    """The 16-bit type in which the model runs under torch's autocast; None to run it without autocast."""
     noise: Noise = GAUSSIAN
     recheck: Recheck = _unchecked
     """Chooses pieces whose logits are compared with those of the same rows in other batches; by default none."""
@@ -249,10 +249,10 @@ class Sampler:
         if self.runner is None:
             return self.answers(inputs, classes, finite=False)
         failing = f"the model fails on a batch of shape {tuple(inputs.shape)}, {inputs.dtype}"
-        with guarded(failing, error=ModelError), torch.inference_mode():
+        with guarded(failing, error=ModelError), torch.inference_mode(), self._autocast(inputs.device):
             logits = self.runner(inputs)
         check_logits(logits, len(inputs), classes, finite=False)
-        return logits.clone()
+        return self._copied(logits)
 
     def answers(self, inputs: Tensor, classes: int, *, finite: bool = True) -> Tensor:
         """The checked logits of a batch by the model itself, in their own memory.
@@ -266,7 +266,7 @@ class Sampler:
         """
         logits = self.forward(inputs)
         check_logits(logits, len(inputs), classes, finite=finite)
-        return logits.clone()
+        return self._copied(logits)
 
     def forward(self, inputs: Tensor, *, gradients: bool = False) -> Tensor:
         """Run the model itself on a batch in eval mode; a failure raises a ``ModelError`` of one sentence."""
@@ -274,6 +274,11 @@ class Sampler:
         running = evaluating(self.model, gradients=gradients)
         with guarded(failing, error=ModelError), running, self._autocast(inputs.device):
             return self.model(inputs)
+
+    def _copied(self, logits: Tensor) -> Tensor:
+        """A copy of logits, at least in float32 if the model runs under autocast."""
+        kind = logits.dtype if self.autocast is None else torch.promote_types(logits.dtype, torch.float32)
+        return logits.to(kind, copy=True)
 
     def _autocast(self, device: torch.device) -> AbstractContextManager[object]:
         return torch.autocast(device.type, dtype=self.autocast) if self.autocast is not None else nullcontext()

@@ -46,7 +46,7 @@ class Terms:
     dimensions: int = 0
     """The largest number of dimensions of an input; required if the noise takes a share of the risk."""
     precision: str | None = None
-    """The 16-bit type in which the network runs, for the sentence of the guarantee; None for its own precision."""
+    """The precision in which the network runs, for the sentence of the guarantee; None for its own."""
 
     def __post_init__(self) -> None:
         check_noise(self.noise)

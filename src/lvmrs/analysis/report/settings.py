@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lvmrs.kernel import checks
 from lvmrs.kernel.method import map_settings, smoothed_classifier, smoothed_with
 from lvmrs.record import Manifest, Row, Run
 from lvmrs.record.manifest import MethodRecord
@@ -122,7 +123,7 @@ def _classifier(manifest: Manifest, rows: Sequence[Row]) -> str:
         said = _named(noise, rows) or said
     said = f"one classifier for all inputs: {said}" if one and said != unnamed else said
     precision = manifest.model.precision
-    return said if precision is None else f"{said}, with the network in {precision}"
+    return said if precision is None else f"{said}, with the network {checks.in_precision(precision)}"
 
 
 def _named(noise: str, rows: Sequence[Row]) -> str | None:
