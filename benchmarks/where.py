@@ -1,6 +1,6 @@
 """Where the time of a long run goes, beside the bare network: processor time of each part, for one network.
 
-    python benchmarks/where.py [small_cnn] [--inputs 2] [--n 20000]
+    python benchmarks/where.py [small_cnn] [--inputs 2] [--n 20000] [--precision bfloat16]
 
 Noise is drawn and added, the network runs, rows are run again alone by the user's model, and plans and proofs are made.
 Processor time is that of the thread that does it, so that other programs count little; what is left of the processor
@@ -59,10 +59,11 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=2)
     parser.add_argument("--n", type=int, help="samples an input; by default those of the contest")
     parser.add_argument("--method", choices=list(PLANNERS), default="duels")
+    parser.add_argument("--precision", help="bfloat16 or float16; by default float32")
     options = parser.parse_args()
     made = network(options.network)
     n = options.n or made.contest.n * made.contest.longer // 2
-    classifier = smoothed(made, "long")
+    classifier = smoothed(made, "long", options.precision)
     pace = classifier.prepare(made.x)
     inputs = [made.x] * options.inputs
     classifier.certify_batch(inputs, PLANNERS[options.method], n0=100, n=min(n, 1000))  # to warm up
