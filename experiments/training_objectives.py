@@ -221,15 +221,16 @@ def _curves(found: record.Found, each: dict[str, Any]) -> str:
 
 _TEXT = """\
 All objectives train the same network from the same first weights for the same processor time, with the same optimizer,
-largest learning rate, one-cycle schedule over that time and augmentation, but for MACER as below. The cost
-of a step is measured right before a training and gives the number of steps; the table has the time that the training
-took in the end. A step has the same number of noisy copies for all objectives: with m copies of each input it has the
-m-th part of the inputs, as in the code of SmoothMix. The settings are those of the papers, but for these: ε of
-SmoothAdv is 2 σ up to 1, with 2 attack steps and 2 copies; SmoothMix takes 2 steps of 4 σ, not 4 of 2 σ, and
-has the one-step adversary from σ = 0.5, as its authors' commands do; MACER has 8 copies, not 16. The papers of SmoothAdv and SmoothMix raise the attack or its weight in the first epochs; here both
-begin with Gaussian training for a fifth of the time. At σ = 1 the paper of MACER adds the penalty when the learning
-rate falls to a tenth; here that is done at all σ, after half of the time, and the learning rate is a tenth from then
-on: with the learning rate of the others the penalty destroyed the network.
+largest learning rate, one-cycle schedule over that time and augmentation, but for MACER as below. The cost of a step is
+measured right before a training and gives the number of steps; the table has the time that the training took in the
+end. A step has the same number of noisy copies for all objectives: with m copies of each input it has the m-th part of
+the inputs, as in the code of SmoothMix. The settings are those of the papers, but for these: ε of SmoothAdv is 2 σ up
+to 1, with 2 attack steps and 2 copies; SmoothMix takes 2 steps of 4 σ, not 4 of 2 σ, and has the one-step adversary
+from σ = 0.5, as its authors' commands do; MACER has 8 copies, not 16. The papers of SmoothAdv and SmoothMix raise the
+attack or its weight in the first epochs; here both begin with Gaussian training for a fifth of the time. At σ = 1 the
+paper of MACER adds the penalty when the learning rate falls to a tenth; here that is done at all σ, after half of the
+time, and the learning rate is a tenth from then on: with the learning rate of the others the penalty destroyed the
+network.
 
 The published radii are of a ResNet-110 after 150 epochs on a GPU, at n = 10⁵ (Jeong et al. 2021), so their orderings
 are to be compared, not their values: in the papers all objectives have the same number of epochs, and many; here they
