@@ -105,7 +105,8 @@ def _against_wanted(found: record.Found) -> str:
 
 def _table(found: record.Found) -> str:
     head = ["networks", "n", "forward passes", *(f"at {epsilon:g}, %" for epsilon in _EPSILONS),
-            "average radius (95 %)", "− mean of the members (95 %)", "above that mean (95 %)", "− the first network (95 %)"]  # fmt: skip
+            "average radius (95 %)", "− mean of the members (95 %)", "above that mean (95 %)",
+            "− the first network (95 %)"]  # fmt: skip
     whole = found["members"]
     alone = ["each alone, mean", str(whole["n"]), "1 ×", *map(percent, whole["at"].values()), average(whole)]
     rows = [
