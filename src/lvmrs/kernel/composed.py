@@ -55,11 +55,7 @@ class DuelsOutside(Duel):
 
 @dataclass(frozen=True, repr=False)
 class RoutedCertificate:
-    """The certificate of a routed classifier, composed from certificates of its parts.
-
-    The caller must certify all parts at one input, and choose ``answering`` without the certification samples; neither
-    can be checked here.
-    """
+    """The certificate of a routed classifier, composed from certificates of its parts for the same input."""
 
     plan: Plan
     """The plan of the router, of duels or ``DuelsOutside``; its top class is the expert that is expected to answer."""
