@@ -125,6 +125,11 @@ class Certified:
         return float(self.radii.mean())
 
     @property
+    def interval(self) -> list[float]:
+        """Average certified radius with Student's interval at 0.95."""
+        return paired(self.radii)
+
+    @property
     def share(self) -> float:
         """The share of inputs with a right answer that is certified at all."""
         return float(np.mean(self.right))
@@ -158,7 +163,7 @@ def swapped(one: Certified, other: Certified, epsilon: float = 0.0) -> list[int]
 
 
 def paired(differences: Radii) -> list[float]:
-    """The mean and Student's interval at 0.95; equal differences are their own interval."""
+    """The mean and Student's interval at 0.95; equal values are their own interval."""
     if not differences.std():
         return [float(differences.mean())] * 3
     return [float(value) for value in mean_interval(differences)]

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["about", "difference", "made_by", "percent", "size", "table", "wrapped"]
+__all__ = ["about", "above", "average", "difference", "is_sure", "made_by", "percent", "size", "table", "wrapped"]
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> str:
@@ -43,6 +43,38 @@ def difference(found: list[float]) -> str:
     """
     mean, low, high = found
     return f"{mean:+.4f} ({low:+.4f} to {high:+.4f})"
+
+
+def average(row: Mapping[str, Any]) -> str:
+    """An average radius, with its interval if the file has one.
+
+    >>> average({"average": 0.5, "interval": [0.5, 0.45, 0.55]}), average({"average": 0.5})
+    ('0.5000 (0.4500 to 0.5500)', '0.5000')
+    """
+    if (found := row.get("interval")) is None:
+        return size(row["average"])
+    return f"{size(row['average'])} ({size(found[1])} to {size(found[2])})"
+
+
+def above(found: list[float], base: float) -> str:
+    """A paired difference in per cent of the average from which it is counted; "" if that is 0.
+
+    >>> above([0.01, 0.005, 0.015], 0.5)
+    '+2.0 % (+1.0 to +3.0)'
+    """
+    if not base:
+        return ""
+    mean, low, high = (100 * value / base for value in found)
+    return f"{mean:+.1f} % ({low:+.1f} to {high:+.1f})"
+
+
+def is_sure(found: list[float]) -> bool:
+    """Whether the interval of a difference leaves out 0.
+
+    >>> is_sure([0.01, 0.005, 0.015]), is_sure([0.01, -0.005, 0.025])
+    (True, False)
+    """
+    return found[1] > 0 or found[2] < 0
 
 
 def wrapped(text: str, indent: str = "") -> str:

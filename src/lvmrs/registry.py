@@ -216,7 +216,7 @@ OBJECTIVES = Names("objective", "lvmrs.training.objectives.base:Objective", {
 # (the file is a program, which identifies the model), "foreign" (torch does not run it), "sized" (images can be scaled
 # to a size), "indexed" (a class index file can define the labels), "inert" (loading only reads files, so that a name
 # from a manifest may be loaded), "members" (the text after the colon names several models; the entry is a class of
-# these models).
+# these models), "routed" (the file names the networks of a routed classifier, which is no single model).
 MODELS = Names("model", None, {
     "python": Entry("lvmrs.models.load:python", "a module or callable, or a function of yours that returns one; "
                     "MODULE is a file such as nets.py, or installed",
@@ -238,6 +238,8 @@ MODELS = Names("model", None, {
                       "normalisation", "MODEL+MODEL", facts=("members",)),
     "ensemble-softmax": Entry("lvmrs.models.ensemble:Ensemble", "the logarithm of the mean of their softmax scores",
                               "MODEL+MODEL", settings={"average": "softmax"}, facts=("members",)),
+    "routed": Entry("lvmrs.models.load:routed", "a router that chooses among networks, for lvmrs certify alone; FILE "
+                    "is JSON with their names and sigmas", "FILE", facts=("file", "routed")),
 })
 DENOISERS = Names("denoiser", None, {
     "diffusers": Entry("lvmrs.models.denoisers:diffusers", "a DDPMPipeline, or a UNet2DModel with its "

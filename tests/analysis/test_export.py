@@ -28,7 +28,7 @@ from lvmrs.analysis.export import VERSION, export_run
 from lvmrs.errors import RunError
 from lvmrs.kernel.method import Goal
 from lvmrs.record import COLUMNS, Manifest, Row, Run
-from lvmrs.record.rows import OF_A_GOAL
+from lvmrs.record.rows import OF_A_GOAL, OF_ROUTED
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "run.schema.json"
 RADII = (0.0, 0.25, 0.5)
@@ -119,7 +119,7 @@ def schema() -> dict[str, Any]:
     manifest["properties"] = {"format": version, **manifest["properties"]}
     manifest["required"].insert(0, "format")
     row = record_schema(Row, defs, nullable=(float,))
-    row["required"] = [name for name in row["required"] if name not in OF_A_GOAL]
+    row["required"] = [name for name in row["required"] if name not in OF_A_GOAL | OF_ROUTED]
     for name in ("label", "correct"):
         row["properties"][name] = {"description": row["properties"][name]["description"], "type": ["integer", "null"]}
     radius = text("The radius.", "number")

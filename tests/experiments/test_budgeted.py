@@ -163,3 +163,29 @@ def test_both_experiments_find_what_their_pages_show(small: Lab, monkeypatch: py
     assert averaged["members"]["average"] == pytest.approx(sum(alone) / 5)
     assert "| 5 | 40 | 1 × |" in ensembles_compared.shown(averaged)
     assert str(small.cache) not in page + ensembles_compared.shown(averaged)
+    assert str(small.cache) not in training_objectives.brief(objectives) + ensembles_compared.brief(averaged)
+
+    low, high = (f"{bound:.4f}" for bound in rows["macer"]["interval"][1:])
+    assert f"{rows['macer']['average']:.4f} ({low} to {high})" in page
+    for row in [*rows.values(), *averaged["rows"], averaged["members"]]:
+        del row["interval"]  # as in files of earlier versions
+    assert f"({low} to {high})" not in training_objectives.shown(objectives)
+    assert "| 5 | 40 | 1 × |" in ensembles_compared.shown(averaged)
+
+
+def test_pages_say_by_the_numbers_whether_what_was_wanted_is_reached() -> None:
+    def at(best: float) -> dict[str, Any]:
+        gap = [best - 0.5, best - 0.51, best - 0.49]
+        return {"rows": {"gaussian": {"average": 0.5, "gap": [0, 0, 0]}, "macer": {"average": best, "gap": gap}}}
+
+    told = training_objectives._against_wanted({"sigmas": {"0.5": at(0.56), "1": at(0.54)}}).replace("\n", " ")
+    assert "MACER at σ = 0.5, +12.0 % (+10.0 to +14.0): reached; " in told
+    assert "MACER at σ = 1, +8.0 % (+6.0 to +10.0): not reached (reached at 1 of 2 σ)." in told
+
+    def ensemble(average: float, n: int) -> dict[str, Any]:
+        return {"networks": 3, "n": n, "average": average, "to members": [average - 0.4, average - 0.42, average]}
+
+    rows = [ensemble(0.44, 300), ensemble(0.41, 100)]
+    told = ensembles_compared._against_wanted({"members": {"average": 0.4}, "rows": rows}).replace("\n", " ")
+    assert "+10.0 % (+5.0 to +110.0) at n = 300, reached; " in told
+    assert "+2.5 % (-2.5 to +102.5) at n = 100, not reached." in told

@@ -182,6 +182,7 @@ BAD: dict[str, dict[str, str]] = {
         **{f"trained {label}": f"trained:{value}" for label, value in _NO_FILE.items() if value},
         **{f"onnx {label}": f"onnx:{value}" for label, value in _NO_FILE.items() if value},
         **{f"export {label}": f"export:{value}" for label, value in _NO_FILE.items() if value},
+        **{f"routed {label}": f"routed:{value}" for label, value in _NO_FILE.items() if value},
     },
     "data": {
         **_NO_NAME, **_NO_CODE, "digits with a path": "digits:x", "no npz": "npz:", "no folder": "imagefolder:",

@@ -16,6 +16,7 @@ from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners import Cohen, Planner
 from lvmrs.record import COLUMNS, Manifest, Row, Run, RunWriter, Selection
 from lvmrs.record.directory import SCORES
+from lvmrs.record.rows import OF_A_GOAL, OF_ROUTED
 from tests.manifests import manifest
 from tests.runs.helpers import INPUTS, fill, in_child, job_of, lines
 
@@ -31,7 +32,7 @@ def test_a_run_is_a_manifest_and_rows(tmp_path: Path) -> None:
     assert Run(tmp_path / "a").manifest == run.manifest
     assert Manifest.read(tmp_path / "a" / "manifest.json").terms.n == 300
     assert repr(run) == f"<Run {tmp_path / 'a'}: 12 of 12 inputs>"
-    columns = tuple(name for name in COLUMNS if name not in ("samples", "limit"))  # it has no goal
+    columns = tuple(name for name in COLUMNS if name not in OF_A_GOAL | OF_ROUTED)
     assert run.columns == columns
     assert run.file.read_text().splitlines() == ["\t".join(columns), *(row.text(columns) for row in rows)]
 

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from lvmrs import Duels, RoutedClassifier, SmoothedClassifier, certify_dataset
 from lvmrs.errors import InvalidArgumentError
+from lvmrs.kernel.noise import Stage, Stream
+from lvmrs.runs import routed as module
 
 SETTINGS: dict[str, Any] = {"n0": 200, "n": 5000}
 
@@ -83,6 +85,20 @@ def test_experts_that_agree_widen_a_narrow_router() -> None:
     certificate = routed.certify(x, **SETTINGS)
     assert (certificate.router, certificate.router_radius, certificate.n) == (None, math.inf, 3 * 5000)
     assert 0.37 < certificate.radius < 0.4
+
+
+def test_the_set_of_experts_depends_on_the_selection_sample_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With other noise to prove on, the same experts answer, though the sample to prove on would choose others."""
+    tied = linear((0, 1, 0), (0, -1, 0), (0, 0, -9))  # experts 0 and 1 agree; the router hardly prefers one
+    routed = RoutedClassifier([smoothed(TWO), smoothed(linear((1, 0.6, 0), (-1, 0, 0))), smoothed(TWO)], smoothed(tied))
+    answering = []
+    stages: tuple[Stage, ...] = ("certification", "prediction")
+    for stage in stages:
+        monkeypatch.setattr(module, "Stream", lambda seed, index, _, stage=stage: Stream(seed, index, stage))
+        made = [routed.certify(torch.tensor([0.4, 0.35]), n0=60, n=60, seed=seed) for seed in range(16)]
+        answering.append([each.answering for each in made])
+    assert answering[0] == answering[1]
+    assert len(set(answering[0])) > 1  # the choice is close, and a sample decides it
 
 
 def test_exact_noise_and_other_settings_of_the_parts_are_used() -> None:

@@ -92,8 +92,14 @@ def certify(
           --method cohen --skip 20 --out runs/c
       lvmrs certify --model onnx:net.onnx --data npz:test.npz --sigma 0.5 \\
           --ray 10.0.0.1:6379 --out runs/d
+      lvmrs certify --model routed:parts.json --data digits --out runs/e
     """
     options.check_tracker(tracker)
+    if setup.is_routed:
+        from lvmrs.cli.routed import certify_routed
+
+        certify_routed(setup, alpha=alpha, n0=n0, n=n, out=out, resume=resume, as_json=as_json)
+        return
     if out is None:
         if not dry_run:
             raise InvalidArgumentError("out must be given: the directory of the new run")

@@ -90,6 +90,8 @@ def _checked_out(context: typer.Context, command: Sequence[str]) -> Path:
         for name, why in _REFUSED.items():
             if parsed.get_parameter_source(name).name == "COMMANDLINE":
                 raise InvalidArgumentError(f"{name} {why}; leave it out of the command")
+        if str(parsed.params["model"]).startswith("routed:"):
+            raise InvalidArgumentError("model is a routed classifier, which has no shards; type lvmrs certify itself")
         if parsed.params["out"] is None:
             raise InvalidArgumentError("out must be given: the directory of the new run")
         return Path(parsed.params["out"])

@@ -346,6 +346,11 @@ class Setup(options.Group):
         if {"hf", "diffusion", "timm"} & {names.extra_of(word.partition(":")[0]) for names, word in named}:
             offline_without_hub()
 
+    @property
+    def is_routed(self) -> bool:
+        """Whether the model is a routed classifier, which ``load`` refuses."""
+        return self.model.partition(":")[0] in MODELS.having("routed")
+
     def _models(self) -> list[str]:
         return [self.model]
 
@@ -375,6 +380,8 @@ class Setup(options.Group):
         from lvmrs.models.load import load as load_model
         from lvmrs.smoothed import SmoothedClassifier
 
+        if self.is_routed:
+            load_model(self.model)  # refuses it, and says what to do
         self._refuse_without_effect(method)
         # Refuse what cannot be used before loading anything.
         device = torch.device("cpu") if elsewhere else machine.device_to_run_on(self.device)

@@ -10,7 +10,12 @@ classifier answers with class A within min(r, min_i R_i). If S is all experts, r
 **The risk is not split.** Fix S and all plans. Which part (router or expert) has the smallest radius at the exact means
 does not depend on the certification samples. If the certified minimum is larger than that radius, the certificate of
 this part is false: an event of probability at most its alpha. So each part is certified at the full risk, even on noise
-that all share. S is not chosen on the certification samples, since it is fixed by the plan of the router.
+that all share.
+
+**Two premises are up to the caller**, since certificates hold neither inputs nor samples. (1) All parts are certified
+at one input: a certificate records the stream of noise (seed, index and stage), and not x. (2) S is fixed before the
+certification samples are drawn: S is read from the map of the router's plan, and a plan whose map was replaced still
+has the origin of the old plan. ``lvmrs.runs.routed`` gives all parts one x, and chooses S on selection samples.
 """
 
 from __future__ import annotations

@@ -282,3 +282,11 @@ def python(name: str, rest: str) -> tuple[Model, ModelFacts]:
         raise ModelError(f"{name}: it returned {type(made).__name__}; expected a module or a callable on batches")
     model: Model = made
     return model, ModelFacts()
+
+
+def routed(name: str, rest: str) -> tuple[Model, ModelFacts]:
+    """Raise: a routed classifier is no single model, and ``lvmrs certify`` loads its networks one by one."""
+    raise ModelError(
+        f"{name}: a routed classifier is several networks with a sigma each, which only lvmrs certify takes; name one "
+        "of its networks"
+    )

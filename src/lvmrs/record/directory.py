@@ -13,7 +13,7 @@ from lvmrs.errors import RunError
 from lvmrs.record import result_file
 from lvmrs.record.manifest import Manifest
 from lvmrs.record.result_file import Columns, Wanted, rows_of
-from lvmrs.record.rows import COLUMNS, KINDS, OF_A_GOAL, Row
+from lvmrs.record.rows import COLUMNS, KINDS, OF_A_GOAL, OF_ROUTED, Row
 
 if TYPE_CHECKING:
     import pandas
@@ -64,8 +64,9 @@ class Run:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the file, in order; those of a goal only if the run has one."""
-        return COLUMNS if self.manifest.terms.goal is not None else tuple(c for c in COLUMNS if c not in OF_A_GOAL)
+        """The columns of the file, in order; those of a goal or a routed classifier only if the run has one."""
+        has = OF_A_GOAL if self.manifest.terms.goal is not None else OF_ROUTED if self.manifest.routed else frozenset()
+        return tuple(name for name in COLUMNS if name in has or name not in OF_A_GOAL | OF_ROUTED)
 
     def read(self, *names: str, wanted: Wanted | None = None) -> Columns:
         """Read columns of all complete rows, or of the wanted ones.

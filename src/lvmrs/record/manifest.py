@@ -38,6 +38,8 @@ from lvmrs.registry import DATA, NOISES, Names
 FORMAT = 4
 ROWS_OF = "0.4.0"
 """The last version that changed the content of rows. Raise it with every such change, so that no run mixes versions."""
+ROUTED = "RoutedClassifier"
+"""The name of the method in the manifest of a routed classifier."""
 TIME = "%Y-%m-%dT%H:%M:%S%z"
 """The format of times in records."""
 
@@ -303,6 +305,19 @@ class Manifest(FileRecord):
         return super().difference(other, verifying=verifying)
 
     @property
+    def routed(self) -> bool:
+        """Whether the rows are certificates of a routed classifier."""
+        return self.method.name == ROUTED and self.model.name.startswith("routed:")
+
+    def check_not_routed(self, where: object) -> None:
+        """Raise if the run, which ``where`` names, is of a routed classifier."""
+        if self.routed:
+            raise RunError(
+                f"{where} is of a routed classifier, which only lvmrs certify can run again; to check its rows, "
+                "certify the inputs once more with another seed, and compare"
+            )
+
+    @property
     def batch(self) -> int | None:
         """Samples in a forward pass, if known."""
         return None if self.running is None else self.running.batch
@@ -350,6 +365,7 @@ class ClassifierRecord(FileRecord):
     def of_run(cls, manifest: Manifest) -> ClassifierRecord:
         """The classifier that a run certified. Raises for imported results, which do not record it."""
         checks.instance("manifest", manifest, Manifest, "the Manifest of a run")
+        manifest.check_not_routed("the run")
         if manifest.origin.imported is not None:
             raise RunError("the run was imported from another project, and does not say which classifier it is about")
         return cls(manifest.model, manifest.method, manifest.terms, origin=manifest.origin)
@@ -410,7 +426,12 @@ def why_not_network(names: Names, made: ModelRecord | DenoiserRecord) -> str | N
 
 
 def _could_run_code(names: Names, name: str) -> str | None:
-    inert, members = names.having("inert"), member_names(names, name)
-    if all(member.partition(":")[0] in inert for member in members):
+    if only_reads_files(names, name):
         return None
     return f"{name:.200} could run code, and a run must not choose code; if you trust it, name it yourself"
+
+
+def only_reads_files(names: Names, name: str) -> bool:
+    """Whether loading a model or data merely reads files, so that a file may name them."""
+    inert = names.having("inert")
+    return all(member.partition(":")[0] in inert for member in member_names(names, name))

@@ -35,8 +35,8 @@ _LONGEST, _BEFORE = 70, 20
 class FileRecord:
     """A record with a JSON file of its own; a subclass is a dataclass as ``read_record`` takes it."""
 
-    format: ClassVar[int]
-    """Number of the only accepted format, which is the first entry of the file."""
+    format: ClassVar[int | None]
+    """Number of the only accepted format, which is the first entry of the file; None for files without this entry."""
     what: ClassVar[str]
     """The content of the file in error messages, such as "a manifest"."""
 
@@ -54,7 +54,7 @@ class FileRecord:
         except (ValueError, RecursionError) as error:
             raise RunError(f"{where} is not {cls.what}, or is damaged ({error}); put the right file back") from error
         found = stored.pop("format", None) if isinstance(stored, dict) else None
-        if type(found) is not int or found != cls.format:
+        if type(found) is not type(cls.format) or found != cls.format:
             raise RunError(
                 f"{where} has format {found!r:.20}, and this version of lvmrs reads format {cls.format}; use the "
                 "version that wrote it"

@@ -151,6 +151,7 @@ _RANGES = {
     "time": (0.0, _LARGEST), "correct": (0, 1), "p_lower": (-_LARGEST, _LARGEST), "p_upper": (-_LARGEST, _LARGEST),
     "temperature": (0.0, _LARGEST), "mass": (0.0, _LARGEST), "risk_top": (0.0, 1.0), "broken": (0, 1),
     "samples": (0, _LARGEST), "limit": (0.0, _LARGEST), "seconds": (0.0, _LARGEST),
+    "expert_radius": (0.0, _LARGEST), "router_radius": (0.0, _LARGEST),
 }  # fmt: skip
 _CHECKSUM = re.compile("[0-9a-f]{32}")
 
@@ -301,15 +302,16 @@ def _check_ours(path: Path, columns: Columns, inputs: Selection) -> None:
     unknown = columns.get("map", np.full(len(idx), NOT_NAMED)) == NOT_NAMED
     for name, (least, most) in _RANGES.items():
         values = columns.get(name, np.full(len(idx), least, dtype=float))
-        # A row may have no limit, and no label by which it is correct.
-        missing = np.isnan(values) & (unknown | (name in ("limit", "correct"))) & (name not in ("time", "seconds"))
+        # A row may have no limit, no router that limits it, and no label by which it is correct.
+        optional = name in ("limit", "correct", "router_radius")
+        missing = np.isnan(values) & (unknown | optional) & (name not in ("time", "seconds"))
         bad = ~((values >= least) & (values <= most)) & ~missing
         if bad.any():
             raise RunError(
                 f"{path}: {name} of input {idx[bad][0]} is {values[bad][0]:g}, and must be a finite number"
                 f"{f' from {least:g}' if least > -_LARGEST else ''}{f' to {most:g}' if most < _LARGEST else ''}"
             )
-    for name in ("map", "bound", "form", "groups", "risk_groups"):
+    for name in ("map", "bound", "form", "groups", "risk_groups", "experts"):
         if unnamed := [text for text in set(columns.get(name, ())) if not text.isprintable() or not text]:
             raise RunError(f"{path}: {name} is {min(unnamed)!r:.40}, and must be a name")
     if odd := set(columns.get("scope", ())) - SCOPES:

@@ -80,11 +80,20 @@ class Row:
     constant. It bounds the Euclidean norm of the change, and for a deterministic certificate the change of each logit.
     """
     samples: int | None = None
-    """Number of samples of the proof, if sampling stops at a goal; None for the n of the terms."""
+    """Number of samples of the proof, if it differs between inputs; None for the n of the terms."""
     limit: float | None = None
     """An upper bound on the radius of the exact means; None if unknown ("-" in a file).
 
     More samples cannot certify a larger radius with this plan, unless the certificate is wrong.
+    """
+    experts: str = UNKNOWN
+    """Of a routed classifier: the experts among which the router may choose within the radius, such as "0;2"."""
+    expert_radius: float | None = None
+    """Of a routed classifier: the smallest certified radius of these experts."""
+    router_radius: float | None = None
+    """Of a routed classifier: the radius within which the router chooses one of these experts.
+
+    None if these are all experts ("-" in a file): the router is then not needed.
     """
 
     @classmethod
@@ -135,4 +144,6 @@ KINDS = kinds_of(Row)
 """The kind of each column."""
 COLUMNS = tuple(KINDS)
 OF_A_GOAL = frozenset({"samples", "limit"})
-"""Columns that exist only in runs whose sampling stops at a goal."""
+"""Columns of runs whose sampling stops at a goal."""
+OF_ROUTED = frozenset({"samples", "experts", "expert_radius", "router_radius"})
+"""Columns of runs of a routed classifier, in which ``samples`` are those of all proofs for an input."""

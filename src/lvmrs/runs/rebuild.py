@@ -88,6 +88,7 @@ def job_of_run(
     """
     checks.instance("run", run, Run, "a lvmrs.Run")
     old = run.manifest
+    old.check_not_routed(run.directory)
     if old.origin.imported is not None:
         raise RunError(f"{run.directory} was imported from another project's file, and no job of lvmrs made it")
     if old.terms.noise.partition(":")[0] not in NOISES:

@@ -71,6 +71,7 @@ def recertify(
     checks.instance("source", source, Run, "a lvmrs.Run")
     workers = checked_workers(workers)
     old = source.manifest
+    old.check_not_routed(source.directory)
     if old.keeps_scores and old.rows_of != ROWS_OF:
         raise RunError(
             f"{source.directory} has scores as version {old.rows_of!s:.40} sampled them, and this version samples as "

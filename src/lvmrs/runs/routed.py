@@ -112,6 +112,10 @@ class RoutedClassifier:
         """
         return self._certified(x, n0, n, alpha, Stream(seed, index, "prediction")).prediction
 
+    def answer(self, x: Numeric) -> int:
+        """The prediction of router and expert without noise and without a guarantee."""
+        return self.experts[self.router.answer(x)].answer(x)
+
     def _certified(self, x: Numeric, n0: int, n: int, alpha: float, stream: Stream) -> RoutedCertificate:
         n0 = checks.count("n0", n0, least=1)
         router, *experts = (self._planned(part, x, n0, n, alpha, stream) for part in [self.router, *self.experts])

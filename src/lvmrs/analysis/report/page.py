@@ -179,7 +179,14 @@ def _row(row: Row) -> dict[str, Any]:
         "correct": correctness(row.predict, row.label),
         "radius": row.radius,
         "shown": rounded_down(row.radius),
-        "map": row.map,
+        "map": row.map if row.expert_radius is None else _routed(row, row.expert_radius),
         "temperature": temperature,
         "bound": row.bound,
     }
+
+
+def _routed(row: Row, within: float) -> str:
+    """The parts of the certificate of a routed classifier."""
+    router = "not needed" if row.router_radius is None else f"within {rounded_down(row.router_radius)}"
+    names = f"expert{'s' * (';' in row.experts)} {row.experts.replace(';', ', ')}"
+    return f"{names} within {rounded_down(within)}; router {router}; {row.samples} samples"

@@ -93,7 +93,8 @@ def guarantee(manifest: Manifest, rows: Sequence[Row]) -> str:
         f"Each certificate is right with probability at least 1 − {terms.alpha:g} over its sampling: no point closer "
         f"than the radius (in {terms.distance} of pixels in [0, 1]) changes the answer of "
         f"{_classifier(manifest, rows)}.",
-        f"Choices were made on {terms.n0} samples, and proved on {'' if goal is None else 'at most '}{terms.n} others.",
+        f"Choices were made on {terms.n0} samples{' of each part' if manifest.routed else ''}, "
+        f"and proved on {'' if goal is None else 'at most '}{terms.n} others.",
     ]
     if goal is not None and goal.limited:
         said.append(
