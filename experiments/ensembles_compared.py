@@ -9,6 +9,7 @@ radius. It also costs k forward passes a sample: at the same cost there are n / 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from lab import record
 from lab.budgeted import Trained, network
 from lab.methods import Certified, paired
 from lab.page import above, average, difference, made_by, percent, size, table, wrapped
-from lab.settings import Lab
-from training_objectives import certified, samples
+from lab.settings import Lab, Sampled
+from training_objectives import certified
 
 __all__ = ["TITLE", "brief", "measure", "shown"]
 
@@ -34,17 +35,20 @@ _WANTED, _WANTED_OF = 0.05, 3
 def measure(lab: Lab) -> record.Found:
     """The members, and ensembles of the first k of them with n and with n / k samples."""
     members = [Trained(lab, "gaussian", _SIGMA, lab.seed + k) for k in range(_MEMBERS)]
-    runs = [certified(lab, f"ensembles-{k}", f"trained:{member.file}", member) for k, member in enumerate(members)]
+    whole = lab.sizes.ensembles
+    runs = [
+        certified(lab, f"ensembles-{k}", f"trained:{member.file}", member, whole) for k, member in enumerate(members)
+    ]
     alone = [Certified.of(run) for run in runs]
     mean = np.mean([each.radii for each in alone], axis=0)
     alpha = runs[0].manifest.terms.alpha
     rows = []
     for k in _SIZES:
         for share in dict.fromkeys((1, k)):
-            n0, n = samples(lab, share)
-            found = alone[0] if k == 1 else _ensemble(lab, members[:k], share)
+            wanted = replace(whole, n0=whole.n0 // share, n=whole.n // share)
+            found = alone[0] if k == 1 else _ensemble(lab, members[:k], wanted)
             assert found.idx == alone[0].idx  # noqa: S101 (else nothing is paired)
-            rows.append({"networks": k, "n": n, "n0": n0, **found.summary(_EPSILONS), "interval": found.interval,
+            rows.append({"networks": k, "n": wanted.n, "n0": wanted.n0, **found.summary(_EPSILONS), "interval": found.interval,
                          "to members": paired(found.radii - mean),
                          "to the first": paired(found.radii - alone[0].radii)})  # fmt: skip
     told = [member.about for member in members]
@@ -61,16 +65,16 @@ def measure(lab: Lab) -> record.Found:
                     "averages": [each.average for each in alone],
                     "at": {key: float(np.mean([each.summary(_EPSILONS)["at"][key] for each in alone]))
                            for key in alone[0].summary(_EPSILONS)["at"]},
-                    "n": samples(lab)[1],
+                    "n": whole.n,
                     "training seconds": [each["seconds"] for each in told],
                     "noisy accuracy": [each["measured"]["noisy accuracy"] for each in told]},
         "rows": rows,
     }  # fmt: skip
 
 
-def _ensemble(lab: Lab, members: list[Trained], share: int) -> Certified:
+def _ensemble(lab: Lab, members: list[Trained], wanted: Sampled) -> Certified:
     model = "ensemble:" + "+".join(f"trained:{member.file}" for member in members)
-    return Certified.of(certified(lab, f"ensembles-{len(members)}-networks", model, members[0], share))
+    return Certified.of(certified(lab, f"ensembles-{len(members)}-networks", model, members[0], wanted))
 
 
 def brief(found: record.Found) -> str:

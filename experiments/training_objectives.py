@@ -20,11 +20,11 @@ from lab.cases import SIGMAS
 from lab.methods import Certified, gap
 from lab.page import above, average, difference, is_sure, made_by, percent, size, table, wrapped
 from lab.published import AVERAGE_RADIUS
-from lab.settings import Lab
+from lab.settings import Lab, Sampled
 from lvmrs import Run, data
 from lvmrs.errors import InvalidArgumentError
 
-__all__ = ["TITLE", "brief", "certified", "drawn", "measure", "samples", "shown"]
+__all__ = ["TITLE", "brief", "certified", "drawn", "measure", "shown"]
 
 TITLE = "Training objectives at the same processor time"
 _EPSILONS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
@@ -67,7 +67,8 @@ def _sigma(lab: Lab, sigma: float) -> dict[str, Any]:
     found, told, facts = {}, {}, {}
     for name in _TITLES:
         trained = Trained(lab, name, sigma, lab.seed, _settings(name, sigma), *_LATER.get(name, ()))
-        run = certified(lab, f"objectives-{name}-{sigma:g}", f"trained:{trained.file}", trained)
+        model = f"trained:{trained.file}"
+        run = certified(lab, f"objectives-{name}-{sigma:g}", model, trained, lab.sizes.budgeted)
         found[name], told[name] = Certified.of(run), trained.about
         terms = run.manifest.terms
         facts = {"inputs": len(found[name].idx), "n0": terms.n0, "n": terms.n, "alpha": terms.alpha, "seed": lab.seed,
@@ -85,20 +86,14 @@ def _row(found: Certified, told: dict[str, Any], gaussian: Certified) -> dict[st
     }
 
 
-def certified(lab: Lab, name: str, model: str, of: Trained, share: int = 1) -> Run:
-    """The run of duels on evenly chosen test inputs, with a ``share``-th of the samples."""
-    wanted, (n0, n) = lab.sizes.budgeted, samples(lab, share)
+def certified(lab: Lab, name: str, model: str, of: Trained, wanted: Sampled) -> Run:
+    """The run of duels on evenly chosen test inputs."""
     skip = max(1, len(data.load(of.data, split="test")) // wanted.inputs)
     words = ["--model", model, "--data", of.data, "--sigma", f"{of.sigma:g}", "--seed", str(lab.seed)]
-    words += ["--n0", str(n0), "--n", str(n), "--method", "duels"]
+    words += ["--n0", str(wanted.n0), "--n", str(wanted.n), "--method", "duels"]
     words += ["--skip", str(skip), "--max", str(skip * wanted.inputs)]
     words += [] if lab.cifar10 is None else ["--precision", "bfloat16"]  # as in the training, and faster
     return Run(commands.certified(lab, name, words))
-
-
-def samples(lab: Lab, share: int = 1) -> tuple[int, int]:
-    """The samples to choose on and to prove on: a ``share``-th of those of the scale."""
-    return lab.sizes.budgeted.n0 // share, lab.sizes.budgeted.n // share
 
 
 def drawn(found: record.Found) -> dict[str, Figure]:

@@ -44,6 +44,8 @@ class Scale:
     """Training inputs on which a width or map for all inputs is found."""
     budgeted: Sampled
     """For networks that are trained for the same processor time."""
+    ensembles: Sampled
+    """For ensembles of such networks, which take several passes a sample."""
     minutes: float
     """That time, on CIFAR-10."""
     epochs: int
@@ -63,6 +65,7 @@ SCALES = {
         few=((20, 100),),
         calibration=5,
         budgeted=Sampled(10, 40, 200),
+        ensembles=Sampled(10, 40, 200),
         minutes=0.05,
         epochs=2,
         sandwich_epochs=1,
@@ -77,6 +80,7 @@ SCALES = {
         few=((100, 200), (200, 1000)),
         calibration=30,
         budgeted=Sampled(200, 1000, 10_000),
+        ensembles=Sampled(200, 400, 4000),
         minutes=3.0,
         epochs=40,
         sandwich_epochs=12,
@@ -91,6 +95,7 @@ SCALES = {
         few=((100, 200), (200, 1000)),
         calibration=200,
         budgeted=Sampled(500, 1000, 100_000),
+        ensembles=Sampled(500, 1000, 100_000),
         minutes=3000.0,
         epochs=40,
         sandwich_epochs=100,
