@@ -48,8 +48,8 @@ def measure(lab: Lab) -> record.Found:
             wanted = replace(whole, n0=whole.n0 // share, n=whole.n // share)
             found = alone[0] if k == 1 else _ensemble(lab, members[:k], wanted)
             assert found.idx == alone[0].idx  # noqa: S101 (else nothing is paired)
-            rows.append({"networks": k, "n": wanted.n, "n0": wanted.n0, **found.summary(_EPSILONS), "interval": found.interval,
-                         "to members": paired(found.radii - mean),
+            rows.append({"networks": k, "n": wanted.n, "n0": wanted.n0, **found.summary(_EPSILONS),
+                         "interval": found.interval, "to members": paired(found.radii - mean),
                          "to the first": paired(found.radii - alone[0].radii)})  # fmt: skip
     told = [member.about for member in members]
     return {
