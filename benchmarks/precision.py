@@ -49,7 +49,9 @@ def main() -> None:
     print(f"average radius {radii[0].mean():.4f} in float32, {radii[1].mean():.4f}; difference {apart.mean():+.4f}")
     explained = np.array([_explained(classifiers, rows[k], plain[k], given.n, given.seed) for k in both])
     print(f"{len(both)} certified in both: mean size of the difference {np.abs(apart[both]).mean():.4f}, ", end="")
-    print(f"of the explained one {np.abs(explained).mean():.4f}; correlation {_correlation(apart[both], explained):.2f}")
+    print(
+        f"of the explained one {np.abs(explained).mean():.4f}; correlation {_correlation(apart[both], explained):.2f}"
+    )
     print(f"processor time {seconds[0]:.1f} s and {seconds[1]:.1f} s")
 
 
