@@ -112,7 +112,8 @@ class Samplers:
         self.pattern, self.given, self.way, self.fast, self.compiled = pattern, batch, way, fast, compiled
         self._low = checks.precision("precision", precision, autocast=True)
         # Whether the model runs under autocast; None until the first input shows whether it can be cast.
-        self._autocasts = True if str(precision).startswith(checks.AUTOCAST) else None
+        asked = str(precision).startswith(checks.AUTOCAST) or (way is not None and not way.folded)
+        self._autocasts = True if asked else None
         self._samplers: dict[tuple[Any, ...], Sampler] = {}
         self._checked: dict[tuple[Any, ...], tuple[Sampler, ModelCheck]] = {}
         self._paces: dict[tuple[Any, ...], Pace] = {}
@@ -132,6 +133,8 @@ class Samplers:
         if self.batch not in (None, way.batch):
             raise InvalidArgumentError(f"batch must be {way.batch} here, got {self.batch}; leave it out")
         self.way = way
+        if self._autocasts is None and not way.folded:
+            self._autocasts = True  # a network that is cast is a list of steps
 
     @property
     def precision(self) -> str | None:
@@ -215,7 +218,7 @@ class Samplers:
 
     def _casts(self, plain: Sampler, x: Tensor) -> bool:
         """Whether the network is cast to the 16-bit type; otherwise it runs under autocast, as for all inputs."""
-        if self._autocasts or (self.way is not None and not self.way.folded):
+        if self._autocasts:
             fast = None
         else:
             if not self._checked:  # lazy layers are initialised by a first pass
@@ -224,7 +227,7 @@ class Samplers:
         if self._autocasts is False and fast is None:
             raise ModelError(
                 f"the network was cast to {self.precision} for other inputs, and cannot be cast for those of shape "
-                f"{tuple(x.shape)} ({self._why or 'the way to run it is not folded'}); give the precision "
+                f"{tuple(x.shape)} ({self._why}); give the precision "
                 f"{checks.AUTOCAST}{self.precision} for all inputs"
             )
         self._autocasts, self._fasts[_kind(x)] = fast is None, fast
