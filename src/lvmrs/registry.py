@@ -230,7 +230,7 @@ MODELS = Names("model", None, {
                 "folder, normalised and resized by its image processor", "NAME", facts=("path",), extra="hf"),
     "torchvision": Entry("lvmrs.models.pretrained:torchvision", "a network with its default weights, normalised by "
                          "their transforms", "NAME", extra="torchvision"),
-    "onnx": Entry("lvmrs.models.onnx:onnx", "a file that onnxruntime runs; the first output is the logits",
+    "onnx": Entry("lvmrs.models.exported:onnx", "a file that onnxruntime runs; the first output is the logits",
                   "FILE", facts=("file", "program", "foreign"), extra="onnx"),
     "export": Entry("lvmrs.models.exported:exported", "a program saved by torch.export.save",
                     "FILE.pt2", facts=("file", "program")),
@@ -250,7 +250,7 @@ DENOISERS = Names("denoiser", None, {
 DATA = Names("data set", None, {
     "digits": Entry("lvmrs.data.arrays:digits", "scikit-learn's 8 × 8 digits: train is the first 1437, "
                     "test the last 360", facts=("inert",), extra="digits"),
-    "cifar10": Entry("lvmrs.data.cifar:cifar10", "the folder of the official python batches, or an .npz",
+    "cifar10": Entry("lvmrs.data.arrays:cifar10", "the folder of the official python batches, or an .npz",
                      "PATH", facts=("path", "inert")),
     "imagefolder": Entry("lvmrs.data.folder:ImageFolder", "PATH/CLASS/IMAGE or PATH/SPLIT/CLASS/IMAGE; labels by "
                          "a class index file, or folders that are numbers, or their alphabetical order",
