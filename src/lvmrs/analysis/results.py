@@ -106,11 +106,10 @@ class Results:
         if self.manifest is None or (goal := self.manifest.terms.goal) is None:
             return None
         if goal.limited:
-            how = (
-                "the average radius" if self.label is None else "right answers: those planned for a wrong class got few"
-            )
+            few = "" if self.label is None else " of right answers (inputs planned for a wrong class got few samples)"
             return (
-                f"its budget of {goal.budget} samples was planned for {how}, so abstentions are not those of a fixed n"
+                f"its budget of {goal.budget} samples was allocated to raise the average radius{few}: abstentions are "
+                "not those of a fixed n"
             )
         lower = f"below what all {self.manifest.terms.n} samples would give"
         if goal.tolerance is not None:

@@ -152,7 +152,7 @@ class _OrderedSampling(Generic[Result]):
         return True
 
     def _shown(self, task: Task[Input, Result], stage: Stage, logits: Iterator[Tensor]) -> Iterator[Tensor]:
-        """The logits; a watch is shown those of the oldest input at once, and those of later inputs afterwards."""
+        """Yield logits. Show those of the oldest input to the watch, and keep those of later inputs for ``_show_kept``."""
         for batch in logits:
             if self._watch is not None and task is self._tasks[0]:
                 self._watch(stage, batch)
