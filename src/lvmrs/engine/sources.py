@@ -152,7 +152,7 @@ class _OrderedSampling(Generic[Result]):
         return True
 
     def _shown(self, task: Task[Input, Result], stage: Stage, logits: Iterator[Tensor]) -> Iterator[Tensor]:
-        """Yield logits. Show those of the oldest input to the watch, and keep those of later inputs for ``_show_kept``."""
+        """Yield logits. Those of the oldest input are shown to the watch, and those of later inputs kept for it."""
         for batch in logits:
             if self._watch is not None and task is self._tasks[0]:
                 self._watch(stage, batch)
