@@ -63,7 +63,6 @@ class _Bar:
         self._progress.update(self._task, total=total)
 
     def show(self, done: int, words: Callable[[float], str] = lambda rate: "") -> None:
-        """Move the bar."""
         task = self._progress.tasks[self._task]
         self._progress.update(self._task, completed=done, words=words(task.finished_speed or task.speed or 0.0))
         signals.check()

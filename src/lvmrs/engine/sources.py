@@ -93,7 +93,6 @@ class _OrderedSampling(Generic[Result]):
         self._queue = pool.queue(self)
 
     def outcomes(self) -> Iterator[tuple[Input, Result]]:
-        """The inputs with their results, in order."""
         try:
             while True:
                 self._queue.has_more()  # starts inputs while the queue has room for their pieces
