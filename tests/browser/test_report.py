@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from lvmrs.analysis.report import write_report
-from lvmrs.analysis.report.page import picture
+from lvmrs.analysis.report.pictures import picture
 from lvmrs.cli import main
 from lvmrs.record import Row, Run, RunWriter
 from tests.manifests import manifest

@@ -20,7 +20,7 @@ from transformers import ResNetConfig, ResNetForImageClassification
 from lvmrs import models
 from lvmrs.errors import LvmrsError, ModelError
 from lvmrs.models import ready
-from lvmrs.models.exported import outside_files
+from lvmrs.models.onnx import outside_files
 from lvmrs.models.trained import save
 from tests.hostile.commands import limited
 
