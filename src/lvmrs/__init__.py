@@ -1,6 +1,7 @@
-"""Certified robustness by randomized smoothing, with certificates that really hold.
+"""Certified robustness by randomized smoothing, with sound certificates.
 
-Names are imported when they are first used: torch takes seconds, and what only reads results does without it.
+Names are imported when they are first used: importing torch takes seconds, and commands that only read results need
+no torch.
 """
 
 from importlib import import_module

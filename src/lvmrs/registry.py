@@ -252,7 +252,7 @@ DENOISERS = Names("denoiser", None, {
 DATA = Names("data set", None, {
     "digits": Entry("lvmrs.data.arrays:digits", "scikit-learn's 8 × 8 digits: train is the first 1437, "
                     "test the last 360", facts=("inert",), extra="digits"),
-    "cifar10": Entry("lvmrs.data.cifar:cifar10", "the folder of the official python batches, or an .npz",
+    "cifar10": Entry("lvmrs.data.arrays:cifar10", "the folder of the official python batches, or an .npz",
                      "PATH", facts=("path", "inert")),
     "imagefolder": Entry("lvmrs.data.folder:ImageFolder", "PATH/CLASS/IMAGE or PATH/SPLIT/CLASS/IMAGE; labels by "
                          "a class index file, or folders that are numbers, or their alphabetical order",

@@ -108,7 +108,7 @@ def test_a_goal_is_told_wherever_its_radii_are_shown(place: Path, capsys: pytest
         "targets": (Goal(targets=(0.25, 0.5)), f"targets: {TARGETS}", "targets 0.25, 0.5"),
         "near": (Goal(tolerance=0.05), "near: sampling stopped within a tolerance: each radius may be up to 0.05 below",
                  "tolerance 0.05"),
-        "budget": (Goal(budget=5000), "budget: its budget of 5000 samples was planned for right answers",
+        "budget": (Goal(budget=5000), "budget: its budget of 5000 samples was allocated to raise the average radius of",
                    "budget 5000"),
     }  # fmt: skip
     for name, (goal, sentence, words) in goals.items():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from lvmrs.attacks.gradient import scores_against, shows_defeat
+from lvmrs.attacks.opponents import scores_against, shows_defeat
 from lvmrs.kernel.bounds import betting
 from lvmrs.kernel.maps import Duel, Hardmax, Map, SoftDuel, Softmax, Sparsemax
 

@@ -44,7 +44,7 @@ def test_a_budget_from_the_command_line(
     torch.manual_seed(0)  # the network is not trained: its weights are those of this seed
     code, _, told = run(f"{DIGITS} --max 40 --skip 1 --n 2000 --n0 32 --budget 5000 --out a", capsys)
     assert code == 0
-    assert "after a number planned for it, so that 5000 samples for all inputs gain" in told
+    assert "after a number allocated in advance, which divides 5000 samples among all inputs" in told
     rows = Run(tmp_path / "a").rows()
     assert sum((row.samples or 0) + 32 for row in rows) == 5000
     assert {row.samples for row in rows if row.top != row.label} == {32}

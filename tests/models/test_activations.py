@@ -21,8 +21,7 @@ from torch.nn import functional
 
 from lvmrs.errors import ModelError
 from lvmrs.models import lipschitz_bound
-from lvmrs.models.lipschitz.functions import FUNCTIONS, METHODS
-from lvmrs.models.lipschitz.layers import LAYERS
+from lvmrs.models.lipschitz.layers import FUNCTIONS, LAYERS, METHODS
 
 ALLOWED = 8.0
 """How many units a function of torch may be off, or jump between neighbouring numbers."""

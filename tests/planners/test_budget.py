@@ -207,4 +207,4 @@ def test_what_is_refused() -> None:
         Goal((0.5,), budget=100)
     with pytest.raises(InvalidArgumentError, match="budget must be a whole number"):
         Goal(budget=0)
-    assert "so that 100 samples for all inputs gain most for the average radius" in Goal(budget=100).words
+    assert "which divides 100 samples among all inputs" in Goal(budget=100).words

@@ -303,6 +303,6 @@ def test_what_a_budget_leaves_is_told(tmp_path: Path) -> None:
     assert told[-1] == f"{spent.unspent} samples of the budget not drawn: no input that counts could use them"
     assert "fewer than" not in told[0]
     words = guarantee(run.manifest, kinds_of_rows(run))
-    assert "so that 1000000 samples for all inputs gain most for the average radius of right answers" in words
+    assert "divides 1000000 samples among all inputs to make the average radius of right answers largest" in words
     assert "limit" not in words
     assert settings_shown(run.manifest).get("beta") is None

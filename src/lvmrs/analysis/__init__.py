@@ -2,7 +2,6 @@
 
 from lvmrs.analysis.compare import Comparison, compare, differences, stopped_early, unfinished
 from lvmrs.analysis.diagnosis import Evidence, Finding, diagnose, warn_of
-from lvmrs.analysis.imported import import_results
 from lvmrs.analysis.metrics import (
     Curve,
     Estimate,
@@ -14,8 +13,7 @@ from lvmrs.analysis.metrics import (
     curve,
     p_lower_quantiles,
 )
-from lvmrs.analysis.results import Attacked, Results, named, read, results_of
-from lvmrs.analysis.safe import safe_inputs
+from lvmrs.analysis.results import Attacked, Results, import_results, named, read, results_of, safe_inputs
 from lvmrs.analysis.summary import (
     AttackSummary,
     Decided,

@@ -240,7 +240,9 @@ def _steps(results: Results) -> NDArray[np.float64]:
 
 
 def curve(results: Results, *, end: float | None = None, confidence: float = 0.95) -> Curve:
-    """The curve at each of its steps; if there are too many, at evenly spaced radii, where it is never too high.
+    """The curve at each of its steps; if there are too many, at evenly spaced radii.
+
+    Draw it with the share of each radius up to that radius from the one before: so it never exceeds the exact curve.
 
     Args:
         results: The results of a run.

@@ -1,11 +1,14 @@
 """Results as arrays, from runs of lvmrs and from TSV files of other projects.
 
 Whether a prediction is correct is always computed from label and prediction: in files of other projects the column
-``correct`` is 0/1, a boolean, or a running total. Unused columns, such as ``time``, are not read.
+``correct`` is 0/1, a boolean, or a running total. Unused columns, such as ``time``, are not read. ``safe_inputs`` lists
+the inputs that are certified at a radius, and ``import_results`` makes a run of the results of another project.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +22,11 @@ from lvmrs._util.files import no_file
 from lvmrs.errors import InvalidArgumentError, RunError
 from lvmrs.kernel import checks
 from lvmrs.kernel.method import ABSTAIN, is_correct
-from lvmrs.record import Manifest, Run, result_file
+from lvmrs.record import Manifest, Row, Run, RunWriter, Selection, result_file
 from lvmrs.record.attacks import Attack
-from lvmrs.record.result_file import Columns, Kind
+from lvmrs.record.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
+from lvmrs.record.result_file import NOT_NAMED, Columns, Kind
+from lvmrs.record.rows import correctness
 
 _NEEDED = {"idx": Kind.WHOLE, "label": Kind.MEASURED, "predict": Kind.WHOLE, "radius": Kind.NUMBER}
 _NOISE = {"sigma": Kind.NUMBER}
@@ -101,11 +106,10 @@ class Results:
         if self.manifest is None or (goal := self.manifest.terms.goal) is None:
             return None
         if goal.limited:
-            how = (
-                "the average radius" if self.label is None else "right answers: those planned for a wrong class got few"
-            )
+            few = "" if self.label is None else " of right answers (inputs planned for a wrong class got few samples)"
             return (
-                f"its budget of {goal.budget} samples was planned for {how}, so abstentions are not those of a fixed n"
+                f"its budget of {goal.budget} samples was allocated to raise the average radius{few}: abstentions are "
+                "not those of a fixed n"
             )
         lower = f"below what all {self.manifest.terms.n} samples would give"
         if goal.tolerance is not None:
@@ -248,3 +252,109 @@ def results_of_columns(name: str, columns: Columns, missing: int = 0, manifest: 
         p_lower=p_lower if bounded else None,
         maps=tuple(sorted(set(columns["map"].tolist()))) if bounded else (),
     )
+
+
+def safe_inputs(run: Run, radius: float, *, correct: bool = False) -> list[Row]:
+    """The rows of a run that are certified at a radius, in the order of the inputs.
+
+    No point closer than the radius changes the answer to such an input; each certificate is wrong with probability at
+    most α. Wrong answers are certified as well as correct ones. Certificates that an attack broke are left out. The
+    docstring of ``lvmrs.runs`` has an example of a run.
+
+    Args:
+        run: The run.
+        radius: The radius, from 0.
+        correct: Leave out inputs whose certified class is not their label. Raises a RunError without labels.
+
+    Returns:
+        The rows; ``predict`` is the certified class, and ``name`` the name of the input, if it has one.
+    """
+    checks.instance("run", run, Run, "a lvmrs.Run")
+    radius = checks.nonnegative_number("radius", radius)
+    attack = Attack.of(run)
+    broken = set() if attack is None else {row.idx for row in attack.rows() if row.broken}
+    certified = (row for row in run.rows() if row.predict != ABSTAIN and row.radius >= radius)
+    rows = sorted((row for row in certified if row.idx not in broken), key=lambda row: row.idx)
+    if correct and any(row.correct is None for row in rows):
+        raise RunError(f"{run.directory} has no labels, so that wrong answers are unknown; list all certified inputs")
+    return [row for row in rows if row.correct or not correct]
+
+
+def import_results(
+    file: str | Path,
+    out: str | Path,
+    *,
+    sigma: float,
+    alpha: float | None = None,
+    n0: int | None = None,
+    n: int | None = None,
+    data: str | None = None,
+    split: str = "test",
+    method: str = "imported",
+    command: str = "",
+) -> Run:
+    r"""Make a run of a TSV file, for comparisons and reports. No input is certified again.
+
+    Args:
+        file: a file with the columns idx, label, predict and radius.
+        out: the directory of the run. If the same import was begun there, it is completed.
+        sigma: the σ of its noise.
+        alpha: its risk, if known.
+        n0: its number of selection samples, if known.
+        n: its number of certification samples, if known.
+        data: the name of the data set in lvmrs, for the pictures of a report.
+        split: the split of the data set.
+        method: a name for the method.
+        command: the command line of the user, which the run records.
+
+    Returns:
+        The run.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "other.tsv")
+    ...     _ = file.write_text("idx\tlabel\tpredict\tradius\n0\t3\t3\t0.25\n")
+    ...     print([row.correct for row in import_results(file, Path(folder, "run"), sigma=0.5).rows()])
+    [1]
+    """
+    if files.place(file).is_dir():
+        raise InvalidArgumentError(f"{file} is a run already; use it as it is")
+    terms = TermsRecord(
+        sigma=checks.positive_number("sigma", sigma),
+        alpha=None if alpha is None else checks.alpha(alpha),
+        n0=None if n0 is None else checks.count("n0", n0, least=1),
+        n=None if n is None else checks.count("n", n, least=1),
+    )
+    found = read(file)
+    if found.sigma not in (None, terms.sigma):
+        raise InvalidArgumentError(f"sigma is {terms.sigma:g}, and the column sigma of {file} says {found.sigma:g}")
+    manifest = Manifest(
+        ModelRecord(method),
+        DataRecord(split, data),
+        MethodRecord(method),
+        terms,
+        _selection(found),
+        origin=Origin(command, imported=str(file)),
+    )
+    order = np.argsort(found.idx)
+    with RunWriter(out, manifest, resume=True) as writer:
+        labels = [None] * len(found) if found.label is None else found.label[order].tolist()
+        columns = (labels, *(column[order].tolist() for column in (found.idx, found.predict, found.radius)))
+        writer.append_missing(itertools.starmap(_row, zip(*columns, strict=True)))
+        return writer.run
+
+
+def _selection(found: Results) -> Selection:
+    """Every k-th input if that gives exactly these inputs; else a list of the inputs."""
+    size, step = int(found.idx.max()) + 1, max(1, int(np.gcd.reduce(found.idx)))
+    regular = Selection(size, skip=step)
+    return regular if len(regular.indices) == len(found) else Selection(size, only=sorted(found.idx.tolist()))
+
+
+def _row(label: int | None, index: int, predict: int, radius: float) -> Row:
+    unknown = math.nan
+    return Row(
+        idx=index, label=label, predict=predict, radius=radius, correct=correctness(predict, label), time=0.0,
+        p_lower=unknown, p_upper=unknown, top=predict, map=NOT_NAMED, temperature=unknown, mass=unknown,
+        bound=NOT_NAMED, form=NOT_NAMED, risk_top=unknown, groups="-", risk_groups="-",
+    )  # fmt: skip

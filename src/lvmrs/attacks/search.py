@@ -222,7 +222,6 @@ class _InputSearch:
         return offset
 
     def _direction(self) -> Tensor:
-        """A random vector of length 1."""
         drawn: Tensor = torch.from_numpy(self.random.standard_normal(tuple(self.x.shape))).to(self.x)
         length: Tensor = drawn.norm()
         return drawn / length

@@ -83,7 +83,6 @@ class _Verb(TyperCommand):
         return parsed
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, after its options were parsed."""
         with own_stdout():
             return super().invoke(ctx)
 
@@ -106,7 +105,6 @@ class _Verbs(TyperGroup):
     """All commands; each is imported when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands."""
         return list(_VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

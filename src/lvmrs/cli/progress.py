@@ -63,7 +63,6 @@ class _Bar:
         self._progress.update(self._task, total=total)
 
     def show(self, done: int, words: Callable[[float], str] = lambda rate: "") -> None:
-        """Move the bar."""
         task = self._progress.tasks[self._task]
         self._progress.update(self._task, completed=done, words=words(task.finished_speed or task.speed or 0.0))
         signals.check()
@@ -118,7 +117,7 @@ class Watcher(ExitStack):
         return self._before + self._seen
 
     def begin(self, inputs: int, samples_each: int, *, done: int = 0, rate: float = 0.0) -> None:
-        """Set what is to do: ``inputs`` without a row, and ``done`` with one.
+        """Set the numbers of inputs without a row (``inputs``) and with one (``done``).
 
         ``samples_each`` are the samples of an input, and ``rate`` those expected in a second; 0 if that is not known.
         """

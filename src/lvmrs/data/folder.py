@@ -76,7 +76,6 @@ class ImageFolder(Dataset):
         self.grey = all(self._mode(file) in _GREY for file, _ in files[:20])
 
     def _labels(self, folders: Sequence[str], class_index: Path | None) -> dict[str, int]:
-        """The label of each folder."""
         if class_index is not None:
             index = read_class_index(class_index)
             self.classes, self.facts = index.classes, DataFacts(labels="class index file")

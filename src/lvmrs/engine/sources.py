@@ -93,7 +93,6 @@ class _OrderedSampling(Generic[Result]):
         self._queue = pool.queue(self)
 
     def outcomes(self) -> Iterator[tuple[Input, Result]]:
-        """The inputs with their results, in order."""
         try:
             while True:
                 self._queue.has_more()  # starts inputs while the queue has room for their pieces
@@ -152,7 +151,7 @@ class _OrderedSampling(Generic[Result]):
         return True
 
     def _shown(self, task: Task[Input, Result], stage: Stage, logits: Iterator[Tensor]) -> Iterator[Tensor]:
-        """The logits; a watch is shown those of the oldest input at once, and those of later inputs afterwards."""
+        """Yield logits. Those of the oldest input are shown to the watch, and those of later inputs kept for it."""
         for batch in logits:
             if self._watch is not None and task is self._tasks[0]:
                 self._watch(stage, batch)

@@ -1,6 +1,6 @@
-"""The interface of all methods, and descriptions of the classifiers that certificates are about.
+"""The interface of all methods, words for the classifiers that certificates are about, abstentions, and goals.
 
-Needs no torch: rows and manifests contain these descriptions too.
+Needs no torch: rows and manifests contain these words and goals too.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Method(ABC):  # noqa: B024 (its two kinds have only these facts in common)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Abstentions, correct answers, and goals that end sampling. Needs no torch.
+# Abstentions and correct answers.
 
 
 ABSTAIN: Final = -1
@@ -199,9 +199,9 @@ class Goal:
     def words(self) -> str:
         """The condition to stop, as a phrase that follows "sampling stops"."""
         if self.limited:
-            how_much = f"{self.budget} samples for all inputs"
             return (
-                f"after a number planned for it, so that {how_much} gain most for the average radius of right answers"
+                f"after a number allocated in advance, which divides {self.budget} samples among all inputs to make "
+                "the average radius of right answers largest"
             )
         if self.tolerance is not None:
             return f"when the radius is within {self.tolerance:g} of what infinitely many samples could certify"

@@ -26,12 +26,12 @@ holds for the network in exact arithmetic, and for the network as it runs, if ro
 the terms say. Let a be a third of the allowance: rounding moves the mean of a score by at most a. At x the exact
 means are within a of those that are bounded, so bounds moved by a hold for the exact means. At x' the network as it
 runs answers with A if the exact means there differ by more than 2a. In the theorem, the score of A falls and that of
-the rival rises with the distance from x. If both start from the bounds moved by 3a, they meet at a level T no sooner
-than at the radius R. If they start from the bounds moved by a, each first changes by 2a over a distance d, and then
-follows the earlier path, d behind it: at R it is where that path is at R − d. A score on a ramp changes faster, the
-nearer it is to ½. So if T ≤ ½, the path of the rival, which approaches ½ all the way, changes by at least 2a between
-R − d and R as well: the rival is still at least 2a below T, and A is not below T. If T > ½, likewise A is at least 2a
-above T. (R1 is linear, and needs less.)
+the rival rises with the distance r from x. Let q(r) be such a path of either score from the bound moved by 3a, and
+p(r) the path from the bound moved by a. The two paths q meet at a level T no sooner than at the radius R. Each p first
+changes by 2a over a distance d, where it equals q(0), and then p(r) = q(r − d); so p(R) = q(R − d). A score on a ramp
+changes faster, the nearer it is to ½. So if T ≤ ½, the path q of the rival, which approaches ½ all the way, changes by
+at least 2a between R − d and R: the rival's p(R) is at least 2a below T, and that of A is not below T. If T > ½,
+likewise p(R) of A is at least 2a above T. (R1 is linear, and needs less.)
 """
 
 from __future__ import annotations
@@ -186,7 +186,8 @@ def conclusion(plan: Plan, terms: Terms, bounds: Floats) -> tuple[Floats, Floats
 def _worst(plan: Plan, bounds: Floats, allowance: float) -> tuple[Floats, Floats]:
     """The lower bound on the top class and the upper bound on its worst rival, as shares of the mass.
 
-    The allowance is subtracted from the lower bound and added to the upper bound.
+    The minimum over the rivals needs no union bound: step 2 of the module docstring. The allowance is subtracted from
+    the lower bound and added to the upper bound.
     """
     if not ((bounds >= 0) & (bounds <= 1)).all():
         raise ProofError(f"{plan.bound.name} gives a bound outside of [0, 1]: {bounds}")

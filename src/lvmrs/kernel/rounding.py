@@ -225,7 +225,7 @@ class Rounding:
         return self._lipschitz * unit * (_OF_INPUT * size + _OF_NOISE * sigma * math.sqrt(x.numel()))
 
     def of_margin(self, x: Tensor) -> tuple[Tensor, float]:
-        """The logits of x in float64, and how far rounding moves each logit of points as near as their margin allows.
+        """The logits of x in float64, and how far rounding moves each logit within the radius that their margin gives.
 
         The allowance is twice the measurement at x and around it, at least one unit in the last place of the largest
         logit in the lowest precision of input and weights, and at least the given value. If nothing can be measured, it

@@ -24,7 +24,6 @@ class _Logits(nn.Module):
         self.model = model
 
     def forward(self, x: Tensor) -> Tensor:
-        """The logits."""
         logits: Tensor = self.model(pixel_values=x).logits
         return logits
 

@@ -84,7 +84,7 @@ def plausible_radii(plan: Plan, terms: Terms, logits: Tensor, counts: Sequence[i
 
 
 def largest_radius(plan: Plan, terms: Terms, n: int) -> float:
-    """The radius of a plan if all n samples agree completely, above which it cannot certify anything; 0 for none.
+    """The largest radius that a plan can certify: that of n samples that all agree; 0 if it can certify none.
 
     >>> from lvmrs import Duels, SmoothedClassifier
     >>> smoothed, x = SmoothedClassifier(torch.nn.Identity(), 0.5, batch=100), torch.tensor([1.0, 0.0])

@@ -219,7 +219,7 @@ class RunWriter(LinesWriter):
 
 
 def _holds_results(run: Run) -> bool:
-    """Whether a run has rows, or lost them: it has scores, but not the file of rows, which is made first."""
+    """Whether a run has rows, or has lost them: the file of rows is made before the scores, and is missing."""
     begun = bool(header(run.file, ours=True))
     return run.has_rows or (not begun and any((run.directory / name).exists() for name in SCORES.values()))
 

@@ -270,7 +270,6 @@ class _Inputs(Collection[tuple[int, Tensor, int | None]]):
 
 
 def _rebuilt(given: Pickled) -> Job:
-    """Rebuild a pickled job."""
     fields = unpickled(given)
     model: Loaded = fields["model"]
     settings, settled = fields.pop("smoothed"), fields.pop("settled")

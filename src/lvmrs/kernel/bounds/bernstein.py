@@ -65,6 +65,9 @@ def _guarded(
     return mean, np.sqrt(2 * variance * log / n) + top * 7 * log / (3 * (n - 1)), top
 
 
+_CLOSED_FORMS = lower, upper
+
+
 @dataclass(frozen=True)
 class Bernstein(Bound):
     """Bounds for any scores in [0, 1], from their mean and variance."""
@@ -73,7 +76,7 @@ class Bernstein(Bound):
 
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
         """A tally of the mean and variance of each column."""
-        return TallyOfMoments(n, risks, upper, _lower_of_moments, _upper_of_moments)
+        return TallyOfMoments(n, risks, upper, *_CLOSED_FORMS)
 
     def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
         """The bound for the expected moments."""
@@ -81,11 +84,3 @@ class Bernstein(Bound):
         width = np.sqrt(2 * variance * log / n) + 7 * log / (3 * (n - 1))
         lowest: Floats = np.maximum(np.clip(mean, 0.0, 1.0) - width, 0.0)
         return lowest
-
-
-def _lower_of_moments(mean: Floats, variance: Floats, n: int, risk: Floats) -> Floats:
-    return lower(mean, variance, n, risk)
-
-
-def _upper_of_moments(mean: Floats, variance: Floats, n: int, risk: Floats) -> Floats:
-    return upper(mean, variance, n, risk)

@@ -114,7 +114,7 @@ class Block:
 # Φ(d) = risk · K, so the wealth so far determines d, and one sample that falls short by ``jump`` should leave the
 # share Φ(d − jump/√(V · samples left))/Φ(d) of the wealth. The stake that does so is λ = (1 − that share)/jump. V is
 # the running second moment about m, and the jump is the typical size of a downward step: close to 1 for 0/1 data with
-# few zeros, where one zero must not ruin the gambler; small for values that spread evenly, where λ becomes
+# few zeros, so that one zero does not cost most of the wealth; small for values that spread evenly, where λ becomes
 # φ(d)/Φ(d)/√(V · samples left). The bound then has the width of the normal quantile, where one fixed stake has √(2
 # ln(1/risk)). (STaR-Bets, arXiv 2505.22422, recalculates its aim too, with the stake √(2 ln(1/(risk K))/(V · samples
 # left)).) Stakes do not change within a block of samples.
@@ -149,7 +149,7 @@ _OPENING = 1 / 8
 _RESERVE = 0.01
 # Pseudo-samples that the running moments start from: the largest variance, 1/4, and falls all the way down.
 _PRIOR = 1.0
-# The aim lies this much above the goal in log-wealth: the hedge fades out as it nears its aim, and must not stop short.
+# Stakes aim at this much log-wealth above the goal: they vanish near the aim, and must not vanish below the goal.
 _OVERSHOOT = 0.01
 # A rejection needs this much more log-wealth than the goal: far more than rounding adds in a million samples.
 _SLACK = 1e-7

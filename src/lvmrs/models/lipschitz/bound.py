@@ -1,8 +1,8 @@
 """Upper bounds on the Lipschitz constants of plain networks, in the Euclidean norm.
 
 The network is traced. For each node of the graph, the constant of the result is bounded from the constants of its
-inputs: constants are multiplied along a chain, and added where branches are added. ``layers`` and ``functions`` contain
-the rules. For a node without a rule, ModelError names the node.
+inputs: constants are multiplied along a chain, and added where branches are added. ``layers`` contains the
+rules. For a node without a rule, ModelError names the node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lvmrs.kernel import checks
 from lvmrs.kernel.sampler import evaluating
 from lvmrs.models.ensemble import Ensemble
 from lvmrs.models.lipschitz import layers
-from lvmrs.models.lipschitz.functions import of_call, value_of
+from lvmrs.models.lipschitz.layers import of_call, value_of
 from lvmrs.models.lipschitz.norms import of_matrix, product
 from lvmrs.models.lipschitz.stated import check_itself, known_lipschitz, stated_inside
 from lvmrs.models.lipschitz.tracing import Trace, memory_of

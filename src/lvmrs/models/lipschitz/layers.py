@@ -1,32 +1,42 @@
-"""Lipschitz constants of torch's layers, in the Euclidean norm and in eval mode.
+"""Lipschitz constants of layers and functions, in the Euclidean norm and in eval mode.
 
-A rule takes the layer, an example of its inputs and its name. It raises ModelError for settings for which no bound is
-known, or for which torch's function differs from the bounded function by more than a few roundings of its input
-(``tests/models/test_activations.py`` measures this).
+The rule of a layer takes the layer, an example of its inputs and its name. It raises ModelError for settings for which
+no bound is known, or for which torch's function differs from the bounded function by more than a few roundings of its
+input (``tests/models/test_activations.py`` measures this).
 
 The rules hold for layers whose class is exactly one of torch's, or the class that torch's own parametrizations make of
 one; for which calling the layer runs ``forward`` of its class and nothing else; and whose settings and weights are
-plain numbers and tensors. ``libraries`` compares layers of other libraries with such layers. For all other layers,
-ModelError names the layer.
+plain numbers and tensors. For all other layers, ModelError names the layer.
+
+Layers of deel-torchlip and orthogonium are bounded from their effective weights and not from what the libraries state.
+A linear or convolutional layer is compared with torch's own layer of the same weights and settings, and an activation
+or centering with a reference written here. If the outputs for the example inputs are equal up to rounding, in float32
+and in float64, the layer has the bound of torch's layer, or the proved constant of the reference.
+
+The rule of a tensor function or method takes a function that looks up the constant of a value, and the node of the
+call. If such a rule raises an error, for example for an unexpected argument, then no bound is known.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
 import math
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from types import EllipsisType, NoneType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch.nn import functional
 from torch.nn.utils import parametrizations, parametrize
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from lvmrs.errors import ModelError, guarded
-from lvmrs.models.lipschitz.libraries import equivalent, is_of_library
-from lvmrs.models.lipschitz.norms import finite, of_convolution, of_matrix
+from lvmrs.models.lipschitz.norms import finite, of_convolution, of_matrix, product
 from lvmrs.models.lipschitz.stated import changed_module, changed_process, hooks_on
 
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -301,3 +311,258 @@ LAYERS: dict[type[nn.Module], _Layer] = {
     nn.Softplus: _softplus,
     nn.CELU: _celu,
 }
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Layers of deel-torchlip and orthogonium.
+
+_LIBRARIES = ("deel.torchlip", "orthogonium")
+_Reference = Callable[[Any, Tensor], Tensor]
+_Function = Callable[[Tensor], Tensor]
+
+
+def is_of_library(kind: type) -> bool:
+    """Whether a class is from one of the two libraries."""
+    return any(f"{kind.__module__}.".startswith(f"{library}.") for library in _LIBRARIES)
+
+
+def equivalent(layer: Any, kind: type) -> tuple[_Function, float] | None:
+    """A function that a layer of these libraries should equal, and its constant; None without a rule.
+
+    For a linear or convolutional layer, whose class is ``kind``, the function is torch's layer with the present weights
+    and settings, and the constant is infinite: it follows from the weights.
+    """
+    base = next((base for base in (nn.Linear, nn.Conv2d) if issubclass(kind, base)), None)
+    if base is not None:
+        wanted = [name for name in inspect.signature(base).parameters if name not in ("bias", "device", "dtype")]
+        settings = {name: getattr(layer, name) for name in wanted}
+        plain: Any = base(**settings, bias=layer.bias is not None, device="meta")
+        plain.weight = nn.Parameter(layer.weight.detach(), requires_grad=False)
+        if layer.bias is not None:
+            plain.bias = nn.Parameter(layer.bias.detach(), requires_grad=False)
+        return plain.eval(), math.inf
+    reference = _REFERENCES.get(f"{kind.__module__}.{kind.__qualname__}")
+    if reference is None:
+        return None
+    return partial(reference, layer), abs(float(getattr(layer, "_coefficient_lip", 1.0)))
+
+
+def _sorted_groups(layer: Any, x: Tensor) -> Tensor:
+    """Sorting each group of channels: two sorted lists are at most as far apart as the lists."""
+    size = min(layer.group_size or x.shape[1], x.shape[1])
+    groups = x.reshape(len(x), x.shape[1] // size, size, *x.shape[2:])
+    return groups.sort(dim=2)[0].reshape(x.shape) * float(layer._coefficient_lip)
+
+
+def _both_signs(layer: Any, x: Tensor) -> Tensor:
+    """The positive and the negative part: the squares of their changes add to at most that of x."""
+    return torch.cat((x.relu(), (-x).relu()), dim=1) * float(layer._coefficient_lip)
+
+
+def _sorted_halves(layer: Any, x: Tensor) -> Tensor:
+    """Sorting pairs of channels."""
+    first, second = torch.split(x, x.shape[layer.axis] // 2, layer.axis)
+    larger, smaller = torch.stack((first, second)).sort(dim=0, descending=True)[0]
+    return torch.cat((larger, smaller), dim=layer.axis)
+
+
+_ACTIVATIONS, _LAYERS = "deel.torchlip.modules.activation", "orthogonium.layers"
+# Each reference has the constant 1, times the factor ``_coefficient_lip`` of torchlip's layers.
+_REFERENCES: dict[str, _Reference] = {
+    **dict.fromkeys((f"{_ACTIVATIONS}.{name}" for name in ("GroupSort", "GroupSort2", "FullSort")), _sorted_groups),
+    f"{_ACTIVATIONS}.MaxMin": _both_signs,
+    f"{_LAYERS}.custom_activations.MaxMin": _sorted_halves,
+    f"{_LAYERS}.custom_activations.Abs": lambda layer, x: x.abs(),
+    f"{_LAYERS}.normalization.BatchCentering2D": lambda layer, x: x - layer.running_mean + layer.bias,
+    # A projection: the means of the channels are subtracted.
+    f"{_LAYERS}.normalization.LayerCentering2D": lambda layer, x: x - x.mean(dim=(-2, -1), keepdim=True) + layer.bias,
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Functions and methods.
+
+# A function that looks up the constant of a value in the network, or of the concatenation of several values.
+_ConstantOf = Callable[[Any], float]
+_Rule = Callable[[_ConstantOf, fx.Node], float]
+
+
+def of_call(of: _ConstantOf, node: fx.Node) -> float:
+    """A bound on the constant of the result of a function or method, from the constants of its arguments."""
+    rules: Any = METHODS if node.op == "call_method" else FUNCTIONS
+    if node.target not in rules:
+        raise unknown_call(node)
+    try:
+        bound = float(rules[node.target](of, node))
+    except (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise unknown_call(node) from error
+    if math.isnan(bound):
+        raise unknown_call(node)
+    return bound
+
+
+def unknown_call(node: fx.Node) -> ModelError:
+    """The error that says that no bound is known for this call."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    return ModelError(
+        f"no Lipschitz bound is known for the function {name} ({node.name}) as it is called; give the constant yourself"
+    )
+
+
+def value_of(node: Any) -> Any:
+    """The value of a node for the first example batch."""
+    return node.meta["value"]
+
+
+def _settings(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments after the first, with values of nodes inserted. Raises TypeError if one is not a plain setting."""
+    settings, named = list(fx.map_arg(node.args[1:], value_of)), dict(fx.map_arg(node.kwargs, value_of))
+    if not all(map(is_plain, (*settings, *named.values()))):
+        raise TypeError("a setting that is a tensor, a type of numbers or the like")
+    return settings, named
+
+
+def _scaled(constant: float) -> _Rule:
+    """The rule of a function that multiplies distances by at most this constant for all settings."""
+
+    def rule(of: _ConstantOf, node: fx.Node) -> float:
+        _settings(node)
+        return product(constant, of(node.args[0]))
+
+    return rule
+
+
+def _sum(of: _ConstantOf, node: fx.Node) -> float:
+    """A sum of two values: broadcasting a value k times multiplies its constant by √k."""
+    if node.kwargs or len(node.args) != 2:
+        raise ValueError("other arguments than two values")
+    total, size = 0.0, math.prod(value_of(node).shape)
+    for argument in node.args:
+        if not isinstance(argument, fx.Node) and not is_plain(argument):
+            raise TypeError("neither a value nor a number")
+        constant = of(argument)
+        if constant:
+            total += constant * math.sqrt(size / math.prod(value_of(argument).shape))
+    return total
+
+
+def _times(of: _ConstantOf, node: fx.Node) -> float:
+    """The product or quotient of a value and a number, or a tensor that the network stores, such as a scale."""
+    first, second = node.args
+    divides = node.target in (operator.truediv, torch.div, "div")
+    if (isinstance(first, (int, float)) or _is_stored(first)) and not divides:
+        first, second = second, first
+    if isinstance(second, fx.Node) and (_is_stored(second) or not isinstance(value_of(second), Tensor)):
+        second = value_of(second)
+    if not isinstance(first, fx.Node) or node.kwargs:
+        raise TypeError("a product of values")
+    if isinstance(second, Tensor) and second.is_floating_point():
+        factors = second.detach().double().abs().reshape(-1)
+    elif isinstance(second, (int, float)) and is_plain(second):
+        factors = torch.tensor([abs(second)], dtype=torch.float64)
+    else:
+        raise TypeError("a product of values")
+    least = torch.finfo(value_of(first).dtype).tiny
+    used = factors if divides else factors[factors != 0]
+    if not len(factors) or not bool(((used >= least) & (used <= 1 / least)).all()):
+        raise ValueError("a factor that is, or whose inverse is, 0, infinite or subnormal in this precision")
+    copies = value_of(node).numel() / value_of(first).numel()  # by broadcasting
+    factor = 1 / float(factors.min()) if divides else float(factors.max())
+    return product(of(first), factor * math.sqrt(copies))
+
+
+def _is_stored(value: object) -> bool:
+    """Whether a value is a tensor that the network stores, also if it is copied to each row of the batch."""
+    if not isinstance(value, fx.Node) or not isinstance(value_of(value), Tensor):
+        return False
+    copied = value.op == "call_method" and value.target in ("repeat", "permute")
+    return _is_stored(value.args[0]) if copied else value.op == "get_attr"
+
+
+def _repeat(of: _ConstantOf, node: fx.Node) -> float:
+    """A stored tensor stays one; a repeated value would count several times."""
+    if not _is_stored(node):
+        raise TypeError("a value that is repeated")
+    return 0.0
+
+
+def _concatenation(of: _ConstantOf, node: fx.Node) -> float:
+    values, (settings, named) = node.args[0], _settings(node)
+    if not isinstance(values, (tuple, list)) or len(settings) > 1 or named.keys() - {"dim"}:
+        raise TypeError("not a list of values and a dimension")
+    return of(values)
+
+
+def _slice(of: _ConstantOf, node: fx.Node) -> float:
+    """A slice takes each pixel at most once."""
+    (places,), _ = _settings(node)
+    places = places if isinstance(places, tuple) else (places,)
+    if not all(place is None or place is Ellipsis or isinstance(place, (slice, int)) for place in places):
+        raise TypeError("an index that may take a pixel twice")
+    return of(node.args[0])
+
+
+def _pad(of: _ConstantOf, node: fx.Node) -> float:
+    settings, named = _settings(node)
+    if (settings[1] if len(settings) > 1 else named.get("mode", "constant")) != "constant":
+        raise ValueError("padding that repeats pixels")
+    return of(node.args[0])
+
+
+def _mean(of: _ConstantOf, node: fx.Node) -> float:
+    settings, named = _settings(node)
+    if len(settings) > 2 or named.keys() - {"dim", "keepdim"}:
+        raise ValueError("other arguments than dimensions")
+    before, after = value_of(node.args[0]).shape, value_of(node).shape
+    return product(of(node.args[0]), math.sqrt(math.prod(after) / math.prod(before)))
+
+
+def _dropout(of: _ConstantOf, node: fx.Node) -> float:
+    settings, named = _settings(node)
+    if (settings[1] if len(settings) > 1 else named.get("training", True)) is not False:
+        raise ValueError("it is random in eval mode too")
+    return of(node.args[0])
+
+
+def _as_layer(layer: type[nn.Module]) -> _Rule:
+    """The rule of a function with the arguments and the constant of a layer."""
+
+    def rule(of: _ConstantOf, node: fx.Node) -> float:
+        settings, named = _settings(node)
+        return product(of(node.args[0]), of_layer(layer(*settings, **named), value_of(node.args[0]), node.name))
+
+    return rule
+
+
+_NONEXPANSIVE = _scaled(1.0)
+_SAME = ("flatten", "reshape", "squeeze", "unsqueeze", "permute", "transpose", "relu", "relu_", "tanh", "clamp", "neg")
+METHODS: dict[str, _Rule] = {
+    **dict.fromkeys((*_SAME, "view", "contiguous", "float", "double", "clone"), _NONEXPANSIVE),
+    "sigmoid": _scaled(0.25),
+    **dict.fromkeys(("add", "add_", "sub", "sub_"), _sum),
+    **dict.fromkeys(("mul", "mul_", "div"), _times),
+    "mean": _mean,
+    "repeat": _repeat,
+}
+FUNCTIONS: dict[Callable[..., Any], _Rule] = {
+    **{getattr(torch, name): _NONEXPANSIVE for name in _SAME},
+    **dict.fromkeys(
+        (functional.relu, functional.relu_, functional.relu6, functional.hardtanh, functional.tanh, operator.neg,
+         functional.pixel_shuffle, functional.pixel_unshuffle), _NONEXPANSIVE,
+    ),
+    **dict.fromkeys((torch.sigmoid, functional.sigmoid), _scaled(0.25)),
+    functional.gelu: _scaled(1.13),
+    functional.silu: _scaled(1.1),
+    **dict.fromkeys((operator.add, operator.iadd, operator.sub, operator.isub, torch.add, torch.sub), _sum),
+    **dict.fromkeys((operator.mul, operator.truediv, operator.imul, torch.mul, torch.div), _times),
+    torch.cat: _concatenation,
+    operator.getitem: _slice,
+    functional.pad: _pad,
+    torch.mean: _mean,
+    functional.dropout: _dropout,
+    functional.avg_pool2d: _as_layer(nn.AvgPool2d),
+    functional.adaptive_avg_pool2d: _as_layer(nn.AdaptiveAvgPool2d),
+    functional.max_pool2d: _as_layer(nn.MaxPool2d),
+    functional.leaky_relu: _as_layer(nn.LeakyReLU),
+    functional.elu: _as_layer(nn.ELU),
+    functional.softplus: _as_layer(nn.Softplus),
+}  # fmt: skip

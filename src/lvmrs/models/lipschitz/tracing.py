@@ -19,9 +19,7 @@ from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode
 
 from lvmrs.errors import ModelError, guarded
-from lvmrs.models.lipschitz.functions import unknown_call
-from lvmrs.models.lipschitz.layers import is_of_torch, is_plain, kind_of, unknown_layer
-from lvmrs.models.lipschitz.libraries import is_of_library
+from lvmrs.models.lipschitz.layers import is_of_library, is_of_torch, is_plain, kind_of, unknown_call, unknown_layer
 
 # The sizes of the example batches, and (size, scale) of further ones. Bounds are computed from the first batch.
 _SIZES = (2, 1, 3)

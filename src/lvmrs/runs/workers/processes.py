@@ -109,13 +109,11 @@ class _Context(SpawnContext):
         self._started: list[_Process] = []
 
     def Process(self, *given: Any, **named: Any) -> _Process:  # type: ignore[override]  # noqa: N802
-        """Make a process of the pool."""
         process = _Process(*given, **named)
         self._started.append(process)
         return process
 
     def kill(self) -> None:
-        """Kill all running processes."""
         for process in self._started:
             if process.pid is not None:
                 process.kill()
