@@ -59,6 +59,7 @@ def _explained(
     classifiers: list[SmoothedClassifier], row: tuple[int, torch.Tensor], plain: Certificate, n: int, seed: int
 ) -> float:
     """The change of the radius that the change of the margin explains."""
+    torch.set_num_threads(1)  # threads of torch are slower here than one
     index, x = row
     logits = [torch.cat(list(each.scores(x, n, seed=seed, index=index).logits())).double() for each in classifiers]
     margins = [each[:, [plain.top]] - each for each in logits]
