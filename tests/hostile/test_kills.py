@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tests.hostile.commands import ended
 from tests.hostile.killing import WORKS, kills_and_resumes
 
-QUICK, ALL = 15, 200
+QUICK, ALL = 10, 200
 
 
 def data_of(inputs: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
