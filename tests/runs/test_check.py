@@ -126,6 +126,36 @@ def test_shifted_labels_and_other_units() -> None:
     assert "made for pixels without this normalisation" in twice.findings[0].text
 
 
+class Constant(nn.Module):
+    """Answers nearly always with class 3, or only under noise."""
+
+    def __init__(self, only_under_noise: bool) -> None:
+        super().__init__()
+        self.only_under_noise, self.nearest = only_under_noise, Nearest()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.flatten(1)
+        noisy = (x.amin(dim=1) < 0) | (x.amax(dim=1) > 1) | (not self.only_under_noise)
+        same = 0.01 * x[:, :5] + 9 * nn.functional.one_hot(torch.tensor(3), 5)
+        return torch.where(noisy[:, None], same, self.nearest(x))
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize(("under_noise", "mistake"), [(False, "one class"), (True, "one class under noise")])
+def test_one_class_is_found_with_and_without_labels(labelled: bool, under_noise: bool, mistake: str) -> None:
+    inputs = points()
+    given = inputs if labelled else Arrays("points", "test", inputs.inputs, None)
+    assert mistakes(check(job_of(given, Constant(under_noise)), copies=20)) == [mistake]
+    assert mistakes(check(job_of(given), copies=20)) == []
+
+
+def test_a_network_that_is_right_by_votes_alone_is_found() -> None:
+    found = check(job_of(points(), sigma=3.0), copies=100)
+    assert np.mean(found.evidence.noisy == found.evidence.label) > 0.8
+    assert mistakes(found) == ["trained for other noise"]
+    assert "of noisy copies with sigma = 3, and on 100.0 % without noise" in found.findings[0].text
+
+
 def test_a_model_that_refuses_other_units_is_checked_without_them() -> None:
     found = check(job_of(points(), Nearest(strict=True)), copies=20)
     assert found.evidence.other_units == {}

@@ -116,7 +116,9 @@ def _to_type(mistake: str, job: Job) -> list[str]:
         return [f"--sigma {job.smoothed.sigma / 255:.3g}"]
     if mistake == "folders in alphabetical order":
         return ["--class-index FILE"]
-    if mistake not in ("trained for other noise", "trained with another sigma") or job.model.source is None:
+    from lvmrs.analysis.diagnosis import OF_NOISE
+
+    if mistake not in OF_NOISE or job.model.source is None:
         return []
     model = job.model.source
     rest = f"--data {training_data(job)} --sigma {job.smoothed.sigma:g}"

@@ -58,7 +58,7 @@ class Check:
     evidence: Evidence
     """Labels, answers and settings."""
     right_copies: Floats
-    """For each checked input, the share of its noisy copies that the network classifies as the label."""
+    """For each checked input, the share of its noisy copies with its label, or without labels with the clean answer."""
     top: Classes
     """The class that a certificate would be about."""
     radii: Floats
@@ -164,7 +164,7 @@ def check(
         on_input(len(rows), count)
     label = np.array([-1 if row.label is None else row.label for row in rows])
     names = sorted({name for row in rows for name in row.other_units})
-    radii = np.array([row.radii for row in rows])
+    radii, right_copies = np.array([row.radii for row in rows]), np.array([row.right for row in rows])
     evidence = replace(
         evidence_of_settings(job),
         **_limits(job, rows),
@@ -172,6 +172,7 @@ def check(
         label=None if (label < 0).all() else label,
         clean=np.array([row.clean for row in rows]),
         noisy=np.array([row.top for row in rows]) if method.samples else None,
+        right_copies=right_copies if method.samples else None,
         abstains=radii.mean(axis=1) <= 0,
         flatness=float(np.mean([row.largest for row in rows])),
         other_units={name: np.array([row.other_units.get(name, -1) for row in rows]) == label for name in names},
@@ -185,7 +186,7 @@ def check(
         copies=copies or 0,
         index=chosen,
         evidence=evidence,
-        right_copies=np.array([row.right for row in rows]),
+        right_copies=right_copies,
         top=np.array([row.top for row in rows]),
         radii=radii,
         rate=rate,
@@ -232,10 +233,11 @@ def _seen(job: Job, indices: Sequence[int], copies: int) -> Iterator[_Seen]:
             ]
         except ModelError:  # the model may refuse other units
             changes, answers = {}, []
+        clean = smoothed.answer(x)
         seen = partial(
             _Seen,
             label=label,
-            clean=smoothed.answer(x),
+            clean=clean,
             classes=logits.shape[1],
             largest=float(logits[0].double().softmax(dim=0).max()),
             other_units=dict(zip(changes, answers, strict=True)),
@@ -252,7 +254,7 @@ def _seen(job: Job, indices: Sequence[int], copies: int) -> Iterator[_Seen]:
             n = max(2, min(n, sampling.goal.budget // len(job.selection.indices) - sampling.n0))
         with guarded(f"the forecast of a plan by {plan.planner} fails", error=InvalidArgumentError):
             radii = plausible_radii(plan, terms, noisy, [n])[0]
-        right = 0.0 if label is None else float((noisy.argmax(dim=1) == label).double().mean())
+        right = float((noisy.argmax(dim=1) == (clean if label is None else label)).double().mean())
         yield seen(top=plan.top, right=right, radii=radii, plan=plan, terms=terms)
 
 
