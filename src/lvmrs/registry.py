@@ -230,7 +230,8 @@ MODELS = Names("model", None, {
                 "folder, normalised and resized by its image processor", "NAME", facts=("path",), extra="hf"),
     "torchvision": Entry("lvmrs.models.pretrained:torchvision", "a network with its default weights, normalised by "
                          "their transforms", "NAME", extra="torchvision"),
-    "onnx": Entry("lvmrs.models.onnx:onnx", "a file that onnxruntime runs; the first output is the logits",
+    "onnx": Entry("lvmrs.models.onnx:onnx", "a file that onnxruntime runs, with weights in it or in other files of its "
+                  "folder, as torch writes them; the first output is the logits",
                   "FILE", facts=("file", "program", "foreign"), extra="onnx"),
     "export": Entry("lvmrs.models.exported:exported", "a program saved by torch.export.save",
                     "FILE.pt2", facts=("file", "program")),
