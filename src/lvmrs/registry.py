@@ -186,7 +186,8 @@ METHODS = Names("method", "lvmrs.kernel.method:Method", {
         "lvmrs.planners.paper:Paper", "the same, with the risk shared by all classes", settings={"union": True}
     ),
     "fixed": Entry("lvmrs.planners.fixed:Fixed", "one map and temperature for all inputs"),
-    "lipschitz-deterministic": Entry("lvmrs.kernel.deterministic:Deterministic", "margin over the constant, no noise"),
+    "lipschitz-deterministic": Entry("lvmrs.kernel.deterministic:Deterministic", "margin over the constant, no noise",
+                                     facts=("without_samples",)),
     "lipschitz-noise": Entry(
         "lvmrs.planners.lipschitz:Lipschitz", "R1 by noise alone", settings={"procedure": "noise"}
     ),

@@ -104,6 +104,11 @@ def _replaced(name: str, value: object) -> Any:
     return {"type": kind, "sha256 of its pickle": digest}
 
 
+def is_word(split: object) -> bool:
+    """Whether this is the name of a split: it may come from a manifest, and becomes a part of a path."""
+    return isinstance(split, str) and split not in ("", ".", "..") and not set(split) & set("/\\\0")
+
+
 def _words(names: object) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)  # type: ignore[arg-type]
 

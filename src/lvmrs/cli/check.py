@@ -45,22 +45,23 @@ def check(
       lvmrs check --model onnx:net.onnx --data npz:test.npz --sigma 0.25 \\
           --n 10000 --target-radius 0.5
     """
+    setup.check_sigma(method_options.method, settings)
+    goal = goal_options.chosen(method_options.bound)
+    wanted = options.radii(radii)
     from lvmrs.runs.job import Job, Sampling
 
-    goal = goal_options.chosen(method_options.bound)
     method, loaded, dataset, smoothed = load_as_recorded(setup, method_options.chosen(), settings)
     method = smoothed.default_method if method is None else method
     sampling = Sampling(alpha, n0, n, setup.seed, goal)
     job = Job(loaded, dataset, smoothed, method, sampling, setup.selection(dataset))
     tell(f"method {method}")
-    show_check(job, inputs, copies, radii, as_json=as_json)
+    show_check(job, inputs, copies, wanted, as_json=as_json)
 
 
-def show_check(job: Job, inputs: int, copies: int | None, radii: str, *, as_json: bool) -> None:
+def show_check(job: Job, inputs: int, copies: int | None, wanted: list[float], *, as_json: bool) -> None:
     """Check a job and print the result."""
     from lvmrs.runs.check import check as check_job
 
-    wanted = options.radii(radii)
     with stoppable(lambda: ("stopped; nothing was written",)), displaying("inputs") as display:
         found = check_job(job, inputs=inputs, copies=copies, on_input=counted(display))
     if as_json:

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from lvmrs._util.facts import DataFacts
-from lvmrs._util.settings import absolute, files_of, parse_name
+from lvmrs._util.settings import absolute, files_of, is_word, parse_name
 from lvmrs._util.user_code import called, imported
 from lvmrs.data.arrays import Arrays
 from lvmrs.data.base import Dataset
@@ -57,8 +57,7 @@ class DataSource:
             raise InvalidArgumentError(
                 f"image size must be a whole number from 1 to {_LARGEST_SIZE}, got {shown(self.size, 40)}"
             )
-        # The split may come from a manifest, and becomes a part of a path.
-        if not isinstance(self.split, str) or self.split in ("", ".", "..") or set(self.split) & set("/\\\0"):
+        if not is_word(self.split):
             raise DataError(f"{self.name}: split must be a word such as test, got {shown(self.split, 40)}")
         source, rest = parse_name(DATA, self.name, self.directory, error=DataError)
         with guarded(f"{self.name}: it cannot be read", error=DataError):
