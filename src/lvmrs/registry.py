@@ -265,8 +265,9 @@ DATA = Names("data set", None, {
     "hf": Entry("lvmrs.data.huggingface:HuggingFaceDataset", "the first image and class-label columns, from the hub or "
                 "a saved folder; hf:NAME,image=COLUMN,label=COLUMN names the columns, and label=none leaves labels out",
                 "NAME", facts=("path", "sized"), extra="hf"),
-    "python": Entry("lvmrs.data.load:python", "a function of yours that takes the split and returns (inputs, labels), "
-                    "inputs without labels, or a Dataset", "MODULE:FUNCTION", facts=("code",)),
+    "python": Entry("lvmrs.data.load:python", "a function of yours that is called with the split and returns (inputs, "
+                    "labels), inputs without labels, a torch data set, or an lvmrs.data.Dataset",
+                    "MODULE:FUNCTION", facts=("code",)),
 })
 TRACKERS = Names("tracker", None, {
     "tensorboard": Entry("lvmrs.runs.trackers:tensorboard", "event files for TensorBoard in a directory", "DIR",

@@ -66,6 +66,13 @@ def test_options_of_examples_exist() -> None:
             assert {word for word in words if word.startswith("-")} <= known, line
 
 
+def test_an_unknown_command_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    for word, hint in (("anlyze", "did you mean analyze?"), ("xyz", "lvmrs --help lists the commands")):
+        code, out, err = run(word, capsys)
+        assert (code, out) == (2, "")
+        assert f"there is no command '{word}'; {hint}" in err
+
+
 def test_help_loads_no_torch() -> None:
     code = (
         "import sys\n"

@@ -139,6 +139,13 @@ def parse_name(names: Names, name: str, directory: Path, *, error: type[LvmrsErr
         similar = get_close_matches(source, (each for each in names if names.written(each) != each), n=1)
         suffix = _SUFFIXES.get(Path(name).suffix.lower())
         fix = f"did you mean {suffix}:{name}?" if suffix in names else f"write one of {names.listed}"
+        if "images" in names and is_folder(absolute(name, directory)):
+            fix = f"did you mean images:{name}, or imagefolder:{name} with a folder for each class?"
+        if "export" in names and Path(name).suffix.lower() in (".pt", ".pth"):
+            fix = (
+                f"give a network with {name} as its weights, such as ready:NAME or python:MODULE:FUNCTION; for a "
+                "program, export:FILE.pt2 or onnx:FILE"
+            )
         if rest and similar:
             fix = f"did you mean {similar[0]}:{rest}?"
         raise error(f"{name}: no {names.kind} of that name; {fix}")

@@ -89,7 +89,9 @@ def _lines(found: Check, radii: list[float], job: Job) -> list[str]:
     shares = "  ".join(f"{radius:g}: {percent(found.certified_accuracy(radius))} %" for radius in shown)
     lines.append(f"certified at radius  {shares}")
     if seen.ceiling is not None:
-        lines.append(f"largest radius that n and alpha allow: {seen.ceiling:.3g}")
+        beyond = [f"{radius:g} {_needs(found.samples_for(radius))}" for radius in radii if radius > seen.ceiling > 0]
+        needs = f" ({', '.join(beyond)})" if beyond else ""
+        lines.append(f"largest radius that n and alpha allow: {seen.ceiling:.3g}{needs}")
     if found.seconds:
         lines.append(f"time for {found.inputs} inputs: about {duration(found.seconds)} ({found.rate:,.0f} samples/s)")
     findings = found.findings
@@ -98,6 +100,10 @@ def _lines(found: Check, radii: list[float], job: Job) -> list[str]:
         if findings
         else [*lines, "nothing looks like a mistake"]
     )
+
+
+def _needs(n: int | None) -> str:
+    return "needs a larger sigma" if n is None else f"needs n ≥ {n}"
 
 
 def words(finding: Finding, job: Job) -> list[str]:

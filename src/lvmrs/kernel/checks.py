@@ -340,8 +340,8 @@ def warn_of_bytes(name: str, x: torch.Tensor) -> None:
     whole = bool((x == x.round()).all())
     if low >= 0 and 1 < high <= 256 and (whole or high > 2):  # 255 · (k/255) is rounded, and may be augmented
         warnings.warn(
-            f"{name} has {'whole ' * whole}numbers up to {high:g}, as pixels from 0 to 255 have; sigma and radii are in "
-            f"the units of {name}, so divide by 255 if they are meant for pixels in [0, 1]",
+            f"{name} has {'whole ' * whole}numbers up to {high:g}, as pixels from 0 to 255 have; sigma and radii are "
+            f"in the units of {name}, so divide by 255 if they are meant for pixels in [0, 1]",
             SuspiciousWarning,
             stacklevel=4,
         )

@@ -67,6 +67,8 @@ class Check:
     """Samples per second."""
     seconds: float
     """Expected time of the job in one process."""
+    largest: tuple[Plan, Terms] | None = None
+    """The plan that can certify the largest radius, and its terms; None without samples."""
 
     @property
     def findings(self) -> list[Finding]:
@@ -102,6 +104,10 @@ class Check:
     def certified_accuracy(self, radius: float) -> float:
         """Expected share of inputs that are right with at least this certified radius."""
         return float(self.certified(radius).mean())
+
+    def samples_for(self, radius: float) -> int | None:
+        """The smallest n for which a radius can be certified if all samples agree; None if it is beyond reach."""
+        return None if self.largest is None else samples_for(*self.largest, radius)
 
     @property
     def expected_radii(self) -> Floats:
@@ -163,11 +169,13 @@ def check(
         rows.append(row)
         on_input(len(rows), count)
     label = np.array([-1 if row.label is None else row.label for row in rows])
+    planned = [(row.plan, row.terms) for row in rows if row.plan is not None and row.terms is not None]
+    largest = max(planned, key=lambda pair: largest_radius(*pair, pair[1].n), default=None)
     names = sorted({name for row in rows for name in row.other_units})
     radii, right_copies = np.array([row.radii for row in rows]), np.array([row.right for row in rows])
     evidence = replace(
         evidence_of_settings(job),
-        **_limits(job, rows),
+        **_limits(job, largest),
         classes=rows[0].classes,
         label=None if (label < 0).all() else label,
         clean=np.array([row.clean for row in rows]),
@@ -191,6 +199,7 @@ def check(
         radii=radii,
         rate=rate,
         seconds=0.0 if pace is None else spent / rate,
+        largest=largest,
     )
 
 
@@ -290,13 +299,12 @@ def evidence_of_settings(job: Job) -> Evidence:
     return Evidence(sigma=sigma, model=job.model.facts, data=job.data.facts)
 
 
-def _limits(job: Job, rows: Sequence[_Seen]) -> dict[str, Any]:
-    """The largest radius that any of these plans can certify, and what larger targets need."""
-    plans = [(row.plan, row.terms) for row in rows if row.plan is not None and row.terms is not None]
-    if not plans:
+def _limits(job: Job, largest: tuple[Plan, Terms] | None) -> dict[str, Any]:
+    """The largest radius that this plan can certify, and what larger targets need."""
+    if largest is None:
         return {}
-    ceilings = [largest_radius(plan, terms, terms.n) for plan, terms in plans]
-    ceiling, (plan, terms) = max(ceilings), plans[int(np.argmax(ceilings))]
+    plan, terms = largest
+    ceiling = largest_radius(plan, terms, terms.n)
     wanted = () if job.sampling.goal is None else job.sampling.goal.targets
     beyond = {target: samples_for(plan, terms, target) for target in wanted if target > ceiling}
     return {"n": terms.n, "alpha": terms.alpha, "ceiling": ceiling, "out_of_reach": beyond}
