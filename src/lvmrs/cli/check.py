@@ -89,9 +89,12 @@ def _lines(found: Check, radii: list[float], job: Job) -> list[str]:
     shares = "  ".join(f"{radius:g}: {percent(found.certified_accuracy(radius))} %" for radius in shown)
     lines.append(f"certified at radius  {shares}")
     if seen.ceiling is not None:
-        beyond = [f"{radius:g} {_needs(found.samples_for(radius))}" for radius in radii if radius > seen.ceiling > 0]
-        needs = f" ({', '.join(beyond)})" if beyond else ""
-        lines.append(f"largest radius that n and alpha allow: {seen.ceiling:.3g}{needs}")
+        beyond = {radius: found.samples_for(radius) for radius in radii if radius > seen.ceiling > 0}
+        needs = [f"{radius:g} needs n ≥ {n}" for radius, n in beyond.items() if n is not None]
+        if out := [f"{radius:g}" for radius, n in beyond.items() if n is None]:
+            needs.append(f"a larger sigma for {', '.join(out)}")
+        told = f" ({'; '.join(needs)})" if needs else ""
+        lines.append(f"largest radius that n and alpha allow: {seen.ceiling:.3g}{told}")
     if found.seconds:
         lines.append(f"time for {found.inputs} inputs: about {duration(found.seconds)} ({found.rate:,.0f} samples/s)")
     findings = found.findings
@@ -100,10 +103,6 @@ def _lines(found: Check, radii: list[float], job: Job) -> list[str]:
         if findings
         else [*lines, "nothing looks like a mistake"]
     )
-
-
-def _needs(n: int | None) -> str:
-    return "needs a larger sigma" if n is None else f"needs n ≥ {n}"
 
 
 def words(finding: Finding, job: Job) -> list[str]:
