@@ -69,13 +69,13 @@ def positive(name: str, *, infinite: bool = False) -> Callable[[float], object]:
     return check
 
 
-def among(name: str, *choices: str) -> Callable[[str], object]:
+def among(name: str, *choices: str) -> Callable[[str], None]:
     """A check of words, for ``option``."""
 
-    def check(value: str) -> object:
+    def check(value: str) -> None:
         from lvmrs.kernel import checks
 
-        return checks.one_of(name, value, choices)
+        checks.one_of(name, value, choices)
 
     return check
 

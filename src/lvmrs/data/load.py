@@ -116,8 +116,8 @@ def python(name: str, rest: str, split: str) -> Dataset:
         with guarded(f"{name}: its inputs cannot be read", error=DataError):
             items = [made[index] for index in range(len(made))]  # type: ignore[arg-type]
             pairs = [item if isinstance(item, tuple | list) else (item, None) for item in items]
-            labels = [label for _, label in pairs]
-            made = np.stack([np.asarray(x) for x, _ in pairs]), None if labels[0] is None else np.asarray(labels)
+            known = [label for _, label in pairs]
+            made = np.stack([np.asarray(x) for x, _ in pairs]), None if known[0] is None else known
     if isinstance(made, np.ndarray | Tensor):
         made = made, None
     if isinstance(made, tuple) and len(made) == 2:

@@ -43,14 +43,13 @@ def onnx(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     with guarded(f"{name}: onnxruntime cannot run it", error=ModelError):
-        content, held = Path(rest).read_bytes(), {}
-        for path in _files_beside(name, Path(rest), content):
-            held[path.name] = path.read_bytes()
-        if held:  # onnxruntime opens no file itself
+        content = Path(rest).read_bytes()
+        weights = {path.name: path.read_bytes() for path in _files_beside(name, Path(rest), content)}
+        if weights:  # onnxruntime opens no file itself
             add = getattr(options, "add_external_initializers_from_files_in_memory", None)
             if add is None:
                 raise ModelError(f"{name}: it keeps weights in other files; {_ONE_FILE}, or update onnxruntime")
-            add(list(held), list(held.values()), list(map(len, held.values())))
+            add(list(weights), list(weights.values()), list(map(len, weights.values())))
         session = runtime.InferenceSession(content, options, providers=runtime.get_available_providers())
     inputs, outputs = session.get_inputs(), session.get_outputs()
     if len(inputs) != 1 or not outputs:

@@ -170,7 +170,7 @@ def check(
         on_input(len(rows), count)
     label = np.array([-1 if row.label is None else row.label for row in rows])
     planned = [(row.plan, row.terms) for row in rows if row.plan is not None and row.terms is not None]
-    largest = max(planned, key=lambda pair: largest_radius(*pair, pair[1].n), default=None)
+    largest = max(planned, key=lambda pair: largest_radius(pair[0], pair[1], pair[1].n), default=None)
     names = sorted({name for row in rows for name in row.other_units})
     radii, right_copies = np.array([row.radii for row in rows]), np.array([row.right for row in rows])
     evidence = replace(
