@@ -125,7 +125,7 @@ def test_no_false_alarm_by_chance(classes: int, inputs: int, accuracy: float) ->
         clean = answers(label, accuracy, seed, classes)
         noisy = answers(label, 0.8 * accuracy, seed + 1, classes)
         copies = np.where(noisy == label, 0.6, 0.2)
-        seen = {"label": label, "clean": clean, "noisy": noisy, "right_copies": copies}
+        seen: dict[str, Any] = {"label": label, "clean": clean, "noisy": noisy, "right_copies": copies}
         assert diagnose(Evidence(classes=classes, sigma=0.5, **seen)) == []
 
 

@@ -103,7 +103,7 @@ def check_precision(value: str) -> None:
     """Refuse an unknown precision."""
     from lvmrs.kernel import checks
 
-    checks.precision_name("precision", value, autocast=True)
+    checks.precision("precision", value, autocast=True)
 
 
 def check_both(mean: str | None, std: str | None) -> None:

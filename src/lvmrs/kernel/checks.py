@@ -307,17 +307,12 @@ def precision(name: str, value: str | None, *, autocast: bool = False) -> torch.
 
     With ``autocast``, the name may say that the network runs under torch's autocast: "autocast-bfloat16".
     """
-    precision_name(name, value, autocast=autocast)
-    import torch
-
-    return None if value in (None, "float32") else getattr(torch, str(value).removeprefix(AUTOCAST))
-
-
-def precision_name(name: str, value: str | None, *, autocast: bool = False) -> None:
-    """Raise if this is not the name of a precision; see ``precision``."""
     names = ("float32", "bfloat16", "float16")
     if value is not None:
         one_of(name, value, (*names, *(f"{AUTOCAST}{kind}" for kind in names[1:] if autocast)))
+    import torch
+
+    return None if value in (None, "float32") else getattr(torch, str(value).removeprefix(AUTOCAST))
 
 
 def in_precision(value: str) -> str:
