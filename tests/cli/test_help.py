@@ -70,7 +70,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(capsys: pytest.CaptureF
     for word, hint in (("anlyze", "did you mean analyze?"), ("xyz", "lvmrs --help lists the commands")):
         code, out, err = run(word, capsys)
         assert (code, out) == (2, "")
-        assert f"there is no command '{word}'; {hint}" in err
+        assert f"No such command '{word}'; {hint}" in err
 
 
 def test_help_loads_no_torch() -> None:

@@ -124,7 +124,7 @@ class _Verbs(TyperGroup):
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
             near = get_close_matches(args[0], _VERBS, n=1)
             hint = f"did you mean {near[0]}?" if near else "lvmrs --help lists the commands"
-            ctx.fail(f"there is no command {args[0]!r:.80}; {hint}")
+            ctx.fail(f"No such command {args[0]!r:.80}; {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
