@@ -223,6 +223,7 @@ def test_tables_say_what_the_parts_are() -> None:
         assert MAPS.having(fact) == tuple(name for name in MAPS if getattr(MAPS.find(name), fact))
     for name in METHODS:
         assert METHODS.words(name)
+        assert (name in METHODS.having("without_samples")) != METHODS.find(name).samples
         assert METHODS.find(name)
     for table in (*PARTS, METHODS):
         with pytest.raises(InvalidArgumentError, match=f"{table.kind} must be one of .*, got 'unheard-of'"):

@@ -4,7 +4,7 @@ import math
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from lvmrs import (
     models,
 )
 from lvmrs.engine.way import Way
-from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError
+from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, SuspiciousWarning
 from lvmrs.kernel import proof as prove
 from tests.tiny_models import RowByRow, WithDropout
 
@@ -437,15 +437,33 @@ def test_odd_tensors_are_refused_before_sigma_is_judged() -> None:
 
 def test_images_that_look_like_bytes_are_told_the_units_of_sigma() -> None:
     smoothed = SmoothedClassifier(nn.Flatten(), 0.5, batch=4)
-    with pytest.warns(UserWarning, match="x has whole numbers up to 200, as bytes have; sigma and radii are in the"):
+    with pytest.warns(UserWarning, match="x has whole numbers up to 200, as pixels from 0 to 255 have; sigma and"):
         smoothed.answer(torch.tensor([0.0, 200.0, 7.0, 255.0 - 55.0]).view(1, 2, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for fine in (
             torch.tensor([0.0, 1.0, 1.0, 0.0]).view(1, 2, 2),  # black and white
-            torch.tensor([0.5, 200.0, 7.0, 3.0]).view(1, 2, 2),  # no bytes
+            torch.tensor([0.5, 1.9, 0.7, 0.3]).view(1, 2, 2),  # no bytes
             torch.tensor([-3.0, 200.0, 7.0, 3.0]).view(1, 2, 2),
             torch.tensor([0.0, 200.0, 7.0, 3.0]).view(2, 1, 2),  # no channels of an image
             torch.tensor([0.0, 200.0, 7.0]),
         ):
             smoothed.answer(fine)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "exact:255"])
+@pytest.mark.parametrize("call", ["certify", "certify_batch", "certificates", "predict"])
+def test_other_units_are_told_once_in_each_call(call: str, noise: str) -> None:
+    pixels = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0)).mul(255).round() / 255
+    told: dict[float, list[str]] = {}
+    for sigma, given in ((0.5, pixels * 254.9999 if noise == "gaussian" else pixels * 255), (30.0, pixels)):
+        smoothed = SmoothedClassifier(nn.Flatten(), sigma, batch=20, noise=noise)
+        inputs: Any = {"certificates": list(enumerate(given)), "certify_batch": given}.get(call, given[0])
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            list(found) if isinstance(found := getattr(smoothed, call)(inputs, n0=10, n=50), Iterator) else found
+        assert all(each.category is SuspiciousWarning for each in caught)
+        told[sigma] = [str(each.message) for each in caught]
+    ((pixel,), (other,)) = told.values()
+    assert "numbers up to 2" in pixel
+    assert "divide by 255 if they are meant for pixels in [0, 1]" in pixel
+    assert other.startswith("sigma = 30 is far larger than all values of x: it looks to be in other units")

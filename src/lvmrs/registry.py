@@ -186,7 +186,8 @@ METHODS = Names("method", "lvmrs.kernel.method:Method", {
         "lvmrs.planners.paper:Paper", "the same, with the risk shared by all classes", settings={"union": True}
     ),
     "fixed": Entry("lvmrs.planners.fixed:Fixed", "one map and temperature for all inputs"),
-    "lipschitz-deterministic": Entry("lvmrs.kernel.deterministic:Deterministic", "margin over the constant, no noise"),
+    "lipschitz-deterministic": Entry("lvmrs.kernel.deterministic:Deterministic", "margin over the constant, no noise",
+                                     facts=("without_samples",)),
     "lipschitz-noise": Entry(
         "lvmrs.planners.lipschitz:Lipschitz", "R1 by noise alone", settings={"procedure": "noise"}
     ),
@@ -230,7 +231,8 @@ MODELS = Names("model", None, {
                 "folder, normalised and resized by its image processor", "NAME", facts=("path",), extra="hf"),
     "torchvision": Entry("lvmrs.models.pretrained:torchvision", "a network with its default weights, normalised by "
                          "their transforms", "NAME", extra="torchvision"),
-    "onnx": Entry("lvmrs.models.onnx:onnx", "a file that onnxruntime runs; the first output is the logits",
+    "onnx": Entry("lvmrs.models.onnx:onnx", "a file that onnxruntime runs, with weights in it or in other files of its "
+                  "folder, as torch writes them; the first output is the logits",
                   "FILE", facts=("file", "program", "foreign"), extra="onnx"),
     "export": Entry("lvmrs.models.exported:exported", "a program saved by torch.export.save",
                     "FILE.pt2", facts=("file", "program")),
@@ -265,8 +267,9 @@ DATA = Names("data set", None, {
     "hf": Entry("lvmrs.data.huggingface:HuggingFaceDataset", "the first image and class-label columns, from the hub or "
                 "a saved folder; hf:NAME,image=COLUMN,label=COLUMN names the columns, and label=none leaves labels out",
                 "NAME", facts=("path", "sized"), extra="hf"),
-    "python": Entry("lvmrs.data.load:python", "a function of yours that takes the split and returns (inputs, labels), "
-                    "inputs without labels, or a Dataset", "MODULE:FUNCTION", facts=("code",)),
+    "python": Entry("lvmrs.data.load:python", "a function of yours that is called with the split and returns (inputs, "
+                    "labels), inputs without labels, a torch data set, or an lvmrs.data.Dataset",
+                    "MODULE:FUNCTION", facts=("code",)),
 })
 TRACKERS = Names("tracker", None, {
     "tensorboard": Entry("lvmrs.runs.trackers:tensorboard", "event files for TensorBoard in a directory", "DIR",

@@ -179,9 +179,9 @@ class SmoothedClassifier:
         Returns:
             The certificate; its ``guarantee`` states the certified property.
         """
-        _warn_of_sigma(self._sigma, x)
+        _warn_of_units(self._sigma, x)
         sampling: dict[str, Any] = {"n0": n0, "n": n, "alpha": alpha, "seed": seed, "goal": goal, "watch": watch}
-        (certificate,) = self.certificates([(index, x)], method, **sampling)
+        ((_, certificate),) = self.certified([(index, x)], method, **sampling)
         return certificate
 
     def certificates(
@@ -192,9 +192,12 @@ class SmoothedClassifier:
         Each input comes with its index, and with its label if known: a budget is then spent on right answers only.
         Inputs are read ahead, and the error of an input is raised in place of its certificate. A budget reads the
         inputs twice, so an iterable that is no collection is read into memory. The other arguments are as in
-        ``certify``.
+        ``certify``. Warns with ``SuspiciousWarning``, after the first certificate, if sigma looks to be in other units.
         """
-        return (certificate for _, certificate in self.certified(inputs, method, **settings))
+        for number, (item, certificate) in enumerate(self.certified(inputs, method, **settings)):
+            if not number:
+                _warn_of_units(self._sigma, item.x)
+            yield certificate
 
     def certified(
         self,
@@ -273,6 +276,7 @@ class SmoothedClassifier:
         Returns:
             The class, or −1 if the samples do not decide at this risk.
         """
+        _warn_of_units(self._sigma, x)
         x, method = self._input(x), self.check_method(Duels() if method is None else method)
         if isinstance(method, Deterministic):
             return self.certain(method, x).prediction
@@ -389,7 +393,8 @@ class SmoothedClassifier:
 
     def answer(self, x: Numeric) -> int:
         """The prediction of the model itself, without noise and without a guarantee."""
-        return int(self._logits(self._input(x)).argmax())
+        checks.warn_of_bytes("x", given := self._input(x))
+        return int(self._logits(given).argmax())
 
     def _logits(self, x: Tensor) -> Tensor:
         if self.precision is None:
@@ -479,7 +484,7 @@ class SmoothedClassifier:
         given = as_tensor("x", x)
         if isinstance(given, Tensor) and given.dtype == torch.float64 and self._takes_float32:
             given = given.float()
-        checks.warn_of_bytes("x", given := checks.finite_tensor("x", given, dims=0).detach())
+        given = checks.finite_tensor("x", given, dims=0).detach()
         kind = given.dtype if given.dtype == torch.float64 else torch.float32
         return given.to(self._device(given), kind, copy=True)  # a copy, since it is read later
 
@@ -528,17 +533,19 @@ def as_tensor(name: str, value: Any) -> Any:
         return torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C"))
 
 
-def _warn_of_sigma(sigma: float | None, x: object) -> None:
-    """Warn if the noise is far larger than all values of an input, so that its answer cannot depend on them."""
+def _warn_of_units(sigma: float | None, x: object) -> None:
+    """Warn if an input looks like bytes, or if the noise is so much larger that the answer cannot depend on it."""
     given = as_tensor("x", x)
-    if sigma is None or not isinstance(given, Tensor) or given.numel() < _VALUES:
+    if not isinstance(given, Tensor):
         return
-    checks.finite_tensor("x", given, dims=0)
+    checks.warn_of_bytes("x", checks.finite_tensor("x", given, dims=0).detach())
+    if sigma is None or given.numel() < _VALUES:
+        return
     largest = float(given.detach().abs().max())
     if sigma > _DROWNING * largest > 0:
         warnings.warn(
-            f"sigma = {sigma:g} is far larger than all values of x, of which the largest is {largest:.3g}: it looks to "
-            "be in other units, such as those of pixels from 0 to 255",
+            f"sigma = {sigma:g} is far larger than all values of x: it looks to be in other units, such as those of "
+            "pixels from 0 to 255",
             SuspiciousWarning,
             stacklevel=3,
         )

@@ -43,7 +43,8 @@ CASES: dict[str, Evidence] = {
     "sigma in other units": Evidence(**{**GOOD, "sigma": 128.0}),
     "trained for other noise": Evidence(**{**GOOD, "noisy": answers(LABEL, 0.1, 1)}, model=TRAINED),
     "trained with another sigma": Evidence(**GOOD, model=TRAINED),
-    "one class": Evidence(**{**GOOD, "clean": None, "noisy": np.full(200, 3)}),
+    "one class": Evidence(**{**GOOD, "clean": np.full(200, 3), "noisy": np.full(200, 3)}),
+    "one class under noise": Evidence(**{**GOOD, "noisy": np.full(200, 3)}),
     "abstentions": Evidence(**GOOD, abstains=np.arange(200) % 5 > 0),
     "radius out of reach": Evidence(**GOOD, n=1000, alpha=0.001, ceiling=0.804, out_of_reach={1.0: 3400}),
     "too few samples": Evidence(**GOOD, n=9, alpha=0.001, ceiling=0.0, abstains=np.full(200, True)),
@@ -123,7 +124,9 @@ def test_no_false_alarm_by_chance(classes: int, inputs: int, accuracy: float) ->
         label = np.random.default_rng(seed).integers(0, classes, inputs)
         clean = answers(label, accuracy, seed, classes)
         noisy = answers(label, 0.8 * accuracy, seed + 1, classes)
-        assert diagnose(Evidence(classes=classes, label=label, clean=clean, noisy=noisy, sigma=0.5)) == []
+        copies = np.where(noisy == label, 0.6, 0.2)
+        seen: dict[str, Any] = {"label": label, "clean": clean, "noisy": noisy, "right_copies": copies}
+        assert diagnose(Evidence(classes=classes, sigma=0.5, **seen)) == []
 
 
 def test_members_of_an_ensemble_that_were_trained_with_another_sigma_are_found() -> None:
@@ -143,9 +146,34 @@ def test_two_exchanged_classes_are_found() -> None:
 
 
 def test_without_labels_answers_are_compared_with_those_without_noise() -> None:
-    (finding,) = diagnose(Evidence(**{**GOOD, "label": None, "noisy": np.full(200, 3)}))
+    (finding,) = diagnose(Evidence(**{**GOOD, "label": None, "noisy": answers(LABEL, 0.1, 1)}))
     assert finding.mistake == "trained for other noise"
     assert "agrees with its answer without noise on" in finding.text
+
+
+@pytest.mark.parametrize("known", [{}, {"label": None}, {"clean": None}, {"label": None, "clean": None}])
+def test_one_class_is_found_with_whatever_is_known(known: dict[str, Any]) -> None:
+    most = np.where(np.arange(200) < 185, 3, LABEL)
+    (finding,) = diagnose(Evidence(**{**GOOD, "clean": most, "noisy": most, **known}))
+    assert finding.mistake == "one class"
+    assert ("if the inputs are of several classes" in finding.text) == ("label" in known)
+    few = dict.fromkeys(("clean", "noisy"), most[:19])
+    assert not diagnose(Evidence(**{**GOOD, "label": LABEL[:19], **few, **known}))
+
+
+def test_one_class_that_half_of_the_labels_have_is_no_permutation() -> None:
+    label, same = np.where(np.arange(200) % 2 == 0, 8, LABEL), np.where(np.arange(200) < 190, 3, 5)
+    (finding,) = diagnose(Evidence(**{**GOOD, "label": label, "clean": same, "noisy": same}))
+    assert finding.mistake == "one class"
+
+
+@pytest.mark.parametrize("label", [LABEL, None])
+def test_copies_that_are_wrong_under_votes_that_are_right_are_found(label: Array | None) -> None:
+    votes: dict[str, Any] = {**GOOD, "label": label, "noisy": CLEAN}
+    generator = np.random.default_rng(0)
+    (finding,) = diagnose(Evidence(**votes, right_copies=generator.uniform(0.1, 0.4, 200)))
+    assert (finding.mistake, "of noisy copies with sigma = 0.5" in finding.text) == ("trained for other noise", True)
+    assert diagnose(Evidence(**votes, right_copies=generator.uniform(0.2, 0.6, 200))) == []
 
 
 def test_results_of_other_projects_with_abstentions_and_warnings() -> None:

@@ -1,22 +1,20 @@
 """The report in a real browser: headless Chromium."""
 
 import base64
-import io
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image
 
 from lvmrs.analysis.report import write_report
 from lvmrs.analysis.report.pictures import picture
 from lvmrs.cli import main
 from lvmrs.record import Row, Run, RunWriter
+from tests.browser.chromium import FITS, Browser, kept
 from tests.manifests import manifest
 
 pytestmark = pytest.mark.programs
@@ -51,66 +49,6 @@ def noise(side: int, channels: int) -> Callable[[int], str | None]:
         return picture(x)
 
     return of
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    made = Browser()
-    yield made
-    made.driver.quit()
-
-
-class Browser:
-    """Chromium, with what a test asks of it."""
-
-    def __init__(self) -> None:
-        from selenium import webdriver
-        from selenium.webdriver.chrome.service import Service
-
-        chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-        assert chromium, "chromium is missing; on Debian: apt-get install chromium chromium-driver"
-        assert driver, "chromedriver is missing; on Debian: apt-get install chromium-driver"
-        options = webdriver.ChromeOptions()
-        options.binary_location = chromium
-        for flag in ("headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking"):
-            options.add_argument(f"--{flag}")
-        options.add_argument("--window-size=1100,1600")
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.driver: Any = webdriver.Chrome(options=options, service=Service(driver))
-
-    def open(self, page: Path, scheme: str = "light") -> None:
-        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        self.driver.get(page.resolve().as_uri())
-        assert self.driver.get_log("browser") == []
-
-    def run(self, script: str) -> object:
-        return self.driver.execute_script(f"return {script}")
-
-    def texts(self, column: int) -> list[str]:
-        """What a column of the inputs shows."""
-        found = self.run(
-            f"[...document.querySelectorAll('#inputs tbody tr')].map(r => r.children[{column}].textContent)"
-        )
-        assert isinstance(found, list)
-        return found
-
-    def resize(self, width: int, media: str = "screen") -> None:
-        """Take the width of a window, or of a printed page."""
-        size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media})
-
-    def screenshot(self, file: Path | None = None) -> NDArray[np.uint8]:
-        data = self.driver.get_screenshot_as_png()
-        if file is not None:
-            file.write_bytes(data)
-        return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-
-    def click(self, selector: str) -> None:
-        self.driver.find_element("css selector", selector).click()
-        assert self.driver.get_log("browser") == []
 
 
 def not_blank(pixels: NDArray[np.uint8]) -> bool:
@@ -243,7 +181,18 @@ def test_the_command_writes_a_page_with_pictures_of_the_data(
     assert json.loads(str(browser.run("document.getElementById('content').textContent")))["classes"][3] == "3"
 
 
-FITS = "document.documentElement.scrollWidth === document.documentElement.clientWidth"
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1300, 400])
+def test_the_report_fits_wide_and_narrow_windows(browser: Browser, tmp_path: Path, width: int, scheme: str) -> None:
+    runs = [synthetic(tmp_path / name, 40, seed, alpha=0.001 * (seed + 1)) for seed, name in enumerate("ab")]
+    write_report(runs, tmp_path / "r.html", radii=[0.25 * k for k in range(7)], picture=noise(8, 1))
+    browser.open(tmp_path / "r.html", scheme)
+    browser.resize(width)
+    pixels = browser.screenshot(kept(f"report-{width}-{scheme}.png"))
+    assert browser.run(FITS) is True
+    assert browser.clipped() == []
+    assert not_blank(pixels)
+    assert (pixels[5, 5].mean() > 200) == (scheme == "light")
 
 
 def test_nothing_is_wider_than_a_narrow_screen(browser: Browser, tmp_path: Path) -> None:

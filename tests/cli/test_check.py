@@ -43,7 +43,7 @@ def test_a_good_network(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[2].startswith("forecast for n = 500, alpha = 0.001: average certified radius 0.")
     assert lines[3].startswith("certified at radius  0: ")
     assert "  3: " not in lines[3]  # more than is possible
-    assert lines[4] == "largest radius that n and alpha allow: 1.1"
+    assert lines[4] == "largest radius that n and alpha allow: 1.1 (3 needs n ≥ 7001664081)"
     assert lines[-1] == "nothing looks like a mistake"
     found = json.loads(run(f"{line} --json", capsys)[1])
     assert (found["checked"], found["inputs"], found["copies"], found["findings"]) == (40, 360, 30, [])

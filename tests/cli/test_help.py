@@ -66,6 +66,13 @@ def test_options_of_examples_exist() -> None:
             assert {word for word in words if word.startswith("-")} <= known, line
 
 
+def test_an_unknown_command_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    for word, hint in (("anlyze", "did you mean analyze?"), ("xyz", "lvmrs --help lists the commands")):
+        code, out, err = run(word, capsys)
+        assert (code, out) == (2, "")
+        assert f"No such command '{word}'; {hint}" in err
+
+
 def test_help_loads_no_torch() -> None:
     code = (
         "import sys\n"
@@ -92,19 +99,77 @@ def test_wrong_options_are_refused_before_torch_is_imported(tmp_path: Path) -> N
         "--model ready:resnet8 --sigma 0.5 --out q --budget 5 --tolerance 1",
         "--model ready:resnet8 --sigma 0.5 --out q --shard 5",
         "--model ready:resnet8 --sigma 0.5",
+        "--model ready:resnet8 --out q",
+        "--model ready:resnet8 --out q --method cohen",
+        *(
+            f"--model ready:resnet8 --sigma 0.5 --out q --{wrong}"
+            for wrong in (
+                "width wide",
+                "width -1",
+                "device gpu",
+                "device cuda:x",
+                "workers 0",
+                "skip 0",
+                "max 0",
+                "split a/b",
+                "precision half",
+                "lipschitz 0",
+                "mean 0.5",
+                "std 0.5",
+                "mean x --std 1",
+                "budget 0",
+                "tolerance -1",
+                "target-radius x",
+                "n0 0",
+                "seed -1",
+            )
+        ),
+    ]
+    train = [
+        f"--model ready:resnet8 --sigma 0.5 --out q.safetensors --{wrong}"
+        for wrong in (
+            "lr 0",
+            "objective gaus",
+            "optimizer rmsprop",
+            "schedule flat",
+            "augment turn",
+            "device gpu",
+            "epochs 0",
+            "workers -1",
+            "mean 0.5",
+            "split ..",
+            "test-split a/b",
+        )
+    ]
+    others = [
+        "check --model ready:resnet8 --data digits",
+        "check --model ready:resnet8 --data digits --sigma 0.5 --radii x",
+        "check --model ready:resnet8 --data digits --sigma 0.5 --budget 0",
+        "predict --model ready:resnet8 --data digits",
+        "predict --model ready:resnet8 --data digits --sigma 0.5 --alpha 2",
+        "calibrate --model ready:resnet8 --data digits",
+        "train --model resnet8 --data digits --sigma 0.5 --out q.safetensors",
+    ]
+    lines = [
+        *(f"certify --data digits {line}" for line in lines),
+        *(f"train --data digits {line}" for line in train),
+        *others,
     ]
     code = (
         "import sys\n"
         "from lvmrs.cli import main\n"
         "for line in sys.argv[1:]:\n"
         "    try:\n"
-        "        main(['certify', '--data', 'digits', *line.split()])\n"
+        "        main(line.split())\n"
         "    except SystemExit as end:\n"
         "        print(end.code, 'torch' in sys.modules)\n"
     )
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", code, *lines], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    assert [line.split()[1] for line in done.stdout.splitlines()] == ["False"] * len(lines)
+    ends = dict(zip(lines, map(str.split, done.stdout.splitlines()), strict=True))
+    assert [line for line, (_, torch) in ends.items() if torch != "False"] == []
     assert {line.split()[0] for line in done.stdout.splitlines()} == {"1", "2"}
     assert "did you mean onnx:net.onnx?" in done.stderr
+    assert "workers must be a whole number of at least 1, got 0\n" in done.stderr
+    assert max(map(len, done.stderr.splitlines())) < 400

@@ -169,6 +169,8 @@ def test_a_stopped_training_goes_on(lvmrs: Command) -> None:
     first, second = (safetensors.torch.load_file(f"{name}.safetensors") for name in ("whole", "cut"))
     assert all(torch.equal(value, second[key]) for key, value in first.items())
     assert whole.split("right on ")[1] == resumed.split("right on ")[1]
+    code, again, err = lvmrs(f"{line} cut.safetensors --resume")
+    assert (code, again, err) == (0, resumed, "")
 
 
 def test_an_objective_of_your_own(lvmrs: Command) -> None:

@@ -157,8 +157,42 @@ def test_ones_own_python_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         made = data.load(name, split="val")
         assert made[0][1] == 3
         assert float(made[0][0].max()) == 0.5
-    with pytest.raises(DataError, match="it gives int; expected a Dataset, or a function from a split to"):
+    with pytest.raises(DataError, match=r"it gives int; expected an lvmrs\.data\.Dataset or a torch data set, or"):
         data.load("python:mine_for_data.py:odd")
+
+
+def test_ones_own_torch_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_in_torch.py").write_text(
+        "import torch\nfrom torch.utils.data import TensorDataset, Dataset\n"
+        "def pairs(split):\n    return TensorDataset(torch.full((2, 1, 3, 3), 0.5), torch.tensor([len(split), 0]))\n"
+        "class Plain(Dataset):\n"
+        "    def __init__(self, split):\n        self.split = split\n"
+        "    def __len__(self):\n        return 4\n"
+        "    def __getitem__(self, k):\n        return torch.full((1, 2, 2), k / len(self.split))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    made = data.load("python:mine_in_torch.py:pairs", split="val")
+    assert (made[0][1], made[1][1], float(made[0][0].max())) == (3, 0, 0.5)
+    plain = data.load("python:mine_in_torch.py:Plain")
+    assert (len(plain), plain.labelled, float(plain[3][0].max())) == (4, False, 0.75)
+    assert plain.fingerprint() != data.load("python:mine_in_torch.py:Plain", split="other").fingerprint()
+    with pytest.raises(DataError, match="the inputs range from 0 to"):
+        data.load("python:mine_in_torch.py:Plain", split="va")
+
+
+def test_labels_that_begin_at_1() -> None:
+    labels = data.Arrays("four", "test", np.zeros((4, 1, 2, 2)), np.arange(1, 5))
+    with pytest.raises(DataError, match="has label 4, but the model has 4 classes; labels may begin at 1: lvmrs"):
+        data.check_labels(labels, 4)
+    with pytest.raises(DataError, match=r"has label 4, but the model has 3 classes$"):
+        data.check_labels(labels, 3)
+
+
+def test_a_folder_is_answered_with_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("flat").mkdir()
+    with pytest.raises(DataError, match="did you mean images:flat, or imagefolder:flat with a folder for each class"):
+        data.load("flat")
 
 
 def bad_cases(folder: Path) -> dict[str, tuple[str, str]]:

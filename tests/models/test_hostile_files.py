@@ -1,5 +1,6 @@
 """Files of models that are damaged, odd or made to do harm: each is refused in one sentence, and nothing is run."""
 
+import hashlib
 import io
 import json
 import os
@@ -292,12 +293,13 @@ def test_plain_programs_are_the_same_function(program: bytes) -> None:
     assert torch.equal(loaded.model(x), torch.export.load(io.BytesIO(program)).module()(x))
 
 
-def write_onnx(path: str, location: str | None) -> None:
+def write_onnx(path: str, location: str | None, **more: str) -> None:
     weight = helper.make_tensor("w", TensorProto.FLOAT, [4, 2], [0.0] * 8)
     if location is not None:
         weight.ClearField("float_data")
         weight.data_location = TensorProto.EXTERNAL
-        weight.external_data.add(key="location", value=location)
+        for key, value in {"location": location, **more}.items():
+            weight.external_data.add(key=key, value=value)
     sizes = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width]) for name, width in (("x", 4), ("y", 2))
     ]
@@ -306,13 +308,42 @@ def write_onnx(path: str, location: str | None) -> None:
     Path(path).write_bytes(made.SerializeToString())
 
 
-def test_onnx_files_whose_weights_are_elsewhere() -> None:
-    Path("w.bin").write_bytes(bytes(32))
-    for location in ("w.bin", "../secret.bin", "/etc/passwd"):
-        write_onnx("a.onnx", location)
-        refused("onnx:a.onnx", f"it keeps weights in other files ('location {location}')")
+@pytest.mark.parametrize(
+    "location", ["../w.bin", "/etc/passwd", "a/w.bin", "..", ".", "", "*/_ORT_MEM_ADDR_/*", "l.bin"]
+)
+def test_onnx_weights_are_read_from_the_same_folder_only(location: str, tmp_path: Path) -> None:
+    (tmp_path / "in" / "a").mkdir(parents=True)
+    for place in ("w.bin", "in/w.bin", "in/a/w.bin"):
+        Path(place).write_bytes(bytes(32))
+    Path("in/l.bin").symlink_to("../w.bin")
+    write_onnx("in/a.onnx", location)
+    refused("onnx:in/a.onnx", f"it keeps weights in other files ({location!r}) that are not in its folder")
+
+
+def test_onnx_weights_in_the_same_folder_are_a_part_of_the_model(tmp_path: Path) -> None:
+    Path("in").mkdir()
+    write_onnx("in/a.onnx", "w.bin", offset="4", length="32")
+    refused("onnx:in/a.onnx", f"it keeps weights in {tmp_path}/in/w.bin, which does not exist; copy it there")
+    seen = set()
+    for first in (1.0, 2.0):
+        np.array([7.0, first, *[0.0] * 7], np.float32).tofile("in/w.bin")
+        loaded = models.load("onnx:in/a.onnx")
+        assert loaded.model(torch.eye(4)[:1]).tolist() == [[first, 0.0]]
+        seen.add(loaded.fingerprint)
+    assert len(seen) == 2
+    assert loaded.source is not None
+    assert {path.name for path in loaded.source.files} == {"a.onnx", "w.bin"}
+    Path("link.onnx").symlink_to("in/a.onnx")
+    refused("onnx:link.onnx", "w.bin, which does not exist")
     write_onnx("b.onnx", None)
-    assert models.load("onnx:b.onnx").fingerprint
+    assert models.load("onnx:b.onnx").fingerprint == hashlib.sha256(Path("b.onnx").read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(("offset", "length"), [("0", "64"), ("5", "32"), ("1000000", "32"), ("-4", "32"), ("0", "16")])
+def test_onnx_weights_beyond_their_file(offset: str, length: str) -> None:
+    Path("w.bin").write_bytes(bytes(32))
+    write_onnx("a.onnx", "w.bin", offset=offset, length=length)
+    refused("onnx:a.onnx", "onnx:a.onnx: onnxruntime cannot run it")
 
 
 def test_tensors_are_found_wherever_they_are() -> None:
@@ -327,10 +358,10 @@ def test_tensors_are_found_wherever_they_are() -> None:
     ]
     for made in nodes:
         stored = helper.make_model(helper.make_graph([made], "g", [], [])).SerializeToString()
-        assert set(outside_files(stored)) == {"location w.bin"}, made.op_type
+        assert set(outside_files(stored)) == {"w.bin"}, made.op_type
     function = helper.make_function("d", "f", [], ["a"], nodes[:1], [helper.make_opsetid("", 13)])
     stored = helper.make_model(helper.make_graph([], "g", [], []), functions=[function]).SerializeToString()
-    assert outside_files(stored) == ["location w.bin"]
+    assert outside_files(stored) == ["w.bin"]
     assert outside_files(onnx.ModelProto().SerializeToString()) == []
 
 

@@ -265,6 +265,7 @@ def test_models_that_cannot_be_loaded_get_one_clear_sentence(tmp_path: Path) -> 
             "no model of that name; write one of python:MODULE:FUNCTION, ready:NAME, trained:FILE, timm",
         ),
         "net.onnx": ({}, "no model of that name; did you mean onnx:net.onnx?"),
+        "ts.pt": ({}, "give a network with ts.pt as its weights, such as ready:NAME or python:MODULE:FUNCTION; for a"),
         "onnx:": ({}, "a name is missing after the colon; write onnx:FILE"),
         "onnx:/nowhere.onnx": ({}, "/nowhere.onnx does not exist"),
         f"onnx:{tmp_path / 'text'}": ({}, "onnxruntime cannot run it"),

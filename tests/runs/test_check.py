@@ -1,11 +1,15 @@
 """A check forecasts what certifying then gives, and finds mistakes in jobs that were made with one."""
 
+import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
+import transformers
 from scipy import stats
 from torch import nn
 
@@ -124,6 +128,93 @@ def test_shifted_labels_and_other_units() -> None:
     twice = check(job_of(images, Preprocessed(Nearest(), [5.0], [5.0]), sigma=0.1), copies=20)
     assert mistakes(twice) == ["pixels in other units"]
     assert "made for pixels without this normalisation" in twice.findings[0].text
+
+
+class Constant(nn.Module):
+    """Answers nearly always with class 3, or only under noise."""
+
+    def __init__(self, only_under_noise: bool) -> None:
+        super().__init__()
+        self.only_under_noise, self.nearest = only_under_noise, Nearest()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.flatten(1)
+        noisy = (x.amin(dim=1) < 0) | (x.amax(dim=1) > 1) | (not self.only_under_noise)
+        same = 0.01 * x[:, :5] + 9 * nn.functional.one_hot(torch.tensor(3), 5)
+        return torch.where(noisy[:, None], same, self.nearest(x))
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize(("under_noise", "mistake"), [(False, "one class"), (True, "one class under noise")])
+def test_one_class_is_found_with_and_without_labels(labelled: bool, under_noise: bool, mistake: str) -> None:
+    inputs = points()
+    given = inputs if labelled else Arrays("points", "test", inputs.inputs, None)
+    assert mistakes(check(job_of(given, Constant(under_noise)), copies=20)) == [mistake]
+    assert mistakes(check(job_of(given), copies=20)) == []
+
+
+def test_a_network_that_is_right_by_votes_alone_is_found() -> None:
+    found = check(job_of(points(), sigma=3.0), copies=100)
+    assert np.mean(found.evidence.noisy == found.evidence.label) > 0.8
+    assert mistakes(found) == ["trained for other noise"]
+    assert "of noisy copies with sigma = 3, and on 100.0 % without noise" in found.findings[0].text
+
+
+def onnx_model(folder: Path) -> str:
+    """The nearest of five points as an ONNX file: logits 2 x·c − |c|²."""
+    weights = {"w": 2 * CENTERS.T, "b": -CENTERS.square().sum(dim=1)}
+    held = [onnx.numpy_helper.from_array(value.contiguous().numpy(), name) for name, value in weights.items()]
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", width])
+        for name, width in (("x", 32), ("y", 5))
+    ]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Gemm", ["x", "w", "b"], ["y"])], "nearest", ends[:1], ends[1:], held
+    )
+    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(made, folder / "net.onnx", save_as_external_data=True, location="net.onnx.data", size_threshold=0)
+    return f"onnx:{folder / 'net.onnx'}"
+
+
+def transformers_model(folder: Path) -> str:
+    """A tiny network of transformers: random features of noisy digits, and a last layer fitted to them."""
+    torch.manual_seed(0)
+    config = transformers.ResNetConfig(
+        num_channels=1,
+        embedding_size=64,
+        hidden_sizes=[64, 256],
+        depths=[1, 1],
+        layer_type="basic",
+        num_labels=10,  # type: ignore[call-arg]
+    )
+    model = transformers.ResNetForImageClassification(config).eval()  # type: ignore[no-untyped-call]
+    x, y = data.load("digits", split="train").many(range(1437))
+    noisy = torch.cat([x + 0.1 * torch.randn_like(x) for _ in range(2)])
+    with torch.no_grad():
+        features = model.resnet(noisy).pooler_output.flatten(1).double()
+        ridge = features.T @ features + 1e-3 * len(features) * torch.eye(features.shape[1])
+        fitted = torch.linalg.solve(ridge, features.T @ (nn.functional.one_hot(y.repeat(2), 10).double() - 0.1))
+        model.classifier[1].weight.copy_(20 * fitted.T)
+        model.classifier[1].bias.zero_()
+    model.save_pretrained(folder)
+    settings = {"image_processor_type": "ConvNextImageProcessor", "do_normalize": False, "do_resize": False}
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    return f"hf:{folder}"
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.1])
+@pytest.mark.parametrize("made", [onnx_model, transformers_model])
+def test_healthy_networks_of_other_projects_have_no_finding(
+    made: Callable[[Path], str], sigma: float, tmp_path: Path
+) -> None:
+    loaded = models.load(made(tmp_path))
+    inputs = points() if made is onnx_model else data.load("digits")
+    smoothed = SmoothedClassifier(loaded.model, sigma, batch=100)
+    job = Job(loaded, inputs, smoothed, Duels(), Sampling(n0=100, n=1000), Selection(len(inputs)))
+    found = check(job, inputs=60, copies=20)
+    assert mistakes(found) == []
+    assert found.clean_accuracy is not None
+    assert found.clean_accuracy > 0.6
 
 
 def test_a_model_that_refuses_other_units_is_checked_without_them() -> None:

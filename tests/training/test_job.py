@@ -250,10 +250,27 @@ def test_mistakes_are_refused_before_the_first_step(
 def test_resuming_without_a_checkpoint_begins_a_training(job: TrainingJob) -> None:
     done = training.run(job, resume=True)
     assert done.out.exists()
-    with pytest.raises(RunError) as refusal:
-        training.run(job, resume=True)
-    sentence = f"{job.out} exists already, and there is no checkpoint to resume from; choose another file"
-    assert str(refusal.value) == sentence
+
+
+def test_a_finished_training_is_loaded_if_its_settings_agree(job: TrainingJob, tmp_path: Path) -> None:
+    normalised = replace(job, mean=[0.4], std=[0.2])
+    done, before = training.run(normalised), job.out.read_bytes()
+    steps: list[int] = []
+    again = training.run(normalised, resume=True, on_step=steps.append)
+    assert (steps, job.out.read_bytes() == before, job.lock.exists()) == ([], True, False)
+    assert (again.network, again.measured) == (done.network, done.measured)
+    assert [epoch.loss for epoch in again.history] == [epoch.loss for epoch in done.history]
+    x = torch.rand(2, 1, 8, 8)
+    assert torch.equal(again.model(x), done.model(x))
+    with pytest.raises(RunError, match=r"a\.safetensors exists already; choose another file"):
+        training.run(normalised)
+    for changed, what in (
+        (job, "origin"),
+        (replace(normalised, objective=training.Gaussian(0.3)), "objective"),
+        (replace(normalised, settings=replace(job.settings, lr=0.02)), "settings"),
+    ):
+        with pytest.raises(RunError, match=f"exists already, and was made with another {what}; choose another file"):
+            training.run(changed, resume=True)
 
 
 def test_the_demo_trains_by_a_job_and_goes_on_if_it_was_stopped(

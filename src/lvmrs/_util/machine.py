@@ -51,6 +51,10 @@ def keep_freed() -> bool:
     return all(bool(library.mallopt(name, value)) for name, value in (_LARGEST_KEPT, _KEPT))
 
 
+DEVICES = "auto|(cpu|cuda|mps|xpu)(:[0-9]{1,3})?"
+"""A pattern of the names of devices that can be typed."""
+
+
 def device(value: str | torch.device) -> torch.device | None:
     """A device that torch knows and this machine has; None for "auto"."""
     import torch
@@ -65,6 +69,8 @@ def device(value: str | torch.device) -> torch.device | None:
             torch.ones(1, device=chosen).add(1).item()  # the device "meta" fails here
     except Exception as error:  # torch raises errors of many kinds: without CUDA it asserts, others fail to import
         reason = first_line(error)
+        if reason.startswith("Expected one of"):  # a list of all kinds of device that torch was ever made for
+            reason = "torch knows no device of that name"
         usable = "auto, cpu or cuda" if torch.cuda.is_available() else "auto or cpu"
         raise InvalidArgumentError(
             f"device {str(value)!r:.80} cannot be used here ({reason}); give {usable}"

@@ -104,6 +104,11 @@ def _replaced(name: str, value: object) -> Any:
     return {"type": kind, "sha256 of its pickle": digest}
 
 
+def is_word(split: object) -> bool:
+    """Whether this is the name of a split: it may come from a manifest, and becomes a part of a path."""
+    return isinstance(split, str) and split not in ("", ".", "..") and not set(split) & set("/\\\0")
+
+
 def _words(names: object) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)  # type: ignore[arg-type]
 
@@ -134,6 +139,13 @@ def parse_name(names: Names, name: str, directory: Path, *, error: type[LvmrsErr
         similar = get_close_matches(source, (each for each in names if names.written(each) != each), n=1)
         suffix = _SUFFIXES.get(Path(name).suffix.lower())
         fix = f"did you mean {suffix}:{name}?" if suffix in names else f"write one of {names.listed}"
+        if "images" in names and is_folder(absolute(name, directory)):
+            fix = f"did you mean images:{name}, or imagefolder:{name} with a folder for each class?"
+        if "export" in names and Path(name).suffix.lower() in (".pt", ".pth"):
+            fix = (
+                f"give a network with {name} as its weights, such as ready:NAME or python:MODULE:FUNCTION; for a "
+                "program, export:FILE.pt2 or onnx:FILE"
+            )
         if rest and similar:
             fix = f"did you mean {similar[0]}:{rest}?"
         raise error(f"{name}: no {names.kind} of that name; {fix}")

@@ -21,12 +21,15 @@ from lvmrs._util.facts import DataFacts, ModelFacts
 from lvmrs._util.text import percent
 from lvmrs.analysis.results import Results, check_results
 from lvmrs.errors import SuspiciousWarning
+from lvmrs.kernel.checks import Floats
 from lvmrs.kernel.method import ABSTAIN
 
 Classes = NDArray[np.int64]
 
 LEAST = 20
 """The smallest number of inputs whose answers are judged."""
+OF_NOISE = ("trained for other noise", "one class under noise", "trained with another sigma")
+"""Mistakes that training with this noise mends."""
 # Larger labels are no class numbers, and are not counted.
 _MOST_CLASSES = 1 << 20
 # How many standard deviations a difference must be from chance.
@@ -37,6 +40,8 @@ _RIGHT, _GAIN = 0.4, 0.1
 _LARGEST_SIGMA = 5.0
 # Under noise, at least this share of the accuracy without noise is usual for networks that were trained with noise.
 _KEPT = 0.5
+# The same for the accuracy on single noisy copies, which majority votes hide.
+_KEPT_COPIES = 1 / 3
 # A σ that differs from that of the training by more than this factor is told.
 _FACTOR = 1.5
 # The share of the answers that one class has at least to be told, and the share of its labels at most.
@@ -70,6 +75,8 @@ class Evidence:
     """The answer without noise."""
     noisy: Classes | None = None
     """The most likely answer under noise."""
+    right_copies: Floats | None = None
+    """The share of the noisy copies of each input that have its label, or without labels its answer without noise."""
     abstains: NDArray[np.bool_] | None = None
     """Whether an input has no certificate, or is not expected to get one."""
     sigma: float | None = None
@@ -154,8 +161,8 @@ def diagnose(evidence: Evidence | Results) -> list[Finding]:
     found = [rule(seen) for rule in (_sigma_units, _no_weights, _too_few, _ceiling)]
     told = {finding.mistake for finding in found if finding is not None}
     if not told & {"sigma in other units", "random weights"}:
-        found.append(_first((_renumbered, _units, _chance, _noise, _one_class, _abstains), seen))
-        if found[-1] is None or found[-1].mistake != "trained for other noise":  # which says the same
+        found.append(_first((_units, _flat, _one_class, _renumbered, _chance, _noise, _abstains), seen))
+        if found[-1] is None or found[-1].mistake not in OF_NOISE:  # which say the same
             found.append(_other_sigma(seen))
     return [finding for finding in found if finding is not None]
 
@@ -318,18 +325,25 @@ def _chance(seen: Evidence) -> Finding | None:
     known = seen.labelled
     if known is None or known.clean is None or not _at_chance(known.clean, known.label):
         return None
-    found = f"without noise {_share(known.clean == known.label)} of the answers are right, no more than by chance"
-    flat, classes = seen.flatness, seen.classes
-    if flat is not None and classes and flat < min(_FLAT[0] / classes, 1 / classes + _FLAT[1]):
-        return Finding(
-            "random weights",
-            f"the weights look random: {found}, and the largest of {classes} probabilities is {flat:.2g} on average; "
-            "load trained weights",
-        )
     return Finding(
         "answers by chance",
-        f"{found}: compare weights, normalisation, size of the inputs and order of the classes with those of the "
-        "training",
+        f"without noise {_share(known.clean == known.label)} of the answers are right, no more than by chance: compare "
+        "weights, normalisation, size of the inputs and order of the classes with those of the training",
+    )
+
+
+def _flat(seen: Evidence) -> Finding | None:
+    """Answers by chance of a network whose probabilities are nearly equal."""
+    known, flat, classes = seen.labelled, seen.flatness, seen.classes
+    if known is None or known.clean is None or flat is None or not classes:
+        return None
+    if flat >= min(_FLAT[0] / classes, 1 / classes + _FLAT[1]) or _renumbered(seen) or not _chance(seen):
+        return None
+    return Finding(
+        "random weights",
+        f"the weights look random: without noise {_share(known.clean == known.label)} of the answers are right, no "
+        f"more than by chance, and the largest of {classes} probabilities is {flat:.2g} on average; load trained "
+        "weights",
     )
 
 
@@ -338,39 +352,50 @@ def _noise(seen: Evidence) -> Finding | None:
     known = (seen if seen.label is not None else replace(seen, label=seen.clean)).labelled
     if known is None or known.clean is None or known.noisy is None or seen.sigma is None:
         return None
-    clean, noisy = known.clean == known.label, known.noisy == known.label
-    if noisy.mean() >= _KEPT * clean.mean() or not _surely_more(clean, noisy):
+    clean, noisy, copies = known.clean == known.label, known.noisy == known.label, known.right_copies
+    if noisy.mean() < _KEPT * clean.mean() and _surely_more(clean, noisy):
+        on = f"{_share(noisy)} of the inputs under noise of sigma = {seen.sigma:g}"
+    elif copies is not None and copies.mean() < _KEPT_COPIES * clean.mean() and _surely_larger(clean, copies):
+        on = f"{_share(copies)} of noisy copies with sigma = {seen.sigma:g}"
+    else:
         return None
-    trained = seen.trained_sigma
-    for_other = "" if trained is None else f", and was trained for sigma = {trained:g}"
     what = "agrees with its answer without noise on" if seen.label is None else "is right on"
     without = "" if seen.label is None else f", and on {_share(clean)} without noise"
     remedy = "train it with this noise, put a denoiser before it, or take a smaller sigma"
     if seen.model.denoiser is not None:
         remedy = "take a smaller sigma, another denoiser, or a network that was trained with noise"
-    return Finding(
-        "trained for other noise",
-        f"the network {what} {_share(noisy)} of the inputs under noise of sigma = {seen.sigma:g}{without}{for_other}: "
-        f"{remedy}",
-    )
+    return Finding("trained for other noise", f"the network {what} {on}{without}{_trained_for(seen)}: {remedy}")
+
+
+def _trained_for(seen: Evidence) -> str:
+    return "" if seen.trained_sigma is None else f", and was trained for sigma = {seen.trained_sigma:g}"
 
 
 def _one_class(seen: Evidence) -> Finding | None:
-    known = (seen if seen.label is not None else replace(seen, label=seen.clean)).labelled
-    name = "answers without noise" if seen.label is None else "labels"
-    if known is None or known.label is None:
+    """One class that takes nearly all answers; of labels it must be known that they are of several classes."""
+    known = seen if seen.label is None else seen.labelled
+    answers = None if known is None else known.clean if known.noisy is None else known.noisy
+    if known is None or answers is None or len(answers) < LEAST or (answers >= 0).sum() == 0:
         return None
-    answers = known.clean if known.noisy is None else known.noisy
-    if answers is None:
+    most = int(np.bincount(answers[answers >= 0]).argmax())
+    share = float((answers == most).mean())
+    without = None if known.clean is None else float((known.clean == most).mean())
+    expected = None if known.label is None else float((known.label == most).mean())
+    if share < _NEARLY_ALL or (expected is not None and expected > _MANY):
         return None
-    most = int(np.bincount(answers[answers >= 0], minlength=1).argmax())
-    share, expected = float((answers == most).mean()), float((known.label == most).mean())
-    if share < _NEARLY_ALL or expected > _MANY:
-        return None
+    of_labels = "" if expected is None else f", and {percent(expected)} % of the labels"
+    if without is not None and without <= _MANY and seen.sigma is not None:
+        return Finding(
+            "one class under noise",
+            f"{percent(share)} % of the answers under noise are class {most}, {percent(without)} % without noise"
+            f"{of_labels}: sigma = {seen.sigma:g} hides the inputs from the network{_trained_for(seen)}; train it with "
+            "this noise, or take a smaller sigma",
+        )
+    several = ", which is a mistake if the inputs are of several classes" if expected is None else ""
     return Finding(
         "one class",
-        f"{percent(share)} % of the answers are class {most}, and {percent(expected)} % of the {name}: the network "
-        "hardly looks at these inputs; take a smaller sigma, or a network that was trained with this noise",
+        f"{percent(share)} % of the answers are class {most}{of_labels}{several}: the network hardly looks at these "
+        "inputs; compare weights and normalisation with those of the training, or take a smaller sigma",
     )
 
 
@@ -390,7 +415,7 @@ def _abstains(seen: Evidence) -> Finding | None:
 # Comparisons.
 
 
-def _share(right: NDArray[np.bool_]) -> str:
+def _share(right: NDArray[Any]) -> str:
     return f"{percent(float(right.mean()))} %"
 
 
@@ -398,6 +423,12 @@ def _surely_more(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:
     """Whether one holds for more inputs than the other, beyond chance (McNemar's test on the same inputs)."""
     gained, lost = int((one & ~other).sum()), int((other & ~one).sum())
     return gained - lost >= _SURE * math.sqrt(gained + lost) and gained > 0
+
+
+def _surely_larger(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether the mean of one is larger than that of the other, beyond chance, on the same inputs."""
+    more = one.astype(float) - other
+    return float(more.mean()) > _SURE * float(more.std()) / math.sqrt(len(more))
 
 
 def _much_better(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> bool:

@@ -260,12 +260,13 @@ def spending_words(spent: Spending) -> list[str]:
 
     >>> for line in spending_words(Spending(300, 150.0, 150.0, 1000, 50, (Decided(0.5, 2, 0, 1, 1),))):
     ...     print(line)
-    150 certification samples an input (median 150); with n0 = 50 selection samples, 5.2 × fewer than n = 1000
+    150 certification samples an input (median 150); with n0, 200 in all instead of 1050, 5.2 × fewer
     0.5: 2 certified (1 of them correctly), 0 cannot be certified, 1 undecided
     """
     first = f"{spent.mean:.0f} certification samples an input (median {spent.median:.0f})"
     if not spent.shared:
-        first += f"; with n0 = {spent.n0} selection samples, {spent.fewer:.1f} × fewer than n = {spent.most}"
+        all_ = f"{spent.n0 + spent.mean:.0f} in all instead of {spent.n0 + spent.most}"
+        first += f"; with n0, {all_}, {spent.fewer:.1f} × fewer"
     words = [first, *(decided.words for decided in spent.targets)]
     if spent.left:
         words.append(f"{spent.left} inputs planned for another class than their label, and left after few samples")

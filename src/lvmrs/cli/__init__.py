@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -115,6 +116,14 @@ class _Verbs(TyperGroup):
             single.command(cmd_name, cls=_Verb)(getattr(import_module(f"lvmrs.cli.{name}"), name))
             self.commands[cmd_name] = get_command(single)
         return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is named first; an unknown name is answered with the nearest one."""
+        if args and args[0] not in _VERBS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], _VERBS, n=1)
+            hint = f"did you mean {near[0]}?" if near else "lvmrs --help lists the commands"
+            ctx.fail(f"No such command {args[0]!r:.80}; {hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List all commands, without importing them."""

@@ -57,11 +57,12 @@ def calibrate(
       lvmrs certify --model trained:nets/a.safetensors --data digits \\
           --settings settings.json --out runs/a
     """
+    checks.one_of("method", method, ("duels", "fixed"))
+    checks.one_of("objective", objective, _OBJECTIVES)
+    setup.check_sigma(None)
     from lvmrs import runs
     from lvmrs.planners.base import keeps_constant
 
-    checks.one_of("method", method, ("duels", "fixed"))
-    checks.one_of("objective", objective, _OBJECTIVES)
     if method == "duels":
         setup.refuse(_OF_MAPS, "the width of duels is half the median deviation of the margin")
     if objective != "accuracy":

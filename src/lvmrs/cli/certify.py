@@ -105,6 +105,7 @@ def certify(
             raise InvalidArgumentError("out must be given: the directory of the new run")
         if resume or resample:
             raise InvalidArgumentError("resume needs out: the directory of the run to continue")
+    setup.check_sigma(method_options.method, settings)
     goal = goal_options.chosen(method_options.bound)
     whole = out
     if shard == "auto":
@@ -140,7 +141,7 @@ def certify(
     if goal is not None:
         tell(f"goal   sampling for an input stops {goal.words}, or after {n} samples; n0 = {n0}")
     if dry_run or out is None:
-        show_check(job, INPUTS, None, options.RADII, as_json=as_json)
+        show_check(job, INPUTS, None, options.radii(options.RADII), as_json=as_json)
         return
     ended: list[Results] = []
 

@@ -45,22 +45,23 @@ def check(
       lvmrs check --model onnx:net.onnx --data npz:test.npz --sigma 0.25 \\
           --n 10000 --target-radius 0.5
     """
+    setup.check_sigma(method_options.method, settings)
+    goal = goal_options.chosen(method_options.bound)
+    wanted = options.radii(radii)
     from lvmrs.runs.job import Job, Sampling
 
-    goal = goal_options.chosen(method_options.bound)
     method, loaded, dataset, smoothed = load_as_recorded(setup, method_options.chosen(), settings)
     method = smoothed.default_method if method is None else method
     sampling = Sampling(alpha, n0, n, setup.seed, goal)
     job = Job(loaded, dataset, smoothed, method, sampling, setup.selection(dataset))
     tell(f"method {method}")
-    show_check(job, inputs, copies, radii, as_json=as_json)
+    show_check(job, inputs, copies, wanted, as_json=as_json)
 
 
-def show_check(job: Job, inputs: int, copies: int | None, radii: str, *, as_json: bool) -> None:
+def show_check(job: Job, inputs: int, copies: int | None, wanted: list[float], *, as_json: bool) -> None:
     """Check a job and print the result."""
     from lvmrs.runs.check import check as check_job
 
-    wanted = options.radii(radii)
     with stoppable(lambda: ("stopped; nothing was written",)), displaying("inputs") as display:
         found = check_job(job, inputs=inputs, copies=copies, on_input=counted(display))
     if as_json:
@@ -88,7 +89,12 @@ def _lines(found: Check, radii: list[float], job: Job) -> list[str]:
     shares = "  ".join(f"{radius:g}: {percent(found.certified_accuracy(radius))} %" for radius in shown)
     lines.append(f"certified at radius  {shares}")
     if seen.ceiling is not None:
-        lines.append(f"largest radius that n and alpha allow: {seen.ceiling:.3g}")
+        beyond = {radius: found.samples_for(radius) for radius in radii if radius > seen.ceiling > 0}
+        needs = [f"{radius:g} needs n ≥ {n}" for radius, n in beyond.items() if n is not None]
+        if out := [f"{radius:g}" for radius, n in beyond.items() if n is None]:
+            needs.append(f"a larger sigma for {', '.join(out)}")
+        told = f" ({'; '.join(needs)})" if needs else ""
+        lines.append(f"largest radius that n and alpha allow: {seen.ceiling:.3g}{told}")
     if found.seconds:
         lines.append(f"time for {found.inputs} inputs: about {duration(found.seconds)} ({found.rate:,.0f} samples/s)")
     findings = found.findings
@@ -116,7 +122,9 @@ def _to_type(mistake: str, job: Job) -> list[str]:
         return [f"--sigma {job.smoothed.sigma / 255:.3g}"]
     if mistake == "folders in alphabetical order":
         return ["--class-index FILE"]
-    if mistake not in ("trained for other noise", "trained with another sigma") or job.model.source is None:
+    from lvmrs.analysis.diagnosis import OF_NOISE
+
+    if mistake not in OF_NOISE or job.model.source is None:
         return []
     model = job.model.source
     rest = f"--data {training_data(job)} --sigma {job.smoothed.sigma:g}"

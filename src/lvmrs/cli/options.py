@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from lvmrs.errors import InvalidArgumentError
+from lvmrs.errors import DataError, InvalidArgumentError, ModelError
 from lvmrs.registry import DATA, MAPS, MODELS, TRACKERS
 
 HEADINGS = MODEL, INPUTS, METHOD, SAMPLES, EXECUTION, OUTPUT = (
@@ -51,9 +51,65 @@ def at_least(name: str, least: int) -> Callable[[int], object]:
     def check(value: int) -> object:
         from lvmrs.kernel import checks  # imports NumPy, which lvmrs --help does without
 
+        if value < least:
+            raise InvalidArgumentError(f"{name} must be a whole number of at least {least}, got {value}")
         return checks.count(name, value, least=least)
 
     return check
+
+
+def positive(name: str, *, infinite: bool = False) -> Callable[[float], object]:
+    """A check of numbers above 0, for ``option``."""
+
+    def check(value: float) -> object:
+        from lvmrs.kernel import checks
+
+        return checks.positive_number(name, value, infinite=infinite)
+
+    return check
+
+
+def among(name: str, *choices: str) -> Callable[[str], None]:
+    """A check of words, for ``option``."""
+
+    def check(value: str) -> None:
+        from lvmrs.kernel import checks
+
+        checks.one_of(name, value, choices)
+
+    return check
+
+
+def check_split(value: str) -> None:
+    """Refuse a split that is no word."""
+    from lvmrs._util.settings import is_word
+
+    if not is_word(value):
+        raise DataError(f"split must be a word such as test, got {value!r:.40}")
+
+
+def check_device(value: str) -> None:
+    """Refuse what names no device on any machine; whether this machine has it, torch knows."""
+    from lvmrs._util.machine import DEVICES
+
+    if not re.fullmatch(DEVICES, value):
+        raise InvalidArgumentError(
+            f"device {value!r:.80} cannot be used here (there is no device of that name); give auto, cpu, cuda or a "
+            "device such as cuda:1"
+        )
+
+
+def check_precision(value: str) -> None:
+    """Refuse an unknown precision."""
+    from lvmrs.kernel import checks
+
+    checks.precision("precision", value, autocast=True)
+
+
+def check_both(mean: str | None, std: str | None) -> None:
+    """Refuse half of a normalisation."""
+    if (numbers("mean", mean) is None) != (numbers("std", std) is None):
+        raise ModelError("mean and std go together; give both")
 
 
 def check_alpha(value: float) -> None:
@@ -73,7 +129,7 @@ Mean = Annotated[
 Std = Annotated[str | None, option(MODEL, "Standard deviation of each channel, to normalise before the model.")]
 
 Data = Annotated[str, option(INPUTS, f"Source of the data: {DATA.listed}.")]
-Split = Annotated[str, option(INPUTS, "Split of the data.")]
+Split = Annotated[str, option(INPUTS, "Split of the data.", check=check_split)]
 ImageSize = Annotated[int | None, option(INPUTS, "Scale and crop images from files to squares of this side.")]
 ClassIndex = Annotated[
     Path | None, option(INPUTS, "Class numbers of imagefolder folders: JSON, or text with one class a line.")
@@ -97,7 +153,7 @@ Copies = Annotated[
     int | None, option(SAMPLES, "Noisy copies of each input. Default: 100, or fewer if the network is slow.")
 ]
 
-Device = Annotated[str, option(EXECUTION, "auto, cpu, cuda, cuda:1, …")]
+Device = Annotated[str, option(EXECUTION, "auto, cpu, cuda, cuda:1, …", check=check_device)]
 Autocast = Annotated[str | None, option(EXECUTION, "Train in mixed precision: bfloat16 or float16.")]
 RayAddress = Annotated[
     str | None,
@@ -108,7 +164,12 @@ RayAddress = Annotated[
     ),
 ]
 WorkerCount = Annotated[
-    int | None, option(EXECUTION, "Number of workers, on the Ray cluster or as processes of this machine.")
+    int | None,
+    option(
+        EXECUTION,
+        "Number of workers, on the Ray cluster or as processes of this machine.",
+        check=at_least("workers", 1),
+    ),
 ]
 CpusPerWorker = Annotated[int | None, option(EXECUTION, "With --ray: cores of a worker.")]
 
@@ -243,9 +304,13 @@ def width(word: str | None) -> float | str | None:
     """Parse the width of soft duels: a number, or the word ``chosen``; None stays None."""
     if word in (None, "chosen"):
         return word
+    from lvmrs.kernel import checks
+
     try:
-        return _number(str(word))
-    except ValueError:
+        return checks.positive_number("width", _number(str(word)))
+    except ValueError as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
         raise InvalidArgumentError(f"width must be a number or chosen, got {word!r}") from None
 
 

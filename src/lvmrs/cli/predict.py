@@ -24,7 +24,10 @@ def predict(
     method_options: MethodOptions,
     settings: options.Settings = None,
     like: Annotated[Path | None, option(METHOD, "Run whose certified classifier is to answer.")] = None,
-    alpha: Annotated[float, option(SAMPLES, "Risk: the probability that an answer or certificate is wrong.")] = 0.001,
+    alpha: Annotated[
+        float,
+        option(SAMPLES, "Risk: the probability that an answer or certificate is wrong.", check=options.check_alpha),
+    ] = 0.001,
     n0: Annotated[
         int | None,
         option(SAMPLES, "Samples to find the candidate on. Default: 100; votes need none.", "--n0", "--N0"),
@@ -50,6 +53,7 @@ def predict(
       lvmrs predict --model onnx:net.onnx --data images:photo.png \\
           --settings settings.json --radius --json
     """
+    setup.check_sigma(method_options.method, settings, like)
     from lvmrs import runs
     from lvmrs.kernel.method import ABSTAIN
     from lvmrs.planners import Duels

@@ -122,7 +122,11 @@ class MethodOptions(options.Group):
     ] = None
     width: Annotated[
         str | None,
-        option(METHOD, "Width of soft duels: a number, or chosen, for each input. Default: hard duels."),
+        option(
+            METHOD,
+            "Width of soft duels: a number, or chosen, for each input. Default: hard duels.",
+            check=options.width,
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -277,6 +281,7 @@ def offline_without_hub() -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
 
+_NO_SIGMA = "sigma must be given: the standard deviation of the noise"
 # Options that affect only samples under noise.
 _OF_SAMPLES = ("noise", "alpha", "n0", "n", "seed", "batch", "fast")
 
@@ -304,13 +309,16 @@ class Setup(options.Group):
         option(
             MODEL,
             "Lipschitz constant of the logits, for pixels in [0, 1]. Default: the model's own, if it has one.",
+            check=options.positive("lipschitz", infinite=True),
         ),
     ] = None
     split: options.Split = "test"
     image_size: options.ImageSize = None
     class_index: options.ClassIndex = None
-    skip: Annotated[int, option(INPUTS, "Take every K-th input.", metavar="K")] = 1
-    max: Annotated[int | None, option(INPUTS, "Stop before this index of the data set.")] = None
+    skip: Annotated[int, option(INPUTS, "Take every K-th input.", metavar="K", check=options.at_least("skip", 1))] = 1
+    max: Annotated[
+        int | None, option(INPUTS, "Stop before this index of the data set.", check=options.at_least("max", 1))
+    ] = None
     noise: Annotated[
         str | None,
         option(
@@ -327,7 +335,11 @@ class Setup(options.Group):
     ] = True
     precision: Annotated[
         str | None,
-        option(EXECUTION, "float32 (default), bfloat16 or float16: what is certified is the network in that type."),
+        option(
+            EXECUTION,
+            "float32 (default), bfloat16 or float16: what is certified is the network in that type.",
+            check=options.check_precision,
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -339,8 +351,7 @@ class Setup(options.Group):
             parse_name(DENOISERS, self.denoiser, Path.cwd(), error=ModelError)
         if self.noise is not None and not self.noise.startswith(OWN):
             NOISES.check(self.noise.partition(":")[0], argument="noise")
-        options.numbers("mean", self.mean)
-        options.numbers("std", self.std)
+        options.check_both(self.mean, self.std)
         named = [(MODELS, member) for model in models for member in member_names(MODELS, model)]
         named += [(DATA, self.data), (DENOISERS, self.denoiser or "")]
         if {"hf", "diffusion", "timm"} & {names.extra_of(word.partition(":")[0]) for names, word in named}:
@@ -353,6 +364,12 @@ class Setup(options.Group):
 
     def _models(self) -> list[str]:
         return [self.model]
+
+    def check_sigma(self, method: str | None, *records: Path | None) -> None:
+        """Refuse a missing sigma before torch is imported, as far as the name of the method tells that it is needed."""
+        samples = method is None or (method in METHODS and method not in METHODS.having("without_samples"))
+        if self.sigma is None and (samples or self.denoiser is not None) and all(each is None for each in records):
+            raise InvalidArgumentError(_NO_SIGMA)
 
     def load(
         self,
@@ -429,7 +446,7 @@ class Setup(options.Group):
     def _refuse_without_effect(self, method: Method | None) -> None:
         samples = method is None or method.samples
         if self.sigma is None and (samples or self.denoiser is not None):
-            raise InvalidArgumentError("sigma must be given: the standard deviation of the noise")
+            raise InvalidArgumentError(_NO_SIGMA)
         if not samples:
             names = _OF_SAMPLES if self.denoiser is not None else ("sigma", *_OF_SAMPLES)
             self.refuse(names, "this method takes no samples under noise")

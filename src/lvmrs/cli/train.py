@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from lvmrs._util.settings import parse_name
 from lvmrs._util.text import percent, printable
 from lvmrs._util.user_code import called
 from lvmrs.cli import options
@@ -17,13 +18,18 @@ from lvmrs.cli.console import command_line, output, stoppable, tell
 from lvmrs.cli.options import EXECUTION, INPUTS, METHOD, MODEL, OUTPUT, SAMPLES, numbers, option
 from lvmrs.cli.progress import displaying, duration
 from lvmrs.cli.setup import OWN, own_code, whole_class
-from lvmrs.errors import InvalidArgumentError, RunError
-from lvmrs.registry import OBJECTIVES
+from lvmrs.errors import DataError, InvalidArgumentError, ModelError, RunError
+from lvmrs.registry import DATA, MODELS, OBJECTIVES
 
 if TYPE_CHECKING:
     from lvmrs.training import Epoch, Objective, Prepared, Trained, TrainingJob
 
 _MEASURED = ("clean accuracy", "noisy accuracy", "mean squared error")
+
+
+def _check_objective(word: str) -> None:
+    if not word.startswith(OWN):
+        OBJECTIVES.check(word)
 
 
 def train(
@@ -32,13 +38,16 @@ def train(
     sigma: options.Sigma,
     out: Annotated[Path, option(OUTPUT, "New file of weights, NAME.safetensors.")],
     objective: Annotated[
-        str, option(METHOD, f"Training objective: {OBJECTIVES.listed}, or python:MODULE:CLASS.")
+        str,
+        option(METHOD, f"Training objective: {OBJECTIVES.listed}, or python:MODULE:CLASS.", check=_check_objective),
     ] = "gaussian",
     weights: Annotated[Path | None, option(MODEL, "File of initial weights.")] = None,
     mean: options.Mean = None,
     std: options.Std = None,
-    split: Annotated[str, option(INPUTS, "Split of the data to train on.")] = "train",
-    test_split: Annotated[str, option(INPUTS, "Split to measure on at the end, or none.")] = "test",
+    split: Annotated[str, option(INPUTS, "Split of the data to train on.", check=options.check_split)] = "train",
+    test_split: Annotated[
+        str, option(INPUTS, "Split to measure on at the end, or none.", check=options.check_split)
+    ] = "test",
     image_size: options.ImageSize = None,
     class_index: options.ClassIndex = None,
     epsilon: Annotated[
@@ -70,17 +79,35 @@ def train(
     margin: Annotated[
         float | None, option(METHOD, "For margin: distance by which the right class should win. Default: 1.")
     ] = None,
-    epochs: Annotated[int, option(METHOD, "Passes over the data.")] = 20,
-    batch: Annotated[int, option(METHOD, "Inputs in a step.")] = 128,
-    lr: Annotated[float, option(METHOD, "Largest learning rate.")] = 0.005,
-    optimizer: Annotated[str, option(METHOD, "adam, or sgd with momentum 0.9.")] = "adam",
+    epochs: Annotated[int, option(METHOD, "Passes over the data.", check=options.at_least("epochs", 1))] = 20,
+    batch: Annotated[int, option(METHOD, "Inputs in a step.", check=options.at_least("batch", 1))] = 128,
+    lr: Annotated[float, option(METHOD, "Largest learning rate.", check=options.positive("lr"))] = 0.005,
+    optimizer: Annotated[
+        str, option(METHOD, "adam, or sgd with momentum 0.9.", check=options.among("optimizer", "adam", "sgd"))
+    ] = "adam",
     weight_decay: Annotated[float, option(METHOD, "Decay of weights, not of biases.")] = 0.0,
-    schedule: Annotated[str, option(METHOD, "Schedule of the learning rate: one-cycle or cosine.")] = "one-cycle",
-    augment: Annotated[str, option(METHOD, "none, shift (by up to an eighth of the side), or shift-mirror.")] = "none",
+    schedule: Annotated[
+        str,
+        option(
+            METHOD,
+            "Schedule of the learning rate: one-cycle or cosine.",
+            check=options.among("schedule", "one-cycle", "cosine"),
+        ),
+    ] = "one-cycle",
+    augment: Annotated[
+        str,
+        option(
+            METHOD,
+            "none, shift (by up to an eighth of the side), or shift-mirror.",
+            check=options.among("augment", "none", "shift", "shift-mirror"),
+        ),
+    ] = "none",
     seed: Annotated[int, option(SAMPLES, "Seed of weights, order and noise.")] = 0,
     device: options.Device = "auto",
     autocast: options.Autocast = None,
-    workers: Annotated[int, option(EXECUTION, "Processes that read the data.")] = 0,
+    workers: Annotated[
+        int, option(EXECUTION, "Processes that read the data.", check=options.at_least("workers", 0))
+    ] = 0,
     resume: Annotated[
         bool, option(OUTPUT, "Continue from OUT.checkpoint, if it exists; it must have the same settings.", "--resume")
     ] = False,
@@ -104,6 +131,9 @@ def train(
           --objective smoothadv --epsilon 1 --out a.safetensors
     """
     options.check_tracker(tracker)
+    options.check_both(mean, std)
+    parse_name(MODELS, model, Path.cwd(), error=ModelError)
+    parse_name(DATA, data, Path.cwd(), error=DataError)
     from lvmrs.training import Settings, StoppedTrainingError, TrainingJob, run
 
     job = TrainingJob(

@@ -45,7 +45,8 @@ class RunOptions(Group):
     form: Annotated[str | None, option(METHOD, f"Form of the radius {_OWN}FORM.")] = None
     noise: Annotated[str | None, option(SAMPLES, f"Noise {_OWN}NOISE.")] = None
     device: Annotated[
-        str | None, option(EXECUTION, "auto, cpu, cuda, cuda:1, … Default: the kind of device of RUN.")
+        str | None,
+        option(EXECUTION, "auto, cpu, cuda, cuda:1, … Default: the kind of device of RUN.", check=options.check_device),
     ] = None
 
     def workers(self, run: Run, chosen: WorkerOptions) -> Workers:

@@ -173,7 +173,8 @@ def check_labels(data: Dataset, classes: int, first: int | None = None) -> None:
     known = data.largest_label()
     largest = first if known is None else known
     if largest is not None and largest >= classes:
-        raise DataError(f"{data.name}, {data.split}, has label {largest}, but the model has {classes} classes")
+        one = "; labels may begin at 1: lvmrs check tells more" if largest == classes else ""
+        raise DataError(f"{data.name}, {data.split}, has label {largest}, but the model has {classes} classes{one}")
 
 
 def _batch(data: Dataset, answer: Any) -> tuple[Tensor, Tensor]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
+from torch.utils import data as torch_data
 
 from lvmrs._util.facts import DataFacts
-from lvmrs._util.settings import absolute, files_of, parse_name
+from lvmrs._util.settings import absolute, files_of, is_word, parse_name
 from lvmrs._util.user_code import called, imported
 from lvmrs.data.arrays import Arrays
 from lvmrs.data.base import Dataset
@@ -57,8 +58,7 @@ class DataSource:
             raise InvalidArgumentError(
                 f"image size must be a whole number from 1 to {_LARGEST_SIZE}, got {shown(self.size, 40)}"
             )
-        # The split may come from a manifest, and becomes a part of a path.
-        if not isinstance(self.split, str) or self.split in ("", ".", "..") or set(self.split) & set("/\\\0"):
+        if not is_word(self.split):
             raise DataError(f"{self.name}: split must be a word such as test, got {shown(self.split, 40)}")
         source, rest = parse_name(DATA, self.name, self.directory, error=DataError)
         with guarded(f"{self.name}: it cannot be read", error=DataError):
@@ -97,7 +97,8 @@ class DataSource:
 def python(name: str, rest: str, split: str) -> Dataset:
     """Import the ``Dataset`` ``MODULE:NAME``, or call the function ``MODULE:NAME`` with the split.
 
-    The function returns a ``Dataset``, a pair of arrays (inputs, labels), or an array of inputs without labels.
+    The function returns a ``Dataset``, a torch data set of inputs or of pairs of input and label, a pair of arrays
+    (inputs, labels), or an array of inputs without labels.
     """
     named = made = imported(name, rest, error=DataError)
     if callable(made) and not isinstance(made, Dataset):
@@ -111,6 +112,12 @@ def python(name: str, rest: str, split: str) -> Dataset:
             made.levels = checks.count("levels", made.levels, least=1)
         made.classes = None if made.classes is None else tuple(map(str, made.classes))
         return made
+    if isinstance(made, torch_data.Dataset):
+        with guarded(f"{name}: its inputs cannot be read", error=DataError):
+            items = [made[index] for index in range(len(made))]  # type: ignore[arg-type]
+            pairs = [item if isinstance(item, tuple | list) else (item, None) for item in items]
+            known = [label for _, label in pairs]
+            made = np.stack([np.asarray(x) for x, _ in pairs]), None if known[0] is None else known
     if isinstance(made, np.ndarray | Tensor):
         made = made, None
     if isinstance(made, tuple) and len(made) == 2:
@@ -118,6 +125,6 @@ def python(name: str, rest: str, split: str) -> Dataset:
             inputs, labels = np.asarray(made[0]), None if made[1] is None else np.asarray(made[1])
         return Arrays(name, split, inputs, labels)
     raise DataError(
-        f"{name}: it gives {type(made).__name__}; expected a Dataset, or a function from a split to "
-        "(inputs, labels), or to inputs without labels"
+        f"{name}: it gives {type(made).__name__}; expected an lvmrs.data.Dataset or a torch data set, or a function "
+        "that is called with the split and returns one, or (inputs, labels), or inputs without labels"
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lvmrs.errors import InvalidArgumentError, shown
+from lvmrs.errors import InvalidArgumentError, SuspiciousWarning, shown
 
 if TYPE_CHECKING:
     import torch
@@ -307,11 +307,11 @@ def precision(name: str, value: str | None, *, autocast: bool = False) -> torch.
 
     With ``autocast``, the name may say that the network runs under torch's autocast: "autocast-bfloat16".
     """
-    import torch
-
     names = ("float32", "bfloat16", "float16")
     if value is not None:
         one_of(name, value, (*names, *(f"{AUTOCAST}{kind}" for kind in names[1:] if autocast)))
+    import torch
+
     return None if value in (None, "float32") else getattr(torch, str(value).removeprefix(AUTOCAST))
 
 
@@ -326,16 +326,18 @@ def in_precision(value: str) -> str:
 
 
 def warn_of_bytes(name: str, x: torch.Tensor) -> None:
-    """Warn if an image holds whole numbers from 0 to 255: they look like bytes, and sigma is meant for [0, 1]."""
+    """Warn if the pixels of an image look like bytes, perhaps rounded, while sigma is meant for [0, 1]."""
     import torch
 
     if x.dim() < 3 or x.shape[-3] not in (1, 3):
         return
     low, high = (float(bound) for bound in torch.aminmax(x))
-    if low >= 0 and 1 < high <= 255 and bool((x == x.round()).all()):
+    whole = bool((x == x.round()).all())
+    if low >= 0 and 1 < high <= 256 and (whole or high > 2):  # 255 · (k/255) is rounded, and may be augmented
         warnings.warn(
-            f"{name} has whole numbers up to {high:g}, as bytes have; sigma and radii are in the units of {name}, so "
-            "divide by 255 if they are meant for pixels in [0, 1]",
+            f"{name} has {'whole ' * whole}numbers up to {high:g}, as pixels from 0 to 255 have; sigma and radii are "
+            f"in the units of {name}, so divide by 255 if they are meant for pixels in [0, 1]",
+            SuspiciousWarning,
             stacklevel=4,
         )
 

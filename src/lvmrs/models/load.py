@@ -22,6 +22,7 @@ from lvmrs._util.user_code import called, imported, source_hash
 from lvmrs.errors import ModelError, first_line, guarded
 from lvmrs.kernel import checks
 from lvmrs.kernel.sampler import Model
+from lvmrs.models import onnx
 from lvmrs.models.denoisers import Denoised, load_denoiser
 from lvmrs.models.preprocessing import Preprocessed
 from lvmrs.models.trained import normalisation_of
@@ -85,7 +86,11 @@ class ModelSource:
         """The files that ``load`` reads, as far as the names contain them."""
         weights = [] if self.weights is None else [absolute(self.weights, self.directory)]
         denoiser = [] if self.denoiser is None else files_of(DENOISERS, self.denoiser, self.directory)
-        return [*files_of(MODELS, self.name, self.directory), *weights, *denoiser]
+        models = list[Path]()
+        for member in member_names(MODELS, self.name):
+            named = files_of(MODELS, member, self.directory)
+            models += [*named, *_program_files(member.partition(":")[0], named[0])[1:]] if named else []
+        return [*models, *weights, *denoiser]
 
     def load(self, state: Mapping[str, Any] | None = None) -> Loaded:
         """Load the model. The weights in ``state``, from a pickle, replace those of a torch module."""
@@ -115,7 +120,7 @@ class ModelSource:
             facts = self._with_weights(source, network, facts)
         model, facts = self._with_normalisation(network, facts)
         program = source in MODELS.having("program")
-        fingerprint = partial(digest_of_file, Path(rest)) if program else partial(_hash, network)
+        fingerprint = partial(_digest_of_program, source, Path(rest)) if program else partial(_hash, network)
         return _Classifier(model, facts, code, fingerprint)
 
     def _ensemble(self, source: str) -> _Classifier:
@@ -267,6 +272,17 @@ def _hash(model: Model | None) -> str | None:
         return None
     with guarded("the weights of the model cannot be read", error=ModelError):
         return digest_of_module(model)
+
+
+def _program_files(source: str, path: Path) -> list[Path]:
+    """The file of a program, and the files of its weights."""
+    return onnx.files_of(path) if source == "onnx" else [path]
+
+
+def _digest_of_program(source: str, path: Path) -> str:
+    """A hash of the file of a program, or of all its files."""
+    digests = {file.name: digest_of_file(file) for file in _program_files(source, path)}
+    return _joined([*digests.items()]) if len(digests) > 1 else digests[path.name]
 
 
 def _joined(values: list[Any]) -> str:

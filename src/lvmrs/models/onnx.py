@@ -1,6 +1,7 @@
 """Loads models from ONNX files, and runs them with onnxruntime.
 
-``outside_files`` finds tensors that are stored in other files, without the package onnx.
+Weights may be in other files of the same folder, as torch writes them. ``outside_files`` finds the names of these
+files, without the package onnx.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from lvmrs._util.facts import ModelFacts
+from lvmrs._util.files import is_file, no_file
 from lvmrs._util.text import optional
 from lvmrs.errors import ModelError, guarded
 from lvmrs.models.fixed_batch import InParts
@@ -42,11 +44,12 @@ def onnx(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     options.intra_op_num_threads = torch.get_num_threads()
     with guarded(f"{name}: onnxruntime cannot run it", error=ModelError):
         content = Path(rest).read_bytes()
-        if outside := outside_files(content):  # the fingerprint covers one file only
-            raise ModelError(
-                f"{name}: it keeps weights in other files ({outside[0]!r:.60}); write it as one file: "
-                "onnx.save(onnx.load(FILE), ONE_FILE)"
-            )
+        weights = {path.name: path.read_bytes() for path in _files_beside(name, Path(rest), content)}
+        if weights:  # onnxruntime opens no file itself
+            add = getattr(options, "add_external_initializers_from_files_in_memory", None)
+            if add is None:
+                raise ModelError(f"{name}: it keeps weights in other files; {_ONE_FILE}, or update onnxruntime")
+            add(list(weights), list(weights.values()), list(map(len, weights.values())))
         session = runtime.InferenceSession(content, options, providers=runtime.get_available_providers())
     inputs, outputs = session.get_inputs(), session.get_outputs()
     if len(inputs) != 1 or not outputs:
@@ -60,6 +63,30 @@ def onnx(name: str, rest: str) -> tuple[nn.Module, ModelFacts]:
     if batch is not None and batch < 1:
         raise ModelError(f"{name}: it takes batches of {batch} inputs; export it again")
     return model if batch is None else InParts(model, batch), ModelFacts(output=outputs[0].name, file_batch=batch)
+
+
+_ONE_FILE = "write it as one file: onnx.save(onnx.load(FILE), ONE_FILE)"
+
+
+def files_of(path: Path) -> list[Path]:
+    """An ONNX file, and the files that contain its weights."""
+    with guarded(f"{path}: its weights cannot be found", error=ModelError):
+        return [path, *_files_beside(str(path), path, path.read_bytes())]
+
+
+def _files_beside(name: str, path: Path, content: bytes) -> list[Path]:
+    """The other files of a model, sorted. Raises ModelError for a file that is not in the folder of ``path``."""
+    folder, found = path.parent, []
+    for other in outside_files(content):
+        file = folder / other
+        if other in ("", ".", "..") or set(other) & set("/\\\0") or file.resolve().parent != folder.resolve():
+            raise ModelError(
+                f"{name}: it keeps weights in other files ({other!r:.60}) that are not in its folder; {_ONE_FILE}"
+            )
+        if not is_file(file):
+            raise ModelError(f"{name}: it keeps weights in {file}, which {no_file(file)}; copy it there")
+        found.append(file)
+    return found
 
 
 # Protocol buffers without a schema: all fields of a message that has none are unknown fields.
@@ -78,15 +105,16 @@ _FIELDS: dict[str, dict[int, str]] = {
 
 
 def outside_files(content: bytes) -> list[str]:
-    """The entries ``external_data`` of the tensors of a model: names of files, offsets and lengths."""
-    return [entry.decode(errors="replace") for entry in _entries(content, "model")]
+    """The names of the files in which tensors of a model are stored, sorted."""
+    entries = [dict(_parts(entry)) for entry in _entries(content, "model")]  # StringStringEntryProto: key, value
+    return sorted({entry.get(2, b"").decode(errors="replace") for entry in entries if entry.get(1) == b"location"})
 
 
 def _entries(message: bytes, kind: str) -> Iterator[bytes]:
     for field, part in _parts(message):
         inner = _FIELDS[kind].get(field)
         if inner == "entry":
-            yield b" ".join(text for _, text in _parts(part))
+            yield part
         elif inner is not None:
             yield from _entries(part, inner)
 

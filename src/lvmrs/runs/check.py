@@ -58,7 +58,7 @@ class Check:
     evidence: Evidence
     """Labels, answers and settings."""
     right_copies: Floats
-    """For each checked input, the share of its noisy copies that the network classifies as the label."""
+    """For each checked input, the share of its noisy copies with its label, or without labels with the clean answer."""
     top: Classes
     """The class that a certificate would be about."""
     radii: Floats
@@ -67,6 +67,8 @@ class Check:
     """Samples per second."""
     seconds: float
     """Expected time of the job in one process."""
+    largest: tuple[Plan, Terms] | None = None
+    """The plan that can certify the largest radius, and its terms; None without samples."""
 
     @property
     def findings(self) -> list[Finding]:
@@ -102,6 +104,10 @@ class Check:
     def certified_accuracy(self, radius: float) -> float:
         """Expected share of inputs that are right with at least this certified radius."""
         return float(self.certified(radius).mean())
+
+    def samples_for(self, radius: float) -> int | None:
+        """The smallest n for which a radius can be certified if all samples agree; None if it is beyond reach."""
+        return None if self.largest is None else samples_for(*self.largest, radius)
 
     @property
     def expected_radii(self) -> Floats:
@@ -163,15 +169,18 @@ def check(
         rows.append(row)
         on_input(len(rows), count)
     label = np.array([-1 if row.label is None else row.label for row in rows])
+    planned = [(row.plan, row.terms) for row in rows if row.plan is not None and row.terms is not None]
+    largest = max(planned, key=lambda pair: largest_radius(pair[0], pair[1], pair[1].n), default=None)
     names = sorted({name for row in rows for name in row.other_units})
-    radii = np.array([row.radii for row in rows])
+    radii, right_copies = np.array([row.radii for row in rows]), np.array([row.right for row in rows])
     evidence = replace(
         evidence_of_settings(job),
-        **_limits(job, rows),
+        **_limits(job, largest),
         classes=rows[0].classes,
         label=None if (label < 0).all() else label,
         clean=np.array([row.clean for row in rows]),
         noisy=np.array([row.top for row in rows]) if method.samples else None,
+        right_copies=right_copies if method.samples else None,
         abstains=radii.mean(axis=1) <= 0,
         flatness=float(np.mean([row.largest for row in rows])),
         other_units={name: np.array([row.other_units.get(name, -1) for row in rows]) == label for name in names},
@@ -185,11 +194,12 @@ def check(
         copies=copies or 0,
         index=chosen,
         evidence=evidence,
-        right_copies=np.array([row.right for row in rows]),
+        right_copies=right_copies,
         top=np.array([row.top for row in rows]),
         radii=radii,
         rate=rate,
         seconds=0.0 if pace is None else spent / rate,
+        largest=largest,
     )
 
 
@@ -232,10 +242,11 @@ def _seen(job: Job, indices: Sequence[int], copies: int) -> Iterator[_Seen]:
             ]
         except ModelError:  # the model may refuse other units
             changes, answers = {}, []
+        clean = smoothed.answer(x)
         seen = partial(
             _Seen,
             label=label,
-            clean=smoothed.answer(x),
+            clean=clean,
             classes=logits.shape[1],
             largest=float(logits[0].double().softmax(dim=0).max()),
             other_units=dict(zip(changes, answers, strict=True)),
@@ -252,7 +263,7 @@ def _seen(job: Job, indices: Sequence[int], copies: int) -> Iterator[_Seen]:
             n = max(2, min(n, sampling.goal.budget // len(job.selection.indices) - sampling.n0))
         with guarded(f"the forecast of a plan by {plan.planner} fails", error=InvalidArgumentError):
             radii = plausible_radii(plan, terms, noisy, [n])[0]
-        right = 0.0 if label is None else float((noisy.argmax(dim=1) == label).double().mean())
+        right = float((noisy.argmax(dim=1) == (clean if label is None else label)).double().mean())
         yield seen(top=plan.top, right=right, radii=radii, plan=plan, terms=terms)
 
 
@@ -288,13 +299,12 @@ def evidence_of_settings(job: Job) -> Evidence:
     return Evidence(sigma=sigma, model=job.model.facts, data=job.data.facts)
 
 
-def _limits(job: Job, rows: Sequence[_Seen]) -> dict[str, Any]:
-    """The largest radius that any of these plans can certify, and what larger targets need."""
-    plans = [(row.plan, row.terms) for row in rows if row.plan is not None and row.terms is not None]
-    if not plans:
+def _limits(job: Job, largest: tuple[Plan, Terms] | None) -> dict[str, Any]:
+    """The largest radius that this plan can certify, and what larger targets need."""
+    if largest is None:
         return {}
-    ceilings = [largest_radius(plan, terms, terms.n) for plan, terms in plans]
-    ceiling, (plan, terms) = max(ceilings), plans[int(np.argmax(ceilings))]
+    plan, terms = largest
+    ceiling = largest_radius(plan, terms, terms.n)
     wanted = () if job.sampling.goal is None else job.sampling.goal.targets
     beyond = {target: samples_for(plan, terms, target) for target in wanted if target > ceiling}
     return {"n": terms.n, "alpha": terms.alpha, "ceiling": ceiling, "out_of_reach": beyond}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from lvmrs._util import files, machine
 from lvmrs._util.lock import Lock
 from lvmrs._util.user_code import code_hash
 from lvmrs.data import Dataset, load
-from lvmrs.errors import DataError, InvalidArgumentError, RunError
+from lvmrs.errors import DataError, InvalidArgumentError, ModelError, RunError, guarded
 from lvmrs.models import trained
+from lvmrs.models.preprocessing import Preprocessed
+from lvmrs.models.weights import load_weights
 from lvmrs.record.manifest import written_origin
 from lvmrs.training import objectives
 from lvmrs.training.loop import Epoch, Settings, train
@@ -134,7 +136,7 @@ def run(
     Args:
         job: the settings of the training.
         resume: continue from the checkpoint of a stopped training, if there is one; the result is the same as without
-            the interruption.
+            the interruption. A training that is finished is loaded, if its file records the same settings.
         on_begin: called once, before the first step.
         on_epoch: called after each epoch.
         on_step: called after each step with the total number of steps done.
@@ -147,9 +149,12 @@ def run(
         if job.out.parent.is_dir():  # otherwise no other training can use it
             _lock(job, held)
         wanted, resume = resume, resume and job.checkpoint.exists()
+        finished: dict[str, Any] = {}
         if job.out.exists() and not resume:  # a training may have stopped after it wrote the weights
-            nothing = ", and there is no checkpoint to resume from" if wanted else ""
-            raise RunError(f"{job.out} exists already{nothing}; {_OTHER_FILE}")
+            finished = _finished(job.out) if wanted else {}
+            if not finished:
+                nothing = ", and there is no checkpoint to resume from" if wanted else ""
+                raise RunError(f"{job.out} exists already{nothing}; {_OTHER_FILE}")
         if job.checkpoint.exists() and not resume:
             raise StoppedTrainingError(
                 f"{job.checkpoint} is a training that was stopped; resume it, or delete the file to begin again"
@@ -161,6 +166,9 @@ def run(
         job.objective.check(network.module)
         for part in (data,) if test is None else (data, test):
             check_fit(network.module, part, job.objective)
+        origin = {**network.origin, "data": fingerprint, **_own_code(job.objective)}
+        if finished:
+            return _loaded(job, finished, network, origin)
         on_begin(Prepared(network, data, job.settings.epochs * job.settings.steps(len(data))))
         if not job.out.parent.is_dir():
             with files.errors(job.out.parent, _OTHER_FILE):
@@ -173,7 +181,7 @@ def run(
             job.settings,
             saved=job.checkpoint,
             resume=resume,
-            origin={**network.origin, "data": fingerprint, **_own_code(job.objective)},
+            origin=origin,
             device=job.device,
             workers=job.workers,
             on_epoch=on_epoch,
@@ -181,10 +189,32 @@ def run(
         )
         found = {} if test is None else measured(network.module, test, job.objective, seed=job.settings.seed)
         done = Trained(job.out, network.module, network.name, tuple(history), found)
-        trained.save(job.out, network.module, network.name, _record(job, data, fingerprint, done))
+        trained.save(job.out, network.module, network.name, {**_record(job, data, fingerprint, done), "origin": origin})
         with files.errors(job.checkpoint, "make room and resume the training"):
             files.remove(job.checkpoint)
     return done
+
+
+def _finished(out: Path) -> dict[str, Any]:
+    """The record of a finished training; empty if the file has none that could be compared."""
+    with suppress(ModelError):
+        told: dict[str, Any] = trained.training_record(out)["training"]
+        if {"origin", "settings", "objective", "losses", "seconds", "begun", "measured"} <= set(told):
+            return told
+    return {}
+
+
+def _loaded(job: TrainingJob, told: dict[str, Any], network: Network, origin: dict[str, str]) -> Trained:
+    """The result of a training that was finished before; its epochs get equal shares of the time."""
+    now = {"origin": origin, "objective": objectives.description(job.objective), "settings": asdict(job.settings)}
+    if changed := [name for name, value in now.items() if told[name] != value]:
+        raise RunError(f"{job.out} exists already, and was made with another {' and '.join(changed)}; {_OTHER_FILE}")
+    inner = network.module.model if isinstance(network.module, Preprocessed) else network.module
+    load_weights(inner, job.out)  # type: ignore[arg-type]
+    with guarded(f"{job.out}: its record of the training is damaged; {_OTHER_FILE}", error=RunError):
+        losses, each = told["losses"], told["seconds"] / len(told["losses"])
+        history = tuple(Epoch(k, loss, each, told["begun"]) for k, loss in enumerate(losses, start=1))
+        return Trained(job.out, network.module.eval(), network.name, history, dict(told["measured"]))
 
 
 def _lock(job: TrainingJob, held: ExitStack) -> None:

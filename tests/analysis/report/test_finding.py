@@ -91,6 +91,9 @@ def test_runs_with_targets_are_ranked_at_a_target() -> None:
         "inputs that a does not, and a 0 that it does not (p = 0.12)."
     )
     assert said.numbers[1][1] == "average certified radius, cut short by the target"
+    said = found(goal, replace(run("a", 0.9), predict=LABELS))
+    assert said.sentences[0].startswith("Of 2 runs on the same 20 inputs, a has the largest certified accuracy")
+    assert said.numbers[1][1] == "average certified radius"  # the best run has no target
     assert found(goal, run("b", goal=Goal(targets=(0.5,)))).sentences == [
         "2 runs with different targets: none of them is named the best."
     ]

@@ -45,7 +45,13 @@ def finding(results: Sequence[Results], radii: Sequence[float], *, confidence: f
     said = _says(results[best], summaries[best], place)
     if len(results) > 1:
         said.insert(0, _ranking(results, ranked, known[place], confidence=confidence, targets=bool(targets)))
-    return Finding(said, _numbers(summaries[best], place, cut_short=bool(targets)))
+    return Finding(said, _numbers(summaries[best], place, cut_short=_has_targets(results[best])))
+
+
+def _has_targets(result: Results) -> bool:
+    """Whether sampling stopped at target radii, which keeps certified radii small."""
+    goal = None if result.manifest is None else result.manifest.terms.goal
+    return goal is not None and bool(goal.targets)
 
 
 def _without_settings(result: Results) -> Results:
