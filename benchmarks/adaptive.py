@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from lvmrs import Certificate, Duels, SmoothedClassifier
 from lvmrs.engine import pipeline
-from lvmrs.engine.batching import Batched, Fullness
+from lvmrs.engine.batching import Batched, BatchStatistics
 from lvmrs.engine.pipeline import Procedure
 from lvmrs.engine.sources import Input
 from lvmrs.engine.threads import ThreadPool, torch_threads
@@ -57,13 +57,13 @@ def images(count: int) -> list[Tensor]:
 
 
 def adaptive(
-    smoothed: SmoothedClassifier, inputs: list[Tensor], goal: Goal, n: int, fullness: Fullness
+    smoothed: SmoothedClassifier, inputs: list[Tensor], goal: Goal, n: int, batch_statistics: BatchStatistics
 ) -> list[Certificate]:
     sampler, _ = smoothed.sampler(inputs[0])
     terms = partial(smoothed.terms, 0.001, n, method=Duels())
     items = [Input(k, None, partial(terms, x), x, sampler) for k, x in enumerate(inputs)]
     with ThreadPool(sampler.workers) as pool, torch_threads(1 if sampler.workers > 1 else torch.get_num_threads()):
-        source = Batched(pool, 0, n, fullness=fullness)
+        source = Batched(pool, 0, n, batch_statistics=batch_statistics)
         return [certificate for _, certificate in pipeline.certify(items, source, Procedure(Duels(), N0, goal), n)]
 
 
@@ -80,23 +80,25 @@ def in_threads(smoothed: SmoothedClassifier, x: Tensor, make: Callable[[int], Te
 
 def overhead(inputs: list[Tensor], goal: Goal, n: int, rounds: int) -> None:
     smoothed = SmoothedClassifier(centred(ResNet(20, shortcut="convolved"), inputs), SIGMA)
-    pace = smoothed.prepare(inputs[0], samples=len(inputs) * n)
+    throughput = smoothed.prepare(inputs[0], samples=len(inputs) * n)
     sampler, x = smoothed.sampler(inputs[0])
-    samples = sum(each.n + N0 for each in adaptive(smoothed, inputs, goal, n, Fullness()))
-    batches = round(samples / pace.batch)
-    (pool,) = replace(sampler, batch=pace.batch).copies(x, Stream(0, 0, "certification"), pace.batch)
+    samples = sum(each.n + N0 for each in adaptive(smoothed, inputs, goal, n, BatchStatistics()))
+    batches = round(samples / throughput.batch)
+    (pool,) = replace(sampler, batch=throughput.batch).copies(x, Stream(0, 0, "certification"), throughput.batch)
 
     def fresh(number: int) -> Tensor:
-        return torch.cat(list(sampler.copies(x, Stream(0, 1, "certification"), pace.batch, first=number * pace.batch)))
+        return torch.cat(
+            list(sampler.copies(x, Stream(0, 1, "certification"), throughput.batch, first=number * throughput.batch))
+        )
 
     contestants = {
         "bare": lambda: in_threads(smoothed, x, lambda number: pool, batches),
         "noise": lambda: in_threads(smoothed, x, fresh, batches),
         "fixed": lambda: smoothed.certify_batch(inputs, Duels(), n0=N0, n=max(2, samples // len(inputs) - N0)),
-        "adaptive": lambda: adaptive(smoothed, inputs, goal, n, Fullness()),
+        "adaptive": lambda: adaptive(smoothed, inputs, goal, n, BatchStatistics()),
     }
     times = seconds_in_turn(contestants, rounds)
-    print(f"{len(inputs)} inputs, {samples} samples ({samples / len(inputs):.0f} an input), {pace.words}")
+    print(f"{len(inputs)} inputs, {samples} samples ({samples / len(inputs):.0f} an input), {throughput.words}")
     for name, taken in times.items():
         ratios = [each / bare for each, bare in zip(taken, times["bare"], strict=True)]
         to_noise = [each / noise for each, noise in zip(taken, times["noise"], strict=True)]
@@ -106,7 +108,7 @@ def overhead(inputs: list[Tensor], goal: Goal, n: int, rounds: int) -> None:
         )
 
     here, all_ = time.thread_time(), time.process_time()
-    adaptive(smoothed, inputs, goal, n, Fullness())
+    adaptive(smoothed, inputs, goal, n, BatchStatistics())
     here, all_ = time.thread_time() - here, time.process_time() - all_
     print(f"{100 * here / all_:.1f} % of the processor time is in the thread that plans, proves and compares")
 
@@ -116,14 +118,14 @@ def _shown(ratios: list[float]) -> str:
 
 
 def fill(count: int, goal: Goal, n: int) -> None:
-    inputs, fullness = images(count), Fullness()
+    inputs, batch_statistics = images(count), BatchStatistics()
     smoothed = SmoothedClassifier(centred(fast_cnn(width=8), inputs[:50]), SIGMA)
-    pace = smoothed.prepare(inputs[0], samples=count * n)
-    found = adaptive(smoothed, inputs, goal, n, fullness)
+    throughput = smoothed.prepare(inputs[0], samples=count * n)
+    found = adaptive(smoothed, inputs, goal, n, batch_statistics)
     spent = [each.n for each in found]
     print(
-        f"{count} inputs, {fullness.rows} samples, median {statistics.median(spent):.0f}, {fullness.batches} batches "
-        f"of {pace.batch}: {100 * fullness.share:.1f} % full"
+        f"{count} inputs, {batch_statistics.rows} samples, median {statistics.median(spent):.0f}, "
+        f"{batch_statistics.batches} batches of {throughput.batch}: {100 * batch_statistics.share:.1f} % full"
     )
 
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from lvmrs.kernel.bounds import bernstein, betting, clopper_pearson
-from lvmrs.kernel.bounds import betting as game
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -65,8 +64,8 @@ def one_stake(samples: Floats, risk: float) -> float:
     return float(optimize.brentq(excess, 1e-9, 1 - 1e-12)) if excess(1e-9) > 0 else 0.0
 
 
-class StarGame(game.Game):
-    """The game with the stakes of STaR-Bets (arXiv 2505.22422): the aim recalculated, without the hedge."""
+class StarWealth(betting.WealthProcess):
+    """The wealth process with the stakes of STaR-Bets (arXiv 2505.22422): the aim recalculated, without the hedge."""
 
     def _stakes(self, left: int, log_price: Floats, *, about: Floats, most: Floats | float) -> Floats:
         _, sums, squares, _ = self.power_sums
@@ -77,9 +76,9 @@ class StarGame(game.Game):
 
 
 def star(samples: Floats, risk: float) -> float:
-    play = StarGame(len(samples), np.array([risk]))
-    play.feed(samples[None])
-    return float(play.bound()[0])
+    process = StarWealth(len(samples), np.array([risk]))
+    process.add(samples[None])
+    return float(process.bound()[0])
 
 
 def row(n: int, draw: Draw, risk: float) -> dict[str, float]:

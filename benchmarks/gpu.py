@@ -66,10 +66,10 @@ def ours(model: nn.Module, x: Tensor, precision: str | None, device: torch.devic
     """Seconds of a sample in a certificate by duels, its class, and how the network ran."""
     made = copy.deepcopy(model).to(device)
     smoothed = SmoothedClassifier(made, SIGMA, noise=ExactGaussian(), device=str(device), precision=precision)
-    pace = smoothed.prepare(x, n)
+    throughput = smoothed.prepare(x, n)
     classes = []
     seconds = waited(lambda: classes.append(smoothed.certify(x, n0=100, n=n).top), device)
-    return seconds / n, classes[0], pace.words
+    return seconds / n, classes[0], throughput.words
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Planning with LVM for very many classes, against a survey that gives each class a column.
+"""Planning with LVM for very many classes, against moments with a column for each class.
 
 python benchmarks/many_classes.py [--classes 100000] [--n0 100]
 """

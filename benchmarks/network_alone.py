@@ -62,8 +62,8 @@ def main() -> None:
                 shown = ", ".join(f"{batch}: {1e6 * each:.0f}" for batch, each in found.items())
                 print(f"{name}, {', '.join(how)}; µs a sample by batch size: {shown}", flush=True)
     limit = min(best["float32"].values())
-    uncompiled, compiled = (best[given.precision][each] / limit for each in (False, True))
-    print(f"{given.precision} / the fastest float32: {uncompiled:.2f} uncompiled, {compiled:.2f} compiled")
+    ratios = [best[given.precision][each] / limit for each in (False, True)]
+    print(f"{given.precision} / the fastest float32: {ratios[0]:.2f} uncompiled, {ratios[1]:.2f} compiled")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 from lvmrs.record import Manifest, Selection
 from lvmrs.record.directory import MANIFEST, ROWS
 from lvmrs.record.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
-from lvmrs.record.rows import COLUMNS, OF_A_GOAL
+from lvmrs.record.result_file import COLUMNS, OF_A_GOAL
 
 # Rows are made so many at a time: the peak memory of a child process counts that of its parent at the start.
 _PORTION = 10_000

@@ -64,7 +64,7 @@ def main() -> None:
     made = network(options.network)
     n = options.n or made.contest.n * made.contest.longer // 2
     classifier = smoothed(made, "long", options.precision)
-    pace = classifier.prepare(made.x)
+    throughput = classifier.prepare(made.x)
     inputs = [made.x] * options.inputs
     classifier.certify_batch(inputs, PLANNERS[options.method], n0=100, n=min(n, 1000))  # to warm up
     for name, owner, attribute in PARTS:
@@ -75,7 +75,7 @@ def main() -> None:
     samples = options.inputs * (n + 100)
     SPENT["the rest"] = processor - sum(SPENT.values())
     SPENT["waiting"] = torch.get_num_threads() * clock - processor
-    print(f"{made.contest.title}, {options.method}, {options.inputs} inputs × {n + 100} samples; {pace.words}")
+    print(f"{made.contest.title}, {options.method}, {options.inputs} inputs × {n + 100} samples; {throughput.words}")
     for name, seconds in SPENT.items():
         share = 100 * seconds / SPENT["network"]
         print(f"{name:10} {1e6 * seconds / samples:9.1f} µs a sample  {share:6.1f} % of the network")

@@ -15,7 +15,7 @@ from lab.methods import PUBLISHED, Certified, place_of
 from lvmrs import Run
 from lvmrs.kernel import radius
 from lvmrs.kernel.bounds import bernstein, clopper_pearson
-from lvmrs.planners.search import Survey
+from lvmrs.planners.search import ScoreMoments
 from lvmrs.record.scores import KeptScores
 
 __all__ = ["best_on", "published"]
@@ -61,8 +61,8 @@ def best_on(logits: Tensor, sigma: float, alpha: float) -> tuple[int, float, flo
     """Class, radius, lower bound and map of the best candidate on these samples."""
     n, classes = logits.shape
     risk = alpha / classes
-    votes = Survey.of([logits], maps=("hardmax",))
-    soft = Survey.of([logits], maps=("softmax", "sparsemax"), temperatures=_TEMPERATURES)
+    votes = ScoreMoments.of([logits], maps=("hardmax",))
+    soft = ScoreMoments.of([logits], maps=("softmax", "sparsemax"), temperatures=_TEMPERATURES)
     counts = np.round(votes.mean * n)
     low = np.vstack([clopper_pearson.lower(counts, n, risk), bernstein.lower(soft.mean, soft.variance, n, risk)])
     high = np.vstack([

@@ -19,7 +19,7 @@ from lvmrs._util import machine
 from lvmrs.engine import pipeline
 from lvmrs.engine.batching import Batched
 from lvmrs.engine.pipeline import Item, Need, Procedure, Source
-from lvmrs.engine.samplers import Pace, Samplers
+from lvmrs.engine.samplers import Samplers, Throughput
 from lvmrs.engine.sources import GivenScores, Input, Sampled
 from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError, SuspiciousWarning, guarded, naming, shown
@@ -378,7 +378,7 @@ class SmoothedClassifier:
         """Run all inputs in this way; raises if another batch size was given or chosen."""
         self._samplers.fix(way)
 
-    def prepare(self, x: Numeric, samples: int = 0) -> Pace:
+    def prepare(self, x: Numeric, samples: int = 0) -> Throughput:
         """Check the model on an input, and choose how to run it for ``samples`` samples; 0 if unknown."""
         return self._samplers.prepare(self._input(x), samples)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lvmrs._util.user_code import called, import_again, imported, origin_of
+from lvmrs._util.user_code import called, imported, origin_of, reimport
 from lvmrs.errors import DataError, InvalidArgumentError, LvmrsError, ModelError, guarded
 
 TRACE = "import pathlib\npathlib.Path('code-was-run').mkdir(exist_ok=True)\n"
@@ -69,10 +69,10 @@ def test_files_are_run_again_for_pickles(here: Path) -> None:
     assert origin is not None
     assert origin.file == str(here / "packed_file.py")
     assert origin_of("json") is None
-    import_again([origin], error=ModelError)
+    reimport([origin], error=ModelError)
     Path("exits_again.py").write_text("import sys\nsys.exit(0)\n")
     with pytest.raises(DataError, match=r"exits_again\.py cannot be imported here \(it calls sys\.exit\)"):
-        import_again([origin._replace(file=str(here / "exits_again.py"))], error=DataError)
+        reimport([origin._replace(file=str(here / "exits_again.py"))], error=DataError)
 
 
 LIBRARIES = ("typer", "torch", "numpy", "lvmrs_plugin", "rich", "safetensors", "nets")

@@ -28,7 +28,7 @@ from lvmrs.analysis.export import VERSION, export_run
 from lvmrs.errors import RunError
 from lvmrs.kernel.method import Goal
 from lvmrs.record import COLUMNS, Manifest, Row, Run
-from lvmrs.record.rows import OF_A_GOAL, OF_ROUTED
+from lvmrs.record.result_file import OF_A_GOAL, OF_ROUTED
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "run.schema.json"
 RADII = (0.0, 0.25, 0.5)

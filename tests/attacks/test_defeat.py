@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from lvmrs.attacks.opponents import scores_against, shows_defeat
+from lvmrs.attacks.targets import rejects, scores_against
 from lvmrs.kernel.bounds import betting
 from lvmrs.kernel.maps import Duel, Hardmax, Map, SoftDuel, Softmax, Sparsemax
 
@@ -31,11 +31,9 @@ def test_votes_for_other_classes_say_nothing() -> None:
     decided = np.array([1.0] * 60 + [0.0] * 40)
     with_others = np.concatenate([decided, np.full(10_000, 0.5)])
     for risk in (0.001, 0.02, 0.05, 0.2):
-        assert shows_defeat(Hardmax(), decided, risk) == shows_defeat(Hardmax(), with_others, risk)
-        assert shows_defeat(Hardmax(), decided, risk) == (
-            stats.binomtest(60, 100, 0.5, alternative="greater").pvalue < risk
-        )
-    assert not shows_defeat(Hardmax(), np.full(100, 0.5), 0.5)
+        assert rejects(Hardmax(), decided, risk) == rejects(Hardmax(), with_others, risk)
+        assert rejects(Hardmax(), decided, risk) == (stats.binomtest(60, 100, 0.5, alternative="greater").pvalue < risk)
+    assert not rejects(Hardmax(), np.full(100, 0.5), 0.5)
 
 
 @pytest.mark.statistical
@@ -44,10 +42,8 @@ def test_a_class_that_is_even_with_a_rival_is_seldom_said_to_lose(map_: Map) -> 
     repeats, risk = 2000, 0.05
     scores = np.random.default_rng(0).integers(0, 2, (repeats, 200)).astype(float)
     # Games are quick side by side, and the same as one by one.
-    found = (
-        [shows_defeat(map_, row, risk) for row in scores] if map_.binary else list(betting.lower(scores, risk) > 0.5)
-    )
-    assert [shows_defeat(map_, row, risk) for row in scores[:30]] == found[:30]
+    found = [rejects(map_, row, risk) for row in scores] if map_.binary else list(betting.lower(scores, risk) > 0.5)
+    assert [rejects(map_, row, risk) for row in scores[:30]] == found[:30]
     wrong = sum(found)
     assert wrong <= stats.binom.ppf(0.999, repeats, risk)
     assert wrong > 0

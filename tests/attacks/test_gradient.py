@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lvmrs.attacks.opponents import lead_gradient, leads
+from lvmrs.attacks.targets import lead_gradient, leads
 from lvmrs.errors import ModelError
 from lvmrs.kernel.sampler import Sampler
 from tests.tiny_models import WithDropout

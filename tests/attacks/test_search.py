@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from lvmrs import Deterministic, Duels, SmoothedClassifier, models
 from lvmrs.attacks import Finding, Search, attack
-from lvmrs.attacks.opponents import Smoothed
 from lvmrs.attacks.search import _InputSearch
+from lvmrs.attacks.targets import Smoothed
 from lvmrs.errors import InvalidArgumentError, ModelError
 from lvmrs.kernel.maps import Duel, Hardmax, Map, SoftDuel, Softmax, Sparsemax
 from lvmrs.kernel.noise import Gaussian
@@ -119,11 +119,11 @@ def test_all_judgements_of_an_input_share_the_risk(monkeypatch: pytest.MonkeyPat
     top, truth, _ = true_radius(network, x)
     risks: list[float] = []
 
-    def never(opponent: Smoothed, x: Tensor, rival: int, risk: float) -> bool:
+    def never(target: Smoothed, x: Tensor, rival: int, risk: float) -> bool:
         risks.append(risk)
         return False
 
-    monkeypatch.setattr(Smoothed, "beaten", never)
+    monkeypatch.setattr(Smoothed, "misclassified", never)
     found = attacked(network, x, top, 1.5 * truth, Duel(), Search(steps=3, samples=8, n=500, beta=0.01))
     assert (found.distance, found.rival, found.point) == (None, None, None)
     assert len(risks) >= 3

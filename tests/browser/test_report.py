@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lvmrs.analysis.report import write_report
-from lvmrs.analysis.report.pictures import picture
+from lvmrs.analysis.report.page import picture
 from lvmrs.cli import main
 from lvmrs.record import Row, Run, RunWriter
 from tests.browser.chromium import FITS, Browser, kept

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from lvmrs import Certificate, Choice, Cohen, Deterministic, Duels, Fixed, SmoothedClassifier, Terms
 from lvmrs.engine import pipeline
-from lvmrs.engine.batching import Batched, Fullness
+from lvmrs.engine.batching import Batched, BatchStatistics
 from lvmrs.engine.pipeline import Procedure
 from lvmrs.engine.sources import Input
 from lvmrs.engine.threads import ThreadPool
 from lvmrs.errors import InvalidArgumentError, LvmrsError, ModelError, ProofError
-from lvmrs.kernel.anytime import AnytimeProof, looks
+from lvmrs.kernel.anytime import AnytimeProof, sample_sizes
 from lvmrs.kernel.bounds.beta_mixture import BetaMixture
 from lvmrs.kernel.maps import Duel
 from lvmrs.kernel.method import Goal
@@ -58,7 +58,7 @@ def test_each_input_gets_what_it_would_get_alone_in_any_batch(planner: Duels) ->
     backwards = list(classifier().certificates(list(enumerate(INPUTS))[::-1], planner, **settings))
     assert backwards == whole[::-1]
     assert len({found.n for found in whole}) > 2
-    assert all(found.n in looks(800) for found in whole)
+    assert all(found.n in sample_sizes(800) for found in whole)
 
 
 def test_the_certificate_is_that_of_the_proof_on_the_scores_of_the_stream() -> None:
@@ -73,14 +73,14 @@ def test_the_certificate_is_that_of_the_proof_on_the_scores_of_the_stream() -> N
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_batches_are_full_with_any_number_of_threads(workers: int) -> None:
-    smoothed, fullness = classifier(64), Fullness()
+    smoothed, batch_statistics = classifier(64), BatchStatistics()
     sampler = replace(smoothed.sampler(INPUTS[0])[0], workers=workers)
     inputs = [torch.tensor([np.cos(k), np.sin(k), 0.1]).float() for k in range(60)]
     with ThreadPool(workers) as pool:
-        found = sampled(smoothed, sampler, inputs, Batched(pool, 0, 600, fullness=fullness))
+        found = sampled(smoothed, sampler, inputs, Batched(pool, 0, 600, batch_statistics=batch_statistics))
     assert found == smoothed.certify_batch(inputs, Duels(), n0=32, n=600, alpha=0.01, goal=GOAL)
-    assert fullness.rows == sum(each.n + 32 for each in found)
-    assert fullness.share > 0.9
+    assert batch_statistics.rows == sum(each.n + 32 for each in found)
+    assert batch_statistics.share > 0.9
 
 
 def test_what_is_watched_is_what_was_used_in_the_order_of_the_inputs() -> None:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from lvmrs import Duels, SmoothedClassifier
 from lvmrs.engine.execution import fast_version
-from lvmrs.engine.tracing import NotTraceableError, held_by, is_layout_free, traced
+from lvmrs.engine.tracing import NotTraceableError, is_layout_free, snapshot, traced
 from lvmrs.errors import ModelError
 from lvmrs.kernel.method import Goal
 from lvmrs.models import ResNet
@@ -344,22 +344,22 @@ def test_a_change_is_seen_wherever_a_number_is_kept(where: str) -> None:
     model = Kept(where)
     kept = model.kept
     del model.kept  # nothing else leads to it
-    before = held_by(model)
+    before = snapshot(model)
     assert before is not None
-    assert before == held_by(model)
+    assert before == snapshot(model)
     kept *= 1.03
-    assert before != held_by(model)
+    assert before != snapshot(model)
     kept /= kept
 
 
 def test_changed_bytes_and_numbers_of_numpy_are_seen() -> None:
     model = nn.Linear(2, 2)
     model.table, model.scale = bytearray(4), np.float32(1.0)  # type: ignore[assignment]
-    found = [held_by(model)]
+    found = [snapshot(model)]
     model.table[0] = 1  # type: ignore[operator]
-    found.append(held_by(model))
+    found.append(snapshot(model))
     model.scale = np.float32(1.03)  # type: ignore[assignment]
-    found.append(held_by(model))
+    found.append(snapshot(model))
     assert found[0] != found[1] != found[2]
 
 
@@ -451,9 +451,9 @@ def test_a_model_that_runs_as_it_is_says_why() -> None:
             logits: Tensor = self.last(x.flatten(1))
             return logits if float(x.flatten()[0]) < 1e9 else -logits
 
-    pace = SmoothedClassifier(Chooses(), 0.5, batch=8).prepare(torch.rand(SHAPE))
-    assert pace.why_not_fast is not None
-    assert "the model runs as it is: " in pace.words
+    throughput = SmoothedClassifier(Chooses(), 0.5, batch=8).prepare(torch.rand(SHAPE))
+    assert throughput.why_not_fast is not None
+    assert "the model runs as it is: " in throughput.words
     fast = SmoothedClassifier(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), 0.5, batch=8).prepare(torch.rand(SHAPE))
     assert fast.why_not_fast is None
     assert "as it is" not in fast.words

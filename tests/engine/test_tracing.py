@@ -10,8 +10,7 @@ from torch.nn import functional
 
 from lvmrs import SmoothedClassifier
 from lvmrs.engine.execution import fast_version
-from lvmrs.engine.folding import fold_normalisation, functions_to_layers
-from lvmrs.engine.tracing import NotTraceableError, traced
+from lvmrs.engine.tracing import NotTraceableError, fold_normalisation, functions_to_layers, traced
 from lvmrs.models import Preprocessed, ResNet
 from lvmrs.models.ready import build
 

@@ -219,7 +219,7 @@ ROOMS: dict[str, Public] = {
     "report.pictures_of": Public(report.pictures_of, lambda w: {"run": lvmrs.Run(w / "run")}, {"run": "object"}),
     # names
     "method": Public(method_settings.method, lambda w: {"name": "cohen"}, {"name": "name"}),
-    "made_again": Public(method_settings.made_again, lambda w: {"name": "Duels", "stored": {"width": None}}, {"name": "name", "stored": "settings"}),
+    "from_record": Public(method_settings.from_record, lambda w: {"name": "Duels", "stored": {"width": None}}, {"name": "name", "stored": "settings"}),
     **{f"registry.{table}.find": Public(getattr(registry, table).find, _named(name), {"name": "name"}) for table, name in (("MAPS", "softmax"), ("BOUNDS", "betting"), ("FORMS", "r2"), ("NOISES", "gaussian"), ("METHODS", "duels"))},
     # what authors of planners test with
     "testing.made_up_scores": Public(testing.made_up_scores, lambda w: {"logits": torch.zeros(5, 3), "stream": Stream(0, 0, "selection"), "sigma": 0.5}, {"logits": "logits", "stream": "object", "sigma": "positive"}, frozenset(("logits", label) for label in ("a list", "complex", "no rows", "meta", "nan", "infinite", "-infinite", "no classes"))),  # the proof refuses these

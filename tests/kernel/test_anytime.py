@@ -9,11 +9,11 @@ import torch
 
 from lvmrs import Cohen, Duels, Fixed, Lipschitz, Plan, Planner, Terms, Votes
 from lvmrs.errors import InvalidArgumentError, ProofError
-from lvmrs.kernel.anytime import AnytimeProof, looks
+from lvmrs.kernel.anytime import AnytimeProof, sample_sizes
 from lvmrs.kernel.bounds import beta_mixture, clopper_pearson
 from lvmrs.kernel.bounds.beta_mixture import BetaMixture
 from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson, stages
-from lvmrs.kernel.method import Goal, Moment
+from lvmrs.kernel.method import Goal, InterimResult
 from lvmrs.kernel.proof import prove
 from lvmrs.planners import Anytime
 from lvmrs.testing import FAMILIES, SELECTION, check_planner, family, made_up_scores
@@ -42,7 +42,7 @@ def test_where_it_stops_and_what_it_gives_do_not_depend_on_batches(planner: Plan
         whole, one = proved(plan, 700, stop), proved(plan, 37, stop)
         assert whole.certificate() == one.certificate()
         assert whole.now == one.now
-        assert whole.used == next(n for n in looks(700) if n >= stop) == whole.certificate().n
+        assert whole.used == next(n for n in sample_sizes(700) if n >= stop) == whole.certificate().n
         assert whole.stopped
 
 
@@ -59,16 +59,16 @@ def test_it_goes_on_from_a_pickle_in_the_middle(planner: Planner) -> None:
 
 @pytest.mark.parametrize("planner", PLANNERS, ids=repr)
 def test_radii_grow_and_limits_fall_and_both_end_around_the_truth(planner: Planner) -> None:
-    history: list[Moment] = []
+    history: list[InterimResult] = []
 
-    def remember(now: Moment) -> bool:
+    def remember(now: InterimResult) -> bool:
         history.append(now)
         return False
 
     proof = AnytimeProof(planned(planner), TERMS, stop=remember)
     for portion in made_up_scores(LOGITS):
         proof.add(portion)
-    assert [now.n for now in history] == list(looks(700))[:-1]  # at the last look it stops anyway
+    assert [now.n for now in history] == list(sample_sizes(700))[:-1]  # at the last look it stops anyway
     radii, limits = [now.radius for now in history], [now.limit for now in history]
     assert radii == sorted(radii)
     assert limits == sorted(limits, reverse=True)
@@ -83,7 +83,7 @@ def test_for_duels_it_is_the_beta_mixture_of_the_hardest_duel() -> None:
     assert plan.alone is not None
     assert len(plan.alone) == 9
     best = np.zeros(9)
-    for n in looks(700):
+    for n in sample_sizes(700):
         shown = LOGITS[:n]
         wins = (shown[:, [plan.top]] > shown[:, list(plan.alone)]).sum(dim=0).numpy()
         prior = plan.bound.wins, plan.bound.losses  # type: ignore[attr-defined]
@@ -155,7 +155,7 @@ def test_what_is_refused() -> None:
 def test_a_proof_that_failed_is_broken() -> None:
     calls: list[int] = []
 
-    def failing(now: Moment) -> bool:
+    def failing(now: InterimResult) -> bool:
         calls.append(now.n)
         raise RuntimeError("no")
 

@@ -9,7 +9,6 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from lvmrs.kernel.bounds import bernstein, betting, clopper_pearson
-from lvmrs.kernel.bounds import betting as game
 from lvmrs.kernel.bounds.betting import Block
 from tests.oracles import Floats
 
@@ -43,7 +42,7 @@ def test_fast_game_is_the_plain_one(n: int, draw: str, monkeypatch: pytest.Monke
 def test_stakes_know_nothing_of_the_samples_they_are_placed_on(draw: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two samples that part at some block have had the same stakes up to and with that block, all within [0, 1/m)."""
     n, random = 500, np.random.default_rng(9)
-    ends = game.blocks(n)
+    ends = betting.blocks(n)
     samples = DRAWS[draw](random, n)
     played: list[tuple[Floats, Floats]] = []
 
@@ -142,12 +141,12 @@ def test_each_row_may_have_its_own_risk() -> None:
 def test_portions_do_not_matter(n: int) -> None:
     random = np.random.default_rng(n)
     samples, risks = random.beta(9, 1, (2, n)), np.array([0.05, 0.1])
-    whole = game.Game(n, risks)
-    whole.feed(samples)
+    whole = betting.WealthProcess(n, risks)
+    whole.add(samples)
     for size in (1, 3, 128, 2000):
-        portions = game.Game(n, risks)
+        portions = betting.WealthProcess(n, risks)
         for first in range(0, n, size):
-            portions.feed(samples[:, first : first + size])
+            portions.add(samples[:, first : first + size])
         np.testing.assert_array_equal(portions.bound(), whole.bound())
 
 
@@ -160,7 +159,7 @@ def test_nothing_beats_the_ceiling_of_all_ones() -> None:
 
 def test_blocks_cover_the_sample_and_shrink_towards_its_end() -> None:
     for n in (1, 2, 10, 1000, 10**6):
-        sizes = np.diff(game.blocks(n))
+        sizes = np.diff(betting.blocks(n))
         assert sizes.sum() == n
         assert (sizes >= 1).all()
     assert sizes[-1] == 1

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from lvmrs.errors import InvalidArgumentError
-from lvmrs.kernel.method import Goal, Moment, check_goal, verdict
+from lvmrs.kernel.method import Goal, InterimResult, check_goal, verdict
 
 
 @pytest.mark.parametrize(
@@ -21,15 +21,15 @@ from lvmrs.kernel.method import Goal, Moment, check_goal, verdict
 )
 def test_verdicts_and_when_targets_are_decided(radius: float, limit: float, answers: tuple[str, str]) -> None:
     assert (verdict(radius, limit, 0.25), verdict(radius, limit, 0.5)) == answers
-    assert Goal((0.25, 0.5)).reached(Moment(100, radius, limit)) == ("undecided" not in answers)
+    assert Goal((0.25, 0.5)).reached(InterimResult(100, radius, limit)) == ("undecided" not in answers)
 
 
 def test_a_tolerance_is_reached_when_more_samples_can_add_little() -> None:
     goal = Goal(tolerance=0.1)
-    assert not goal.reached(Moment(32, 0.0, math.inf))
-    assert not goal.reached(Moment(32, 0.2, 0.35))
-    assert goal.reached(Moment(32, 0.25, 0.35))
-    assert goal.reached(Moment(32, 0.0, 0.0))  # nothing can be certified, and that is known
+    assert not goal.reached(InterimResult(32, 0.0, math.inf))
+    assert not goal.reached(InterimResult(32, 0.2, 0.35))
+    assert goal.reached(InterimResult(32, 0.25, 0.35))
+    assert goal.reached(InterimResult(32, 0.0, 0.0))  # nothing can be certified, and that is known
 
 
 def test_words_and_what_is_refused() -> None:

@@ -6,8 +6,8 @@ import torch
 
 from lvmrs import LVM, Paper, Plan, Planner, Terms
 from lvmrs.kernel import proof as prove
-from lvmrs.planners import search as survey
-from lvmrs.planners.search import Survey
+from lvmrs.planners import search
+from lvmrs.planners.search import ScoreMoments
 from lvmrs.testing import SELECTION, made_up_scores
 
 C, N0, MOST = 600, 80, 64
@@ -34,8 +34,8 @@ FAMILIES = ["one leads", "close pair", "never first", "noise"]
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_moments_of_kept_classes_are_exact_and_the_others_are_bounded(family: str) -> None:
     z = logits(family)
-    slow = Survey.of([z], maps=MAPS, temperatures=TEMPERATURES)
-    quick = Survey.of(torch.split(z, 33), maps=MAPS, temperatures=TEMPERATURES, most=MOST)
+    slow = ScoreMoments.of([z], maps=MAPS, temperatures=TEMPERATURES)
+    quick = ScoreMoments.of(torch.split(z, 33), maps=MAPS, temperatures=TEMPERATURES, most=MOST)
     assert (len(quick.kept), quick.classes, quick.mean.shape[1]) == (MOST, C, MOST + 1)
     np.testing.assert_allclose(quick.mean[:, :-1], slow.mean[:, quick.kept], rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(quick.variance[:, :-1], slow.variance[:, quick.kept], rtol=1e-9, atol=1e-15)
@@ -71,13 +71,13 @@ def test_the_column_of_the_others_is_never_the_top_class() -> None:
     """Where the others together lead in every sample, no class is credited with it."""
     z = torch.zeros(40, 30)
     z[torch.arange(40), torch.arange(40) % 30] = 5.0
-    found = Survey.of([z], maps=("hardmax",), most=4)
+    found = ScoreMoments.of([z], maps=("hardmax",), most=4)
     assert found.mean[0, -1] > found.mean[0, :-1].max()
     assert found.tops[0] in found.kept
     assert found.order[0, 1] == len(found.kept)
 
 
 def test_up_to_a_thousand_classes_are_surveyed_one_by_one() -> None:
-    assert survey.MANY_CLASSES >= 1000
-    found = Survey.of([torch.zeros(3, 1000)], maps=("hardmax",), most=survey.MANY_CLASSES)
+    assert search.MANY_CLASSES >= 1000
+    found = ScoreMoments.of([torch.zeros(3, 1000)], maps=("hardmax",), most=search.MANY_CLASSES)
     assert len(found.kept) == found.mean.shape[1] == 1000

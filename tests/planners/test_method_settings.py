@@ -6,7 +6,7 @@ import pytest
 
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel.method import Method
-from lvmrs.planners.settings import made_again, method, settings
+from lvmrs.planners.settings import from_record, method, settings
 
 
 @pytest.mark.parametrize(
@@ -19,14 +19,14 @@ from lvmrs.planners.settings import made_again, method, settings
 )
 def test_what_a_manifest_names_is_not_run(name: str, settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidArgumentError, match=sentence):
-        made_again(name, settings)
+        from_record(name, settings)
 
 
 def test_a_manifest_says_whether_paper_has_the_union() -> None:
     for name, union in (("paper", False), ("paper-union", True)):
         stored = settings(method(name, bound="hoeffding"))
         assert stored["union"] is union
-        assert made_again("Paper", stored) == method(name, bound="hoeffding")
+        assert from_record("Paper", stored) == method(name, bound="hoeffding")
     assert method("paper") != method("paper-union")
 
 

@@ -20,7 +20,7 @@ from lvmrs.kernel.radius import R2
 from lvmrs.planners import search as forecast
 from lvmrs.planners.duels import calibrated_width
 from lvmrs.planners.fixed import calibrated
-from lvmrs.planners.search import TEMPERATURES, Survey
+from lvmrs.planners.search import TEMPERATURES, ScoreMoments
 from lvmrs.planners.votes import sign_test
 from lvmrs.registry import FORMS
 from lvmrs.testing import SELECTION, made_up_scores
@@ -121,14 +121,16 @@ def test_votes_bound_every_rival_or_none() -> None:
 
 def test_survey_is_one_map_after_another_in_any_batches() -> None:
     z = logits(400)
-    survey = Survey.of(torch.split(z, 7), maps=("hardmax", "softmax", "sparsemax"), temperatures=TEMPERATURES, mass=1.0)
-    assert survey.n0 == 400
-    assert [each.name for each in survey.maps] == ["hardmax"] + ["softmax"] * 50 + ["sparsemax"] * 50
+    moments = ScoreMoments.of(
+        torch.split(z, 7), maps=("hardmax", "softmax", "sparsemax"), temperatures=TEMPERATURES, mass=1.0
+    )
+    assert moments.n0 == 400
+    assert [each.name for each in moments.maps] == ["hardmax"] + ["softmax"] * 50 + ["sparsemax"] * 50
     for row, apply in ((11, softmax), (80, sparsemax)):
-        p = apply(z, temperature=survey.maps[row].temperature).double()
-        np.testing.assert_allclose(survey.mean[row], p.mean(dim=0), atol=1e-6)
-        np.testing.assert_allclose(survey.variance[row], p.var(dim=0), atol=1e-6)
-    assert survey.mean[0].tolist() == pytest.approx(torch.bincount(z.argmax(dim=1), minlength=10) / 400)
+        p = apply(z, temperature=moments.maps[row].temperature).double()
+        np.testing.assert_allclose(moments.mean[row], p.mean(dim=0), atol=1e-6)
+        np.testing.assert_allclose(moments.variance[row], p.var(dim=0), atol=1e-6)
+    assert moments.mean[0].tolist() == pytest.approx(torch.bincount(z.argmax(dim=1), minlength=10) / 400)
 
 
 def test_temperatures_are_those_of_the_paper() -> None:
@@ -158,10 +160,10 @@ def test_far_rivals_are_pooled_only_where_that_saves_work(classes: int) -> None:
 def test_forecasts_come_close_to_what_is_certified() -> None:
     """What n0 = 2000 samples promise for n, and what n fresh samples give."""
     terms = Terms(0.5, 0.001, 20_000)
-    survey = Survey.of([logits(2000)], maps=("hardmax", "softmax"), temperatures=(0.3, 1.0), mass=1.0)
-    found = forecast.forecasts(survey, terms, bounds=("betting",), forms=(R2(),))[0]
+    moments = ScoreMoments.of([logits(2000)], maps=("hardmax", "softmax"), temperatures=(0.3, 1.0), mass=1.0)
+    found = forecast.forecasts(moments, terms, bounds=("betting",), forms=(R2(),))[0]
     for row in range(3):
-        choice = found.choice(survey, row, terms)
+        choice = found.choice(moments, row, terms)
         fields = {field.name: getattr(choice, field.name) for field in dataclasses.fields(choice)}
         plan = Plan(**fields, planner="test", scope="this input", origin=SELECTION, n0=2000)
         certificate = prove.prove(plan, terms, made_up_scores(logits(20_000, seed=1)))
@@ -179,10 +181,10 @@ def test_forecast_widths_are_those_of_the_bounds() -> None:
 def test_lvm_is_never_knowingly_worse_than_cohen() -> None:
     for seed in range(10):
         z = logits(300, lead=0.5 * seed, seed=seed)
-        survey = Survey.of([z], maps=LVM().maps, temperatures=TEMPERATURES, mass=1.0)
-        found = forecast.forecasts(survey, TERMS, bounds=LVM().bounds, forms=(R2(),))
+        moments = ScoreMoments.of([z], maps=LVM().maps, temperatures=TEMPERATURES, mass=1.0)
+        found = forecast.forecasts(moments, TERMS, bounds=LVM().bounds, forms=(R2(),))
         row, top = forecast.best(found)
-        votes = int(np.floor(survey.mean[0].max() * TERMS.n))
+        votes = int(np.floor(moments.mean[0].max() * TERMS.n))
         cohen = radius.r3(clopper_pearson.lower(votes, TERMS.n, TERMS.alpha), sigma=TERMS.sigma)
         assert max(top.expected[row], 0.0) >= cohen - 1e-12
 
@@ -354,10 +356,10 @@ def test_calibration_finds_the_best_candidate_on_average() -> None:
     found = calibrated(([z] for z in inputs), TERMS)
     totals = np.zeros(101)
     for z in inputs:
-        survey = Survey.of([z], maps=LVM().maps, temperatures=TEMPERATURES, mass=1.0)
-        totals += np.maximum(forecast.forecasts(survey, TERMS, bounds=("betting",), forms=(R2(),))[0].expected, 0)
+        moments = ScoreMoments.of([z], maps=LVM().maps, temperatures=TEMPERATURES, mass=1.0)
+        totals += np.maximum(forecast.forecasts(moments, TERMS, bounds=("betting",), forms=(R2(),))[0].expected, 0)
     row = int(totals.argmax())
-    assert (found.map, found.temperature) == (survey.maps[row].name, survey.maps[row].temperature)
+    assert (found.map, found.temperature) == (moments.maps[row].name, moments.maps[row].temperature)
     assert found.form == "r2"
 
 

@@ -16,7 +16,7 @@ from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners import Cohen, Planner
 from lvmrs.record import COLUMNS, Manifest, Row, Run, RunWriter, Selection
 from lvmrs.record.directory import SCORES
-from lvmrs.record.rows import OF_A_GOAL, OF_ROUTED
+from lvmrs.record.result_file import OF_A_GOAL, OF_ROUTED
 from tests.manifests import manifest
 from tests.runs.helpers import INPUTS, fill, in_child, job_of, lines
 

@@ -16,9 +16,9 @@ from lvmrs import Choice, Cohen, Deterministic, Duels, Terms, Votes, analysis, r
 from lvmrs.analysis.report.settings import guarantee, kinds_of_rows, settings_shown
 from lvmrs.analysis.tables import summary_table
 from lvmrs.errors import DataError, InvalidArgumentError, ProofError, RunError
-from lvmrs.kernel.anytime import looks
+from lvmrs.kernel.anytime import sample_sizes
 from lvmrs.kernel.maps import Duel
-from lvmrs.kernel.method import Goal, Moment, verdict
+from lvmrs.kernel.method import Goal, InterimResult, verdict
 from lvmrs.record import Manifest, Run, Selection
 from lvmrs.runs import dispatch as spreading
 from lvmrs.runs.verify import inconsistency
@@ -41,7 +41,7 @@ def test_rows_say_how_many_samples_were_used_and_what_more_could_certify(whole: 
     rows = whole.rows()
     assert len({row.samples for row in rows}) > 1
     for row in rows:
-        assert row.samples in list(looks(700))
+        assert row.samples in list(sample_sizes(700))
         answers = [verdict(row.radius, row.limit or float("inf"), target) for target in GOAL.targets]
         assert "undecided" not in answers or row.samples == 700
         assert row.bound == "beta_mixture"
@@ -256,7 +256,7 @@ class RoundedByBatch(RowByRow):
         return exact if x.dtype == torch.float64 else rounded.float()
 
 
-def reached_late(goal: Goal, now: Moment) -> bool:
+def reached_late(goal: Goal, now: InterimResult) -> bool:
     return now.n >= 200 and _REACHED(goal, now)
 
 

@@ -103,7 +103,7 @@ def test_the_model_is_checked_and_tuned_once(tmp_path: Path) -> None:
     model = Counted()
     before: list[int] = []
     job = job_of(Cohen(), Selection(INPUTS, max=2), model=model, batch=None, n0=10, n=100)
-    runs.certify(job, tmp_path / "a", on_begin=lambda outlook: before.append(len(model.batches)))
+    runs.certify(job, tmp_path / "a", on_begin=lambda estimate: before.append(len(model.batches)))
     batch = Run(tmp_path / "a").manifest.batch
     assert batch == job.smoothed.batch
     spent = model.batches[before[0] :]
@@ -113,15 +113,15 @@ def test_the_model_is_checked_and_tuned_once(tmp_path: Path) -> None:
 
 
 def test_the_outlook_is_told_before_the_first_row(tmp_path: Path) -> None:
-    told: list[runs.Outlook] = []
+    told: list[runs.RunEstimate] = []
     three = Selection(INPUTS, max=3)
     fill(tmp_path / "a", selection=three, keep=True)
     runs.certify(job_of(keep=True, selection=three), tmp_path / "a", resume=True, on_begin=told.append)
-    (outlook,) = told
-    assert (outlook.inputs, outlook.done, outlook.samples_each, outlook.classes) == (0, 3, 350, 3)
-    assert outlook.scores_bytes == 3 * 350 * 3 * 4
-    assert outlook.rate > 0
-    assert outlook.seconds == 0
+    (estimate,) = told
+    assert (estimate.inputs, estimate.done, estimate.samples_each, estimate.classes) == (0, 3, 350, 3)
+    assert estimate.scores_bytes == 3 * 350 * 3 * 4
+    assert estimate.rate > 0
+    assert estimate.seconds == 0
 
 
 class Plain(Planner):

@@ -19,7 +19,7 @@ from lvmrs.kernel.anytime import AnytimeProof
 from lvmrs.kernel.bounds import clopper_pearson
 from lvmrs.kernel.bounds.base import Bound, Sides, Tally
 from lvmrs.kernel.bounds.clopper_pearson import _Stages
-from lvmrs.kernel.method import Moment
+from lvmrs.kernel.method import InterimResult
 from lvmrs.kernel.proof import ProofInput, conclusion
 from lvmrs.kernel.terms import Plan
 from lvmrs.planners import Anytime
@@ -65,7 +65,7 @@ def ever_false(
         plan = planner.plan(made_up_scores(selection, SELECTION), terms)
         truth = true_limit(known, plan, terms)
 
-        def adversary(now: Moment, truth: float = truth) -> bool:
+        def adversary(now: InterimResult, truth: float = truth) -> bool:
             return now.radius > truth + 1e-9 or now.limit < truth - 1e-9
 
         proof = AnytimeProof(plan, terms, beta=risk, stop=adversary)

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special
 
-from lvmrs.kernel.bounds import betting as game
+from lvmrs.kernel.bounds import betting
 from lvmrs.testing import too_many
 from tests.oracles import Floats
 from tests.statistical.coverage import BOUNDS, DISTRIBUTIONS, Bound, bernoulli, false_bounds
@@ -71,7 +71,7 @@ def test_bisection_on_a_wealth_that_is_not_monotone_steps_over_the_mean() -> Non
     samples = (np.random.default_rng(0).random((repeats, len(points), n)) < mean).astype(float)
     wealth = np.cumsum(np.log1p(0.6 / points[:, None] * (samples - points[:, None])), axis=-1).max(axis=-1)
     rejected = wealth >= np.log(1 / risk)
-    upwards = game.unbroken(np.broadcast_to(points, rejected.shape), rejected)
+    upwards = betting.unbroken(np.broadcast_to(points, rejected.shape), rejected)
     bisected = np.array([bisect(points, row) for row in rejected])
     assert not too_many(int((upwards > mean).sum()), repeats, risk)
     assert too_many(int((bisected > mean).sum()), repeats, risk)

@@ -89,7 +89,7 @@ def files_run() -> list[Path]:
     return list(_RUN)
 
 
-def import_again(modules: Iterable[Origin], *, error: type[LvmrsError]) -> None:
+def reimport(modules: Iterable[Origin], *, error: type[LvmrsError]) -> None:
     """Import the files that another process imported, so that objects of their classes can be unpickled."""
     for name, file in modules:
         with guarded(f"{file} cannot be imported here", error=error):

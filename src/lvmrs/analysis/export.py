@@ -23,8 +23,7 @@ from lvmrs.kernel import checks
 from lvmrs.kernel.method import Goal
 from lvmrs.kernel.radius import rounded_down
 from lvmrs.record import Row, Run
-from lvmrs.record.result_file import Kind, escaped
-from lvmrs.record.rows import KINDS
+from lvmrs.record.result_file import KINDS, Kind, escaped
 from lvmrs.registry import MODELS
 
 FORMATS = ("card", "json", "parquet", "tsv")

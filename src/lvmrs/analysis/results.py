@@ -25,8 +25,7 @@ from lvmrs.kernel.method import ABSTAIN, is_correct
 from lvmrs.record import Manifest, Row, Run, RunWriter, Selection, result_file
 from lvmrs.record.attacks import Attack
 from lvmrs.record.manifest import DataRecord, MethodRecord, ModelRecord, Origin, TermsRecord
-from lvmrs.record.result_file import NOT_NAMED, Columns, Kind
-from lvmrs.record.rows import correctness
+from lvmrs.record.result_file import NOT_NAMED, Columns, Kind, correctness
 
 _NEEDED = {"idx": Kind.WHOLE, "label": Kind.MEASURED, "predict": Kind.WHOLE, "radius": Kind.NUMBER}
 _NOISE = {"sigma": Kind.NUMBER}

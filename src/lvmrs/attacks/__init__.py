@@ -9,7 +9,7 @@ attacked.
 ``attack`` attacks one input, and ``lvmrs.runs.attack`` all inputs of a run.
 """
 
-from lvmrs.attacks.opponents import Search
 from lvmrs.attacks.search import Finding, attack
+from lvmrs.attacks.targets import Search
 
 __all__ = ["Finding", "Search", "attack"]

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lvmrs.attacks.opponents import Lead, Network, Opponent, Search, Smoothed
+from lvmrs.attacks.targets import AttackTarget, Lead, Network, Search, Smoothed
 from lvmrs.errors import InvalidArgumentError
 from lvmrs.kernel import checks
 from lvmrs.kernel.maps import Map
@@ -88,7 +88,7 @@ def attack(
     top = checks.count("top", top, least=0, most=smoothed.classes(x) - 1)
     sampler, x = smoothed.sampler(x)
     if map_ is None:
-        opponent: Opponent = Network(sampler, top)
+        target: AttackTarget = Network(sampler, top)
         scale, levels = radius, None
     else:
         if smoothed.noise.distance != GAUSSIAN.distance:
@@ -96,10 +96,10 @@ def attack(
                 f"attacks search in {GAUSSIAN.distance}, and radii of {smoothed.noise.name} noise are measured in "
                 f"{smoothed.noise.distance}"
             )
-        opponent = Smoothed(sampler, top, map_, search, index)
+        target = Smoothed(sampler, top, map_, search, index)
         scale, levels = smoothed.sigma, getattr(smoothed.noise, "levels", None)
         x = x if levels is None else torch.round(x * levels) / levels  # the point that was certified
-    input_search = _InputSearch(x, opponent, search, np.random.default_rng((search.seed, index)), scale / 4, levels)
+    input_search = _InputSearch(x, target, search, np.random.default_rng((search.seed, index)), scale / 4, levels)
     far = 16 * max(radius, scale) if search.farthest is None else search.farthest
     return input_search.nearest(radius, first=max(radius, scale / 4), farthest=far)
 
@@ -119,17 +119,17 @@ class _InputSearch:
     def __init__(
         self,
         x: Tensor,
-        opponent: Opponent,
+        target: AttackTarget,
         search: Search,
         random: np.random.Generator,
         scale: float,
         levels: int | None,
     ) -> None:
-        self.x, self.opponent, self.search, self.random = x, opponent, search, random
+        self.x, self.target, self.search, self.random = x, target, search, random
         self.scale, self.levels = scale, levels
-        self.rivals = opponent.start(x)
+        self.rivals = target.start(x)
         self.tests, self.surplus = 0, _SURPLUS
-        self.value_at_x = opponent.lead(x, self._next_risk(), self.surplus).value
+        self.value_at_x = target.lead(x, self._next_risk(), self.surplus).value
         self.best: _Candidate | None = None
 
     def nearest(self, radius: float, *, first: float, farthest: float) -> Finding:
@@ -143,8 +143,8 @@ class _InputSearch:
             self._confirm_near(self._closest(found), farthest)
         best = self.best
         if best is None:
-            return Finding(None, None, None, self.opponent.samples)
-        return Finding(best.distance, best.lead.rival, best.point, self.opponent.samples)
+            return Finding(None, None, None, self.target.samples)
+        return Finding(best.distance, best.lead.rival, best.point, self.target.samples)
 
     def _inside(self, radius: float) -> _Candidate:
         """The point with the largest lead inside the radius; tests the point if a rival is ahead."""
@@ -188,7 +188,7 @@ class _InputSearch:
     def _confirm(self, found: _Candidate) -> bool:
         risk = self._next_risk()
         self.tests += 1
-        if not self.opponent.beaten(found.point, found.lead.rival, risk):
+        if not self.target.misclassified(found.point, found.lead.rival, risk):
             return False
         self.best = found
         return True
@@ -213,7 +213,7 @@ class _InputSearch:
         """The end point of normalised gradient steps, which become shorter and stay in the ball."""
         steps = self.search.steps
         for step in range(steps):
-            slope = self.opponent.gradient(self._point(offset), rival).to(offset.dtype)
+            slope = self.target.gradient(self._point(offset), rival).to(offset.dtype)
             size = float(slope.norm())
             towards = slope / size if size > 0 else self._direction()
             offset = offset + towards * (4 * epsilon * (steps - step) / (steps * (steps + 1)))
@@ -245,7 +245,7 @@ class _InputSearch:
     def _at(self, offset: Tensor) -> _Candidate:
         point = self._point(offset)
         distance = float((point.cpu().double() - self.x.cpu().double()).norm())
-        return _Candidate(point, offset, distance, self.opponent.lead(point, self._next_risk(), self.surplus))
+        return _Candidate(point, offset, distance, self.target.lead(point, self._next_risk(), self.surplus))
 
     def _allowed(self, offset: Tensor) -> Tensor:
         return (self.x + offset).clamp(0, 1) - self.x if self.search.clip else offset

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lvmrs.analysis.diagnosis import Finding
     from lvmrs.analysis.results import Results
     from lvmrs.kernel.method import Goal
-    from lvmrs.runs.certify import Outlook
+    from lvmrs.runs.certify import RunEstimate
     from lvmrs.runs.job import Job
 
 # Samples to plan on where sampling stops early: most inputs need few in all.
@@ -145,10 +145,10 @@ def certify(
         return
     ended: list[Results] = []
 
-    def begin(outlook: Outlook) -> None:
-        _tell_cost(outlook, watcher, at_most=goal is not None)
-        if not outlook.done:
-            samples = 0 if workers.elsewhere else outlook.inputs * outlook.samples_each
+    def begin(estimate: RunEstimate) -> None:
+        _tell_cost(estimate, watcher, at_most=goal is not None)
+        if not estimate.done:
+            samples = 0 if workers.elsewhere else estimate.inputs * estimate.samples_each
             _tell_findings(_checked_first(job, samples), job)
 
     watcher = Watcher(len(selected.indices), workers=workers if workers.elsewhere else None)
@@ -194,26 +194,26 @@ def _usual_n0(goal: Goal, inputs: int) -> int:
     return min(_MOST, max(_LEAST, goal.budget // max(1, inputs) // _SHARE))
 
 
-def _tell_cost(outlook: Outlook, watcher: Watcher, *, at_most: bool) -> None:
-    samples = {"samples_each": 0} if at_most else {"samples_each": outlook.samples_each, "rate": outlook.rate}
-    watcher.begin(outlook.inputs, done=outlook.done, **samples)
-    if not outlook.inputs:
+def _tell_cost(estimate: RunEstimate, watcher: Watcher, *, at_most: bool) -> None:
+    samples = {"samples_each": 0} if at_most else {"samples_each": estimate.samples_each, "rate": estimate.rate}
+    watcher.begin(estimate.inputs, done=estimate.done, **samples)
+    if not estimate.inputs:
         return
-    if outlook.workers > 1:
-        tell(f"workers {outlook.workers}")
-    in_all = "" if outlook.budget is None else f", {outlook.budget} in all,"
+    if estimate.workers > 1:
+        tell(f"workers {estimate.workers}")
+    in_all = "" if estimate.budget is None else f", {estimate.budget} in all,"
     tell(
-        f"cost   {outlook.inputs} inputs × {'at most ' * at_most}{outlook.samples_each} samples{in_all} at "
-        f"{outlook.rate:,.0f} samples/s: {'at most ' * at_most}about {duration(outlook.seconds)}"
+        f"cost   {estimate.inputs} inputs × {'at most ' * at_most}{estimate.samples_each} samples{in_all} at "
+        f"{estimate.rate:,.0f} samples/s: {'at most ' * at_most}about {duration(estimate.seconds)}"
     )
-    tell(f"runs   {outlook.running}")
-    if outlook.in_bfloat16 >= _WORTH_TELLING:
+    tell(f"runs   {estimate.running}")
+    if estimate.in_bfloat16 >= _WORTH_TELLING:
         tell(
-            f"faster --precision bfloat16 would be {outlook.in_bfloat16:.1f} × as fast here; "
+            f"faster --precision bfloat16 would be {estimate.in_bfloat16:.1f} × as fast here; "
             "it is then the network in bfloat16 that is certified"
         )
-    if outlook.scores_bytes:
-        tell(f"scores {'at most ' * at_most}{outlook.scores_bytes / 1e9:.3g} GB on disk, for all inputs")
+    if estimate.scores_bytes:
+        tell(f"scores {'at most ' * at_most}{estimate.scores_bytes / 1e9:.3g} GB on disk, for all inputs")
 
 
 def _checked_first(job: Job, samples: int) -> list[Finding]:

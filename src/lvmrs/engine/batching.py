@@ -1,6 +1,6 @@
 """Batches with samples of several inputs, for sampling that stops at a goal.
 
-Between two looks at its bounds (``lvmrs.kernel.anytime``) an input needs few samples, so several inputs share a batch.
+An input needs few samples before its bounds are computed again (``lvmrs.kernel.anytime``), so several share a batch.
 The samples of an input, and the sample at which it stops, depend on its own stream alone: not on the batch size, on
 other inputs, or on the speed of threads.
 """
@@ -38,7 +38,7 @@ _BYTES, _WAITING = 4, 1 << 29
 
 
 @dataclass
-class Fullness:
+class BatchStatistics:
     """Counts how full the batches are."""
 
     batches: int = 0
@@ -61,19 +61,24 @@ class Batched:
         seed: the seed of the noise.
         n: the largest number of certification samples of an input.
         watch: called with the stage and the logits of each input, in the order of the inputs.
-        fullness: counts how full the batches are.
+        batch_statistics: counts how full the batches are.
     """
 
     def __init__(
-        self, pool: ThreadPool, seed: int, n: int, watch: Watch | None = None, fullness: Fullness | None = None
+        self,
+        pool: ThreadPool,
+        seed: int,
+        n: int,
+        watch: Watch | None = None,
+        batch_statistics: BatchStatistics | None = None,
     ) -> None:
         self._pool, self._seed, self._n, self._watch = pool, seed, n, watch
-        self._fullness = Fullness() if fullness is None else fullness
+        self._batch_statistics = BatchStatistics() if batch_statistics is None else batch_statistics
 
     def run(self, items: Iterable[Input], steps: Callable[[Input], Steps[Result]]) -> Iterator[tuple[Input, Result]]:
         """Run the steps of each input; see ``Source``."""
         coming: Iterator[Task[Input, Result]] | None = started(items, steps)
-        batches, window, waiting = _Batches(self._pool, self._fullness), _FEW, deque[_InputSampling[Result]]()
+        batches, window, waiting = _Batches(self._pool, self._batch_statistics), _FEW, deque[_InputSampling[Result]]()
         while True:
             while coming is not None and self._has_room(waiting, window):
                 task = next(coming, None)
@@ -184,8 +189,8 @@ class _InputSampling(Generic[Result]):
 class _Batches:
     """Composes batches from several inputs and runs them in threads."""
 
-    def __init__(self, pool: ThreadPool, fullness: Fullness) -> None:
-        self._pool, self._fullness = pool, fullness
+    def __init__(self, pool: ThreadPool, batch_statistics: BatchStatistics) -> None:
+        self._pool, self._batch_statistics = pool, batch_statistics
         self._begun: deque[tuple[list[Piece], Future[list[Answered | LvmrsError]]]] = deque()
 
     def begin(self, inputs: Iterable[_InputSampling[Any]]) -> bool:
@@ -204,9 +209,9 @@ class _Batches:
             if room and (count := min(room, each.wanted)):
                 pieces.append(each.ask(count))
                 room -= count
-        self._fullness.batches += 1
-        self._fullness.rows += sampler.batch - room
-        self._fullness.room += sampler.batch
+        self._batch_statistics.batches += 1
+        self._batch_statistics.rows += sampler.batch - room
+        self._batch_statistics.room += sampler.batch
         work = Work(0, partial(answered, sampler, pieces), sampler.workers > 1)
         self._begun.append((pieces, self._pool.begin(work)))
         return True

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from lvmrs.engine.folding import fold_normalisation, functions_to_layers
 from lvmrs.engine.threads import torch_threads
-from lvmrs.engine.tracing import NotTraceableError, is_layout_free, traced
+from lvmrs.engine.tracing import NotTraceableError, fold_normalisation, functions_to_layers, is_layout_free, traced
 from lvmrs.engine.way import Way
 from lvmrs.errors import first_line
 from lvmrs.kernel.model_check import measured, moved, precision_of

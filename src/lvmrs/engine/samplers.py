@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from lvmrs.engine import tuning
 from lvmrs.engine.execution import Fast, fast_version
-from lvmrs.engine.threads import Sharing, ThreadPool, cores, torch_threads
-from lvmrs.engine.tracing import NotTraceableError, held_by
+from lvmrs.engine.threads import AdaptiveThreads, ThreadPool, cores, torch_threads
+from lvmrs.engine.tracing import NotTraceableError, snapshot
 from lvmrs.engine.tuning import Tuned, chosen_batch, chosen_way, gain_of_bfloat16
 from lvmrs.engine.way import Way
 from lvmrs.errors import InvalidArgumentError, ModelError, guarded
@@ -49,7 +49,7 @@ _CHANGED = (
 
 
 @dataclass(frozen=True)
-class Pace:
+class Throughput:
     """How, and how fast, inputs of one kind are run."""
 
     way: Way
@@ -116,7 +116,7 @@ class Samplers:
         self._autocasts = True if asked else None
         self._samplers: dict[tuple[Any, ...], Sampler] = {}
         self._checked: dict[tuple[Any, ...], tuple[Sampler, ModelCheck]] = {}
-        self._paces: dict[tuple[Any, ...], Pace] = {}
+        self._throughputs: dict[tuple[Any, ...], Throughput] = {}
         self._fasts: dict[tuple[Any, ...], Fast | None] = {}
         self._held: list[object] | None = None
         self._watched = False  # false for a model whose attributes change in every run; its logits are compared
@@ -158,7 +158,7 @@ class Samplers:
         """The sampler for inputs like ``x``."""
         return self._of(x, samples=0)
 
-    def prepare(self, x: Tensor, samples: int = 0) -> Pace:
+    def prepare(self, x: Tensor, samples: int = 0) -> Throughput:
         """Choose how inputs like ``x`` are run; from now on, inputs of every kind are run in this way.
 
         Args:
@@ -166,9 +166,9 @@ class Samplers:
             samples: the number of samples of the run; 0 if it is not known.
         """
         self._of(x, samples)
-        pace = self._paces[_kind(x)]
-        self.way = pace.way
-        return pace
+        throughput = self._throughputs[_kind(x)]
+        self.way = throughput.way
+        return throughput
 
     def _of(self, x: Tensor, samples: int) -> Sampler:
         kind = _kind(x)
@@ -196,7 +196,7 @@ class Samplers:
     def _holds(self) -> list[object] | None:
         """The present weights and attributes of the model; None if it is no module, or has too many to compare."""
         model = self.pattern.model
-        return held_by(model) if isinstance(model, nn.Module) else None
+        return snapshot(model) if isinstance(model, nn.Module) else None
 
     def _plain(self, x: Tensor) -> tuple[Sampler, ModelCheck]:
         """A sampler of the model itself, and its check, which is made once for each kind of input."""
@@ -270,12 +270,12 @@ class Samplers:
             way = replace(way, compiled=True)
             made = replace(made, runner=_in_eval_mode(self.pattern.model))
         if made.workers == 1 and self._cores > 1 and x.device.type == "cpu":
-            made = replace(made, around=Sharing(choice.cost).run)
+            made = replace(made, around=AdaptiveThreads(choice.cost).run)
         rate = self._rate(made, x, choice.cost)
-        pace = Pace(way, made.workers, rate, check.classes, self._why, self.precision)
-        if fast is not None and self._low is None and samples / pace.rate > _LONG:
-            pace = replace(pace, in_bfloat16=gain_of_bfloat16(fast, replace(choice, way=way), x))
-        self._paces[_kind(x)] = pace
+        throughput = Throughput(way, made.workers, rate, check.classes, self._why, self.precision)
+        if fast is not None and self._low is None and samples / throughput.rate > _LONG:
+            throughput = replace(throughput, in_bfloat16=gain_of_bfloat16(fast, replace(choice, way=way), x))
+        self._throughputs[_kind(x)] = throughput
         return made
 
     def _rate(self, sampler: Sampler, x: Tensor, cost: float) -> float:

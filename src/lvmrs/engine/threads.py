@@ -203,7 +203,7 @@ _SLOW = 1.5
 _PASSES, _ALONE = 3, 5.0
 
 
-class Sharing:
+class AdaptiveThreads:
     """Runs passes with all of torch's threads, or temporarily with one thread if passes are slow.
 
     Args:

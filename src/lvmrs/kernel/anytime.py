@@ -20,7 +20,7 @@ over the rivals *is* needed: the limit is too small if the bound on A fails, or 
 overestimating one rival makes the limit too small. So beta is divided among the columns. Half of the share of the
 rivals goes to the first rival of the plan, for which a planner chooses the strongest, and the others share the rest.
 
-Bounds are computed at fixed numbers of samples (``looks``), for any portions in which samples come. So where a
+Bounds are computed at fixed numbers of samples (``sample_sizes``), for any portions in which samples come. So where a
 proof stops depends on its stream alone, and not on the batch size.
 """
 
@@ -36,23 +36,23 @@ from lvmrs.kernel import checks
 from lvmrs.kernel.bounds.base import Sides
 from lvmrs.kernel.certificate import Certificate
 from lvmrs.kernel.checks import Floats
-from lvmrs.kernel.method import Moment
+from lvmrs.kernel.method import InterimResult
 from lvmrs.kernel.proof import PORTION, ProofInput, concluded, conclusion
 from lvmrs.kernel.scores import Portion, Regrouping
 from lvmrs.kernel.terms import Plan, Terms
 
-Stop = Callable[[Moment], bool]
-"""Decides at each look whether to stop. No certificate relies on it."""
+Stop = Callable[[InterimResult], bool]
+"""Decides whenever bounds are computed whether to stop. No certificate relies on it."""
 
 
-def _never(now: Moment) -> bool:
+def _never(now: InterimResult) -> bool:
     return False
 
 
-def looks(n: int) -> Iterator[int]:
+def sample_sizes(n: int) -> Iterator[int]:
     """The numbers of samples at which bounds are computed, up to n.
 
-    >>> list(looks(200))
+    >>> list(sample_sizes(200))
     [32, 64, 96, 128, 160, 192, 200]
     """
     seen = 0
@@ -62,7 +62,7 @@ def looks(n: int) -> Iterator[int]:
 
 
 def _after(seen: int, n: int) -> int:
-    """The look after this number of samples."""
+    """The next size after this number of samples."""
     return min(n, seen + 32 * (1 + seen // 320))
 
 
@@ -76,7 +76,7 @@ class AnytimeProof:
         plan: a plan by a planner; its bound must be an anytime bound (``lvmrs.planners.Anytime``).
         terms: the terms of the certificate; n is the largest number of samples.
         beta: the risk of the limit.
-        stop: decides at each look whether to stop; by default only at n.
+        stop: decides whenever bounds are computed whether to stop; by default only at n.
 
     >>> import torch, lvmrs
     >>> smoothed = lvmrs.SmoothedClassifier(torch.nn.Identity(), sigma=0.5, batch=100)
@@ -141,11 +141,11 @@ class AnytimeProof:
         return self._looked
 
     @property
-    def now(self) -> Moment:
+    def now(self) -> InterimResult:
         """Radius and limit at the last look."""
         plan, terms = self._input.plan, self._input.terms
         radius, limit = (conclusion(plan, terms, bounds)[2] for bounds in (self._best, self._worst))
-        return Moment(self._looked, radius, limit)
+        return InterimResult(self._looked, radius, limit)
 
     def certificate(self) -> Certificate:
         """The certificate at the last look."""

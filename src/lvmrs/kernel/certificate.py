@@ -14,7 +14,7 @@ from lvmrs.kernel.method import ABSTAIN, Verdict, verdict
 from lvmrs.kernel.noise import Noise, Stream
 from lvmrs.kernel.terms import Plan
 
-BY_A_PROOF: Final = object()
+PROOF_KEY: Final = object()
 """The key that constructs a certificate: for the proof, ``Deterministic``, and readers of stored certificates."""
 
 
@@ -76,7 +76,7 @@ class Certificate:
     made_by: dataclasses.InitVar[object] = None
 
     def __post_init__(self, made_by: object) -> None:
-        if made_by is not BY_A_PROOF:
+        if made_by is not PROOF_KEY:
             raise ProofError(
                 "certificates are made by lvmrs.kernel.proof.prove from a plan and fresh scores, not by hand"
             )

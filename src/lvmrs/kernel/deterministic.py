@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lvmrs.errors import ProofError
 from lvmrs.kernel import checks
-from lvmrs.kernel.certificate import BY_A_PROOF, Certificate
+from lvmrs.kernel.certificate import PROOF_KEY, Certificate
 from lvmrs.kernel.method import ABSTAIN, Method, Scope
 from lvmrs.kernel.noise import Gaussian
 
@@ -86,5 +86,5 @@ class Deterministic(Method):
             plan=None,
             stream=None,
             rounding=rounding,
-            made_by=BY_A_PROOF,
+            made_by=PROOF_KEY,
         )

@@ -110,7 +110,7 @@ IMPOSSIBLE: Verdict = "cannot be certified"
 UNDECIDED: Verdict = "undecided"
 
 
-class Moment(NamedTuple):
+class InterimResult(NamedTuple):
     """Radius and limit of an input after some number of samples."""
 
     n: int
@@ -148,9 +148,9 @@ class Goal:
     probability at most alpha) or shown to be out of reach of the plan: above the radius that the exact means give
     (false with probability at most beta).
 
-    >>> Goal(targets=(0.25, 0.5)).reached(Moment(n=96, radius=0.3, limit=0.45))
+    >>> Goal(targets=(0.25, 0.5)).reached(InterimResult(n=96, radius=0.3, limit=0.45))
     True
-    >>> Goal(tolerance=0.1).reached(Moment(n=96, radius=0.3, limit=0.45))
+    >>> Goal(tolerance=0.1).reached(InterimResult(n=96, radius=0.3, limit=0.45))
     False
     """
 
@@ -187,7 +187,7 @@ class Goal:
         """Whether there is a budget for all inputs, which fixes the number of samples of each before they are drawn."""
         return self.budget is not None
 
-    def reached(self, now: Moment) -> bool:
+    def reached(self, now: InterimResult) -> bool:
         """Whether sampling of an input can stop; never with a budget."""
         if self.limited:
             return False

@@ -46,7 +46,7 @@ from torch import Tensor
 
 from lvmrs.errors import ProofError, guarded
 from lvmrs.kernel.bounds.base import Bound, Sides
-from lvmrs.kernel.certificate import BY_A_PROOF, Certificate
+from lvmrs.kernel.certificate import PROOF_KEY, Certificate
 from lvmrs.kernel.checks import Floats, all_finite
 from lvmrs.kernel.maps import Map
 from lvmrs.kernel.method import ABSTAIN
@@ -170,7 +170,7 @@ def concluded(given: ProofInput, bounds: Floats, n: int, *, limit: float = math.
         limit=limit,
         beta=beta,
         precision=terms.precision,
-        made_by=BY_A_PROOF,
+        made_by=PROOF_KEY,
     )
 
 

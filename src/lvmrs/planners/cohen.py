@@ -12,7 +12,7 @@ from lvmrs.kernel.bounds.clopper_pearson import ClopperPearson
 from lvmrs.kernel.maps import Hardmax
 from lvmrs.kernel.radius import R3
 from lvmrs.kernel.terms import Choice, Terms
-from lvmrs.planners.search import Survey
+from lvmrs.planners.search import ScoreMoments
 from lvmrs.planners.votes import OF_VOTES, Votes
 
 
@@ -24,7 +24,7 @@ class Cohen(Votes):
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the class with most votes (the lowest index in a tie), Clopper–Pearson and R3."""
-        votes = Survey.of(logits, maps=("hardmax",)).mean[0]
+        votes = ScoreMoments.of(logits, maps=("hardmax",)).mean[0]
         return Choice(
             top=int(votes.argmax()),
             classes=len(votes),

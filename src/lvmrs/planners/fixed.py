@@ -20,7 +20,7 @@ from lvmrs.kernel.checks import Floats
 from lvmrs.kernel.method import Scope
 from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner, check_search, keeps_constant
-from lvmrs.planners.search import MANY_CLASSES, TEMPERATURES, Survey, best, forecasts, forms_for
+from lvmrs.planners.search import MANY_CLASSES, TEMPERATURES, ScoreMoments, best, forecasts, forms_for
 from lvmrs.registry import FORMS
 
 
@@ -62,10 +62,10 @@ class Fixed(Planner):
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the class with the largest mean score, and the bound and form with the largest forecast."""
-        survey = Survey.of(logits, maps=(self.map,), temperatures=(self.temperature,), mass=self.mass)
+        moments = ScoreMoments.of(logits, maps=(self.map,), temperatures=(self.temperature,), mass=self.mass)
         forms = forms_for(terms) if self.form is None else (FORMS.find(self.form)(),)
-        row, forecast = best(forecasts(survey, terms, bounds=self.bounds, forms=forms))
-        return forecast.choice(survey, row, terms)
+        row, forecast = best(forecasts(moments, terms, bounds=self.bounds, forms=forms))
+        return forecast.choice(moments, row, terms)
 
 
 def calibrated(
@@ -101,9 +101,9 @@ def calibrated(
     total: dict[str, Floats] = {}
     count = 0
     for count, scores in enumerate(samples, start=1):
-        survey = Survey.of(scores, maps=maps, temperatures=temperatures, mass=mass, most=MANY_CLASSES)
-        right = survey.tops == labels[count - 1] if labels is not None else True
-        for forecast in forecasts(survey, terms, bounds=Fixed.bounds, forms=forms_for(terms)):
+        moments = ScoreMoments.of(scores, maps=maps, temperatures=temperatures, mass=mass, most=MANY_CLASSES)
+        right = moments.tops == labels[count - 1] if labels is not None else True
+        for forecast in forecasts(moments, terms, bounds=Fixed.bounds, forms=forms_for(terms)):
             expected = forecast.expected
             value = np.maximum(expected, 0.0) if objective == "average radius" else (expected > epsilon) * 1.0
             name = forecast.form.name
@@ -112,4 +112,4 @@ def calibrated(
         raise InvalidArgumentError("no calibration inputs were given; give at least one")
     form = max(total, key=lambda name: float(total[name].max()))
     row = int(total[form].argmax())
-    return Fixed(survey.maps[row].name, survey.maps[row].temperature, mass, form=form)
+    return Fixed(moments.maps[row].name, moments.maps[row].temperature, mass, form=form)

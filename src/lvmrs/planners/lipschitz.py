@@ -23,7 +23,7 @@ from lvmrs.kernel.method import Scope
 from lvmrs.kernel.radius import R1, Form, R1Noise, Ramp
 from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner, check_search, keeps_constant
-from lvmrs.planners.search import Survey, best, forecasts
+from lvmrs.planners.search import ScoreMoments, best, forecasts
 
 Procedure = Literal["noise", "both", "ramp"]
 _FORMS: dict[str, Form] = {"noise": R1Noise(), "both": R1(), "ramp": Ramp()}
@@ -61,6 +61,6 @@ class Lipschitz(Planner):
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the class with the largest mean score, and the bound with the largest forecast."""
-        survey = Survey.of(logits, maps=(self.map,), temperatures=(self.temperature,), mass=self.mass)
-        row, forecast = best(forecasts(survey, terms, bounds=self.bounds, forms=(_FORMS[self.procedure],)))
-        return forecast.choice(survey, row, terms)
+        moments = ScoreMoments.of(logits, maps=(self.map,), temperatures=(self.temperature,), mass=self.mass)
+        row, forecast = best(forecasts(moments, terms, bounds=self.bounds, forms=(_FORMS[self.procedure],)))
+        return forecast.choice(moments, row, terms)

@@ -30,7 +30,7 @@ from lvmrs.planners.search import (
     MANY_CLASSES,
     TEMPERATURES,
     Forecast,
-    Survey,
+    ScoreMoments,
     best,
     bounds_of,
     forecasts,
@@ -79,25 +79,25 @@ class LVM(Planner):
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the candidate with the largest forecast, or votes if the difference may be chance."""
         compared: list[Tensor] = []
-        survey = Survey.of(
+        moments = ScoreMoments.of(
             _remembered(logits, compared),
             maps=self.maps,
             temperatures=self.temperatures,
             mass=self.mass,
             most=MANY_CLASSES,
         )
-        found = forecasts(survey, terms, bounds=self.bounds, forms=forms_for(terms))
+        found = forecasts(moments, terms, bounds=self.bounds, forms=forms_for(terms))
         row, forecast = best(found)
-        votes = next((k for k, each in enumerate(survey.maps) if each.binary), None)
-        uses_constant = forecast.form.uses_constant and not math.isinf(survey.maps[row].slopes(terms.lipschitz).vector)
+        votes = next((k for k, each in enumerate(moments.maps) if each.binary), None)
+        uses_constant = forecast.form.uses_constant and not math.isinf(moments.maps[row].slopes(terms.lipschitz).vector)
         if votes is not None and row != votes and not uses_constant:
             plain = max(found, key=lambda each: float(each.expected[votes]))
             gain = forecast.expected[row] - plain.expected[votes]
-            effects = (_effects(survey, at, each, terms, compared) for at, each in ((row, forecast), (votes, plain)))
-            noise = np.subtract(*effects).std(ddof=1) / np.sqrt(survey.n0) if survey.n0 > 1 else np.inf
+            effects = (_effects(moments, at, each, terms, compared) for at, each in ((row, forecast), (votes, plain)))
+            noise = np.subtract(*effects).std(ddof=1) / np.sqrt(moments.n0) if moments.n0 > 1 else np.inf
             if gain <= _BEYOND_NOISE * noise:
                 row, forecast = votes, plain
-        return forecast.choice(survey, row, terms)
+        return forecast.choice(moments, row, terms)
 
 
 def _remembered(batches: Iterable[Tensor], into: list[Tensor]) -> Iterator[Tensor]:
@@ -109,20 +109,20 @@ def _remembered(batches: Iterable[Tensor], into: list[Tensor]) -> Iterator[Tenso
         yield batch
 
 
-def _effects(survey: Survey, row: int, forecast: Forecast, terms: Terms, compared: list[Tensor]) -> Floats:
+def _effects(moments: ScoreMoments, row: int, forecast: Forecast, terms: Terms, compared: list[Tensor]) -> Floats:
     """The effect of each selection sample on the forecast of a candidate, to first order (the delta method)."""
     bounding = forecast.boundings[row]
-    at = [[column for column in survey.order[row][:3] if column < len(survey.kept)][:2]]
-    top, rival = survey.ranked(row)[:2]
-    mean, variance = np.repeat(survey.mean[row][at], 5, axis=0), np.repeat(survey.variance[row][at], 5, axis=0)
-    step = np.maximum(np.sqrt(variance[0] / survey.n0), 2 / terms.n)  # counts come in steps of 1/n
+    at = [[column for column in moments.order[row][:3] if column < len(moments.kept)][:2]]
+    top, rival = moments.ranked(row)[:2]
+    mean, variance = np.repeat(moments.mean[row][at], 5, axis=0), np.repeat(moments.variance[row][at], 5, axis=0)
+    step = np.maximum(np.sqrt(variance[0] / moments.n0), 2 / terms.n)  # counts come in steps of 1/n
     mean += np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]]) * step
     low, high = bounds_of(bounding, np.clip(mean, 0.0, 1.0), variance, terms)
-    slopes = survey.maps[row].slopes(terms.lipschitz)
+    slopes = moments.maps[row].slopes(terms.lipschitz)
     low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
     radius = signed_radius(forecast.form, low, high, sigma=terms.sigma, slopes=slopes)
     radius = np.clip(radius, -_FAR * terms.sigma, _FAR * terms.sigma)
     gradient = (radius[[1, 3]] - radius[[2, 4]]) / (2 * step)
-    scores = survey.maps[row].columns(torch.cat(compared), top, torch.tensor([rival]), torch.tensor([]).long())
+    scores = moments.maps[row].columns(torch.cat(compared), top, torch.tensor([rival]), torch.tensor([]).long())
     effects: Floats = scores.cpu().double().numpy() @ gradient
     return effects

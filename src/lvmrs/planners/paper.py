@@ -24,7 +24,7 @@ from lvmrs.kernel.checks import Floats
 from lvmrs.kernel.radius import R2
 from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner, check_search
-from lvmrs.planners.search import MANY_CLASSES, TEMPERATURES, Survey
+from lvmrs.planners.search import MANY_CLASSES, TEMPERATURES, ScoreMoments
 from lvmrs.registry import BOUNDS
 
 
@@ -52,10 +52,12 @@ class Paper(Planner):
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the map and temperature with the largest R2 that n0 samples certify."""
-        survey = Survey.of(logits, maps=self.maps, temperatures=self.temperatures, mass=self.mass, most=MANY_CLASSES)
-        risk, bound = terms.alpha / (survey.classes if self.union else 2), BOUNDS.find(self.bound)()
-        lower, upper = _at_n0(bound, survey, risk)
-        tops = survey.order[:, 0]
+        moments = ScoreMoments.of(
+            logits, maps=self.maps, temperatures=self.temperatures, mass=self.mass, most=MANY_CLASSES
+        )
+        risk, bound = terms.alpha / (moments.classes if self.union else 2), BOUNDS.find(self.bound)()
+        lower, upper = _at_n0(bound, moments, risk)
+        tops = moments.order[:, 0]
         rows = np.arange(len(tops))
         p_a = np.clip(lower[rows, tops], 0.0, 1.0)
         upper[rows, tops] = -np.inf
@@ -63,20 +65,20 @@ class Paper(Planner):
         expected = radius.r2(p_a, p_b, sigma=terms.sigma)
         row = int(np.where(expected > 0, expected, np.minimum(p_a - p_b, 0.0)).argmax())
         return Choice(
-            top=int(survey.tops[row]),
-            classes=survey.classes,
-            map=survey.maps[row],
+            top=int(moments.tops[row]),
+            classes=moments.classes,
+            map=moments.maps[row],
             bound=bound,
             form=R2(),
             risk_top=risk,
             risk_rival=risk,
-            alone=bound.alone(survey.ranked(row)[1:], others=1),
+            alone=bound.alone(moments.ranked(row)[1:], others=1),
         )
 
 
-def _at_n0(bound: Bound, survey: Survey, risk: float) -> tuple[Floats, Floats]:
+def _at_n0(bound: Bound, moments: ScoreMoments, risk: float) -> tuple[Floats, Floats]:
     """Lower and upper bounds on the mean of each class from the n0 samples, for each candidate."""
-    n0, mean, variance = max(survey.n0, 2), survey.mean, survey.variance
+    n0, mean, variance = max(moments.n0, 2), moments.mean, moments.variance
     if isinstance(bound, Bernstein):  # the formula of the paper
         log = np.log(2 / risk)
         width = np.sqrt(2 * variance * log / n0) + 7 * log / (3 * (n0 - 1))

@@ -1,6 +1,6 @@
-"""Search over candidate maps: a survey of selection scores, and forecasts of the radius for n samples.
+"""Search over candidate maps: moments of selection scores, and forecasts of the radius for n samples.
 
-A **survey** has means and variances of the scores of all classes on the selection sample, for every candidate map. With
+**Score moments** are means and variances of the scores of all classes, for every candidate map. With
 very many classes, only the strongest have a column each. One further column holds the best score of all others in each
 sample. Its mean is at least that of each of them, so forecasts do not underestimate a rival.
 
@@ -56,10 +56,10 @@ _LEADERS = 8
 
 
 @dataclass(frozen=True)
-class Survey:
+class ScoreMoments:
     """Mean and variance of the score of each class, one row for each candidate, as shares of the mass.
 
-    >>> found = Survey.of([torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]])], maps=["hardmax"])
+    >>> found = ScoreMoments.of([torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]])], maps=["hardmax"])
     >>> found.mean.round(4).tolist()
     [[0.6667, 0.3333]]
     """
@@ -116,8 +116,8 @@ class Survey:
         temperatures: Sequence[float] = (),
         mass: float = 1.0,
         most: int | None = None,
-    ) -> Survey:
-        """Survey logits, in batches (samples, classes).
+    ) -> ScoreMoments:
+        """The moments of logits, in batches (samples, classes).
 
         Each soft map is a candidate at each of the ``temperatures``; hardmax is one candidate. At most ``most`` classes
         have a column each.
@@ -189,7 +189,7 @@ class Bounding:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The forecast radius of one form for each candidate of a survey, with the best way of bounding."""
+    """The forecast radius of one form for each candidate, with the best way of bounding."""
 
     form: Form
     expected: Floats
@@ -197,13 +197,13 @@ class Forecast:
     boundings: list[Bounding]
     """The best way of bounding for each candidate."""
 
-    def choice(self, survey: Survey, row: int, terms: Terms) -> Choice:
+    def choice(self, moments: ScoreMoments, row: int, terms: Terms) -> Choice:
         """The choice for one candidate, with its best way of bounding."""
-        bounding, order = self.boundings[row], survey.ranked(row)
+        bounding, order = self.boundings[row], moments.ranked(row)
         return Choice(
             top=order[0],
-            classes=survey.classes,
-            map=survey.maps[row],
+            classes=moments.classes,
+            map=moments.maps[row],
             bound=bounding.bound,
             form=self.form if bounding.two_sided else self.form.one_sided,
             risk_top=terms.alpha * bounding.share,
@@ -217,30 +217,30 @@ def forms_for(terms: Terms) -> tuple[Form, ...]:
     return (R2(),) if math.isinf(terms.lipschitz) else (R2(), Ramp())
 
 
-def forecasts(survey: Survey, terms: Terms, *, bounds: Sequence[str], forms: Sequence[Form]) -> list[Forecast]:
+def forecasts(moments: ScoreMoments, terms: Terms, *, bounds: Sequence[str], forms: Sequence[Form]) -> list[Forecast]:
     """Forecast the radius of each candidate, for each form, with the best way of bounding.
 
     Bounds for 0/1 scores are tried for votes only; if there are any, votes are tried with no others.
     """
     kinds = [BOUNDS.find(name) for name in bounds]
-    votes = np.array([each.binary for each in survey.maps])
+    votes = np.array([each.binary for each in moments.maps])
     counted = votes & any(kind.votes_only for kind in kinds)
     boundings = [Bounding(kind(), two) for kind in kinds for two in (False, True)]
-    means = np.take_along_axis(survey.mean, survey.order, axis=1)
-    variances = np.take_along_axis(survey.variance, survey.order, axis=1)
+    means = np.take_along_axis(moments.mean, moments.order, axis=1)
+    variances = np.take_along_axis(moments.variance, moments.order, axis=1)
     low, high = np.zeros((2, len(boundings), len(votes)))
     for i, bounding in enumerate(boundings):
         meant = counted if bounding.bound.votes_only else ~counted
         low[i], high[i] = -1.0, 1.0
         if meant.any():
             low[i, meant], high[i, meant] = bounds_of(
-                bounding, means[meant], variances[meant], terms, survey.rest[meant]
+                bounding, means[meant], variances[meant], terms, moments.rest[meant]
             )
-    slopes, columns = _slopes(survey.maps, terms.lipschitz), np.arange(len(votes))
+    slopes, columns = _slopes(moments.maps, terms.lipschitz), np.arange(len(votes))
 
     def expected(form: Form, rows: NDArray[np.intp]) -> Floats:
         p_a, p_b = low[rows, columns], high[rows, columns]
-        rounded = np.array([terms.allowance(each, form) if terms.rounding else 0.0 for each in survey.maps])
+        rounded = np.array([terms.allowance(each, form) if terms.rounding else 0.0 for each in moments.maps])
         less, more = np.maximum(p_a - rounded, 0.0), np.minimum(p_b + rounded, 1.0)
         radius = signed_radius(form, less, more, sigma=terms.sigma, slopes=slopes)
         return np.where(p_a < 0, -np.inf, np.maximum(radius, _LOWEST))

@@ -65,7 +65,7 @@ def _words(value: object) -> Iterator[str]:
             yield from _words(part)
 
 
-def made_again(name: str, stored: Mapping[str, Any], own_code: Iterable[str] = ()) -> Method:
+def from_record(name: str, stored: Mapping[str, Any], own_code: Iterable[str] = ()) -> Method:
     """Make the built-in method that a manifest describes, by the name of its class and its ``settings``.
 
     ``own_code`` has names of user-defined classes, which must not run because a manifest names them.

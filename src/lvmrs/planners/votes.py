@@ -18,7 +18,7 @@ from lvmrs.kernel.method import ABSTAIN, Scope
 from lvmrs.kernel.radius import R2
 from lvmrs.kernel.terms import Choice, Terms
 from lvmrs.planners.base import Planner
-from lvmrs.planners.search import Survey, best, forecasts
+from lvmrs.planners.search import ScoreMoments, best, forecasts
 
 OF_VOTES = {
     "bound": "votes have Clopper–Pearson's bound, which is exact (method fixed takes another one with map hardmax)",
@@ -40,9 +40,9 @@ class Votes(Planner):
 
     def choose(self, logits: Iterable[Tensor], terms: Terms) -> Choice:
         """Choose the class with most votes, and R2 or R3, whichever has the larger forecast."""
-        survey = Survey.of(logits, maps=("hardmax",))
-        row, forecast = best(forecasts(survey, terms, bounds=("clopper_pearson",), forms=(R2(),)))
-        return forecast.choice(survey, row, terms)
+        moments = ScoreMoments.of(logits, maps=("hardmax",))
+        row, forecast = best(forecasts(moments, terms, bounds=("clopper_pearson",), forms=(R2(),)))
+        return forecast.choice(moments, row, terms)
 
 
 def winner_of_votes(logits: Iterable[Tensor], alpha: float) -> int:
@@ -51,8 +51,8 @@ def winner_of_votes(logits: Iterable[Tensor], alpha: float) -> int:
     The votes of the two leading classes are compared by an exact binomial test, which is wrong with probability at most
     ``alpha``.
     """
-    survey = Survey.of(logits, maps=("hardmax",))
-    votes = survey.mean[0] * survey.n0
+    moments = ScoreMoments.of(logits, maps=("hardmax",))
+    votes = moments.mean[0] * moments.n0
     first, second = (int(k) for k in (-votes).argsort(kind="stable")[:2])
     won, lost = round(votes[first]), round(votes[second])
     return first if sign_test(won, lost) <= alpha else ABSTAIN

@@ -5,7 +5,7 @@ Reading a run needs no torch, so that commands that only read start quickly. ``l
 
 from lvmrs.record.directory import Run
 from lvmrs.record.manifest import ClassifierRecord, Manifest, Selection
-from lvmrs.record.rows import COLUMNS, Row
+from lvmrs.record.result_file import COLUMNS, Row
 from lvmrs.record.writer import RunWriter
 
 __all__ = ["COLUMNS", "ClassifierRecord", "Manifest", "Row", "Run", "RunWriter", "Selection"]

@@ -24,8 +24,7 @@ from lvmrs.record import result_file
 from lvmrs.record.directory import MANIFEST, Run
 from lvmrs.record.manifest import Origin
 from lvmrs.record.records import FileRecord
-from lvmrs.record.result_file import UNKNOWN, Columns
-from lvmrs.record.rows import Row
+from lvmrs.record.result_file import UNKNOWN, Columns, Row
 from lvmrs.record.writer import LinesWriter, append_lines, checked_place, disk_errors, write_whole
 
 RECORD, ROWS = "attack.json", "attack.tsv"

@@ -12,8 +12,7 @@ from lvmrs._util.text import optional
 from lvmrs.errors import RunError
 from lvmrs.record import result_file
 from lvmrs.record.manifest import Manifest
-from lvmrs.record.result_file import Columns, Wanted, rows_of
-from lvmrs.record.rows import COLUMNS, KINDS, OF_A_GOAL, OF_ROUTED, Row
+from lvmrs.record.result_file import COLUMNS, KINDS, OF_A_GOAL, OF_ROUTED, Columns, Row, Wanted, rows_of
 
 if TYPE_CHECKING:
     import pandas

@@ -35,8 +35,7 @@ from lvmrs.kernel.scores import Scores, scores_of
 from lvmrs.kernel.terms import Terms
 from lvmrs.record.directory import SCORES, Run
 from lvmrs.record.manifest import Selection
-from lvmrs.record.result_file import UNKNOWN
-from lvmrs.record.rows import Row
+from lvmrs.record.result_file import UNKNOWN, Row
 from lvmrs.record.writer import RunWriter, disk_errors
 from lvmrs.registry import MAPS
 

@@ -23,8 +23,7 @@ from lvmrs._util.lock import Lock
 from lvmrs.errors import RunError
 from lvmrs.record.directory import MANIFEST, ROWS, SCORES, Run
 from lvmrs.record.manifest import Manifest
-from lvmrs.record.result_file import header
-from lvmrs.record.rows import COLUMNS, Row
+from lvmrs.record.result_file import COLUMNS, Row, header
 
 _ELSEWHERE = "choose another directory"
 

@@ -49,7 +49,7 @@ True
 
 from lvmrs.record.directory import Run
 from lvmrs.record.manifest import ClassifierRecord, Manifest, Selection
-from lvmrs.record.rows import COLUMNS, Row
+from lvmrs.record.result_file import COLUMNS, Row
 from lvmrs.record.writer import RunWriter
 from lvmrs.runs.attack import attack
 from lvmrs.runs.calibrate import (
@@ -60,7 +60,7 @@ from lvmrs.runs.calibrate import (
     check_same_classifier,
     recorded_method,
 )
-from lvmrs.runs.certify import Outlook, certify
+from lvmrs.runs.certify import RunEstimate, certify
 from lvmrs.runs.check import Check, check
 from lvmrs.runs.job import Job, Sampling, check_selection
 from lvmrs.runs.merge import merge
@@ -77,9 +77,9 @@ __all__ = [
     "ClassifierRecord",
     "Job",
     "Manifest",
-    "Outlook",
     "Row",
     "Run",
+    "RunEstimate",
     "RunWriter",
     "Sampling",
     "Selection",

@@ -153,7 +153,7 @@ def recorded_method(record: ClassifierRecord, where: str) -> Method:
         )
     try:
         with guarded("its settings do not fit", error=RunError):
-            method = method_settings.made_again(known.name, known.settings)
+            method = method_settings.from_record(known.name, known.settings)
             made = method_settings.settings(method)
     except LvmrsError as error:
         raise RunError(f"{where} has a method that cannot be made again: {error}") from error

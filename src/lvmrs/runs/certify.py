@@ -24,7 +24,7 @@ _BYTES = 4
 
 
 @dataclass(frozen=True)
-class Outlook:
+class RunEstimate:
     """The expected cost of a run, known before the first input is certified."""
 
     inputs: int
@@ -63,7 +63,7 @@ def certify(
     resample: bool = False,
     command: str = "",
     workers: Workers | None = None,
-    on_begin: Callable[[Outlook], None] = lambda outlook: None,
+    on_begin: Callable[[RunEstimate], None] = lambda estimate: None,
     on_row: OnRow = lambda row: None,
     on_end: Callable[[Results], None] = lambda results: warn_of(diagnose(results)),
 ) -> Run:
@@ -96,17 +96,24 @@ def certify(
     inputs = len(job.selection.indices)
     with asking(job, workers, most=inputs) as each:
         ((how,),) = each([partial(prepared, begun, command)])
-        pace = how.pace
-        check_labels(job.data, pace.classes, job.input(job.selection.indices[0])[1])
+        throughput = how.throughput
+        check_labels(job.data, throughput.classes, job.input(job.selection.indices[0])[1])
         with RunWriter(out, how.manifest, resume=resume) as writer:
-            kept = inputs * job.samples_each * pace.classes * _BYTES if job.keeps_scores else 0
+            kept = inputs * job.samples_each * throughput.classes * _BYTES if job.keeps_scores else 0
             damaged = damaged_inputs(writer.run) if job.keeps_scores and writer.done else {}
             if damaged and not resample:
                 raise refusal(writer.run, damaged)
             pending = [*damaged, *writer.pending]
-            costs = (job.samples_each, pace.rate * workers.size, pace.classes, kept, pace.words, workers.size)
+            costs = (
+                job.samples_each,
+                throughput.rate * workers.size,
+                throughput.classes,
+                kept,
+                throughput.words,
+                workers.size,
+            )
             budget = None if job.sampling.goal is None else job.sampling.goal.budget
-            on_begin(Outlook(len(pending), inputs - len(pending), *costs, budget, pace.in_bfloat16))
+            on_begin(RunEstimate(len(pending), inputs - len(pending), *costs, budget, throughput.in_bfloat16))
             with keeping(writer, anew=len(damaged) == len(writer.done)) as keeper:
                 if keeper is not None and resample:
                     keeper.mend_ends()

@@ -20,7 +20,7 @@ from lvmrs.kernel import checks
 from lvmrs.models.load import Loaded
 from lvmrs.record import Row, Run, RunWriter, Selection
 from lvmrs.record.manifest import ROUTED, ROWS_OF, Manifest, MethodRecord, ModelRecord, TermsRecord, origin
-from lvmrs.record.rows import correctness
+from lvmrs.record.result_file import correctness
 from lvmrs.runs.job import Sampling, check_selection, data_record, model_record
 from lvmrs.runs.routed import RoutedClassifier
 from lvmrs.smoothed import SmoothedClassifier

@@ -157,9 +157,9 @@ def check(
     copies = None if copies is None else checks.count("copies", copies, least=1)
     smoothed, sampling, method = job.smoothed, job.sampling, job.method
     indices = np.asarray(job.selection.indices)
-    pace = smoothed.prepare(job.input(int(indices[0]))[0]) if method.samples else None
-    if pace is not None and copies is None:
-        affordable = int(_SECONDS * pace.rate)
+    throughput = smoothed.prepare(job.input(int(indices[0]))[0]) if method.samples else None
+    if throughput is not None and copies is None:
+        affordable = int(_SECONDS * throughput.rate)
         inputs = min(inputs, max(_LEAST_INPUTS, affordable // _FEWEST))
         copies = min(COPIES, sampling.n0, max(_FEWEST, affordable // min(inputs, len(indices))))
     count = min(inputs, len(indices))
@@ -185,7 +185,7 @@ def check(
         flatness=float(np.mean([row.largest for row in rows])),
         other_units={name: np.array([row.other_units.get(name, -1) for row in rows]) == label for name in names},
     )
-    rate = 1.0 if pace is None else pace.rate
+    rate = 1.0 if throughput is None else throughput.rate
     spent = len(indices) * job.samples_each
     if sampling.goal is not None and sampling.goal.budget is not None:
         spent = min(spent, sampling.goal.budget)
@@ -198,7 +198,7 @@ def check(
         top=np.array([row.top for row in rows]),
         radii=radii,
         rate=rate,
-        seconds=0.0 if pace is None else spent / rate,
+        seconds=0.0 if throughput is None else spent / rate,
         largest=largest,
     )
 

@@ -97,10 +97,10 @@ def certify_dataset(
     with Progress(console=Console(stderr=True), disable=not progress) as bar:
         task = bar.add_task("inputs certified", total=len(selection.indices))
         if out is not None:
-            shown: dict[str, Any] = {"on_begin": lambda outlook: bar.update(task, completed=outlook.done)}
+            shown: dict[str, Any] = {"on_begin": lambda estimate: bar.update(task, completed=estimate.done)}
             return Certificates.of(certify(job, out, resume=resume, on_row=lambda row: bar.advance(task), **shown))
         how = prepared(None, "", job)
-        check_labels(data, how.pace.classes, job.input(selection.indices[0])[1])
+        check_labels(data, how.throughput.classes, job.input(selection.indices[0])[1])
         made = []
         for pair in job.certified(selection.indices):
             made.append(pair)

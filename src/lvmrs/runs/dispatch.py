@@ -30,7 +30,7 @@ from lvmrs._util import files as _disk
 from lvmrs._util import machine
 from lvmrs._util.files import replacing
 from lvmrs._util.lock import Lock
-from lvmrs.engine.samplers import Pace
+from lvmrs.engine.samplers import Throughput
 from lvmrs.engine.way import Way
 from lvmrs.errors import LvmrsError, RunError
 from lvmrs.kernel.model_check import Agreement
@@ -50,7 +50,7 @@ _BYTES, _IN_MEMORY = 4, 1 << 28
 class Prepared:
     """How all workers run a job."""
 
-    pace: Pace
+    throughput: Throughput
     manifest: Manifest
     """The manifest of the run, made in the process that runs the job."""
     rounding: float | None
@@ -75,9 +75,9 @@ def prepared(begun: Manifest | None, command: str, job: Job) -> Prepared:
     if begun is not None and begun.running is not None:  # the last digits of logits may depend on it
         job.smoothed.fix_way(begun.running)
     first, _ = job.input(job.selection.indices[0])
-    pace = job.smoothed.prepare(first, samples=job.samples_each * len(job.selection.indices))
+    throughput = job.smoothed.prepare(first, samples=job.samples_each * len(job.selection.indices))
     job.settle_rounding(None if begun is None else begun.terms.rounding)
-    return Prepared(pace, job.manifest(pace.way, command), job.smoothed.rounding.settled)
+    return Prepared(throughput, job.manifest(throughput.way, command), job.smoothed.rounding.settled)
 
 
 def rows_here(job: Job, indices: Sequence[int], keeper: ScoresWriter | None) -> Iterator[list[Row]]:
@@ -100,7 +100,7 @@ def rows_of_workers(
     """
     several = 1
     if job.sampling.goal is not None:
-        kept = job.samples_each * how.pace.classes * _BYTES if job.keeps_scores else 1
+        kept = job.samples_each * how.throughput.classes * _BYTES if job.keeps_scores else 1
         several = max(1, min(_TOGETHER, len(indices) // (_SHARES * workers), _IN_MEMORY // kept))
     groups = [indices[start : start + several] for start in range(0, len(indices), several)]
     for answers in each(partial(_certified, how, group, keeper is not None) for group in groups):
@@ -113,7 +113,7 @@ def rows_of_workers(
 
 def _certified(how: Prepared, indices: Sequence[int], keep: bool, job: Job) -> WorkerRows:
     """Certify some inputs, and collect their scores if they are kept."""
-    job.smoothed.fix_way(how.pace.way)
+    job.smoothed.fix_way(how.throughput.way)
     job.smoothed.rounding.settled = how.rounding
     scores: dict[Stage, list[NDArray[Any]]] = {}
     found: list[tuple[Row, dict[Stage, NDArray[Any]]]] = []
@@ -264,7 +264,7 @@ def way_of_shards(job: Job, out: str | Path) -> Way:
 
 def _choose(job: Job, file: Path) -> None:
     first, _ = job.input(job.selection.indices[0])
-    copied = job.remade(job.model.model)
+    copied = job.with_model(job.model.model)
     way = copied.prepare(first, samples=job.samples_each * len(job.selection.indices)).way
     with replacing(file) as written:
         written.write(json.dumps({"weights": job.model.fingerprint, "way": asdict(way)}).encode())

@@ -165,7 +165,7 @@ class Job:
         except ModelError:
             return None  # the row records none, so no later method can rely on the constant
 
-    def remade(self, model: Model, **changed: Any) -> SmoothedClassifier:
+    def with_model(self, model: Model, **changed: Any) -> SmoothedClassifier:
         """The smoothed classifier with another model or other settings, and at least the same rounding allowance."""
         settings = self.smoothed.settings | changed
         if settings["way"] is not None and settings["batch"] is not None:
@@ -178,7 +178,7 @@ class Job:
         """The same job on another device. Moves the model there."""
         if isinstance(self.model.model, nn.Module):
             self.model.model.to(device)
-        return replace(self, smoothed=self.remade(self.model.model, device=device))
+        return replace(self, smoothed=self.with_model(self.model.model, device=device))
 
     def settle_rounding(self, known: float | None = None) -> None:
         """Fix the rounding allowance of all rows, if rows or kept scores may rely on a Lipschitz constant.

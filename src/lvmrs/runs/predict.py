@@ -12,7 +12,7 @@ from lvmrs.kernel.method import Method
 from lvmrs.planners.base import check_one_classifier
 from lvmrs.planners.duels import Duels
 from lvmrs.record import Selection
-from lvmrs.record.rows import correctness
+from lvmrs.record.result_file import correctness
 from lvmrs.runs.job import check_inputs
 from lvmrs.smoothed import N0, SmoothedClassifier
 

@@ -204,7 +204,7 @@ def _method(old: Manifest, method: Method | type[Method] | None) -> Method:
         for part in _words(made.settings, names.kind):
             if part not in names:
                 raise NotNamedError(_own(names.kind, part, made.own_code), names.kind)
-    return method_settings.made_again(made.name, made.settings, made.own_code)
+    return method_settings.from_record(made.name, made.settings, made.own_code)
 
 
 def _words(settings: Mapping[str, Any], kind: str) -> Iterator[str]:

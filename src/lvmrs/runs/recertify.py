@@ -78,7 +78,7 @@ def recertify(
             f"{ROWS_OF}; certify the inputs again"
         )
     if planner is None:
-        planner = method_settings.made_again(old.method.name, old.method.settings, old.method.own_code)
+        planner = method_settings.from_record(old.method.name, old.method.settings, old.method.own_code)
     if not isinstance(planner, Planner):
         kind = type(planner).__name__
         raise InvalidArgumentError(f"{kind} needs the network, not its scores under noise; take another method")

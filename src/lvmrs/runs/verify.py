@@ -40,8 +40,7 @@ from lvmrs.models.lipschitz.stated import known_lipschitz
 from lvmrs.planners.base import Planner
 from lvmrs.record import Row, Run
 from lvmrs.record.manifest import ROWS_OF, TermsRecord
-from lvmrs.record.result_file import UNKNOWN
-from lvmrs.record.rows import correctness
+from lvmrs.record.result_file import UNKNOWN, correctness
 from lvmrs.record.scores import DamagedScoresError, KeptScores, opened_scores
 from lvmrs.registry import BOUNDS, FORMS, MAPS
 from lvmrs.runs.dispatch import asking
@@ -373,7 +372,7 @@ def _why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batc
     def moved(favoured: int, times: float) -> SmoothedClassifier:
         """The classifier with logits moved in favour of a class, or against it."""
         model = _MovedLogits(job.smoothed.model, agreement, favoured, times)
-        return job.remade(model, compile=False, fast=False, way=None)
+        return job.with_model(model, compile=False, fast=False, way=None)
 
     def certified(smoothed: SmoothedClassifier, method: Method = job.method) -> Certificate:
         return smoothed.certify(x, method, index=row.idx, **settings)
@@ -382,7 +381,7 @@ def _why_not_rounding(job: Job, row: Row, now: Row, columns: Iterable[str], batc
         """Certificates without a move, with the batch size of the run, and with small moves of the logits."""
         yield certified(job.smoothed)
         if batch is not None:
-            yield certified(job.remade(job.smoothed.model, batch=batch))
+            yield certified(job.with_model(job.smoothed.model, batch=batch))
         yield from (certified(moved(row.top, times)) for times in (2.0**-6, -(2.0**-6)))
 
     if "clean" in differing and (row.clean is None or moved(row.clean, 1.0).answer(x) != row.clean):

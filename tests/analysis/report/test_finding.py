@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lvmrs.analysis import Attacked, Results, average_certified_radius
-from lvmrs.analysis.report.finding import Finding, finding
+from lvmrs.analysis.report.page import Headline, finding
 from lvmrs.kernel.method import Goal
 from tests.manifests import manifest
 
@@ -23,7 +23,7 @@ def run(name: str, radius: float = 0.6, wrong: int = 4, **settings: Any) -> Resu
     return Results(name, np.arange(20), LABELS, predict, radii, manifest=manifest(20, **settings))
 
 
-def found(*results: Results) -> Finding:
+def found(*results: Results) -> Headline:
     return finding(results, RADII, confidence=0.95)
 
 
@@ -76,7 +76,7 @@ def test_the_best_of_several_runs_and_its_lead() -> None:
 def test_runs_on_other_inputs_are_not_ranked() -> None:
     part, other = run("a").only(np.arange(10)), replace(run("b"), label=(LABELS + 1) % 4)
     for pair in ((run("c"), part), (run("c"), other)):
-        assert found(*pair) == Finding(["2 runs on different inputs: none of them is named the best."])
+        assert found(*pair) == Headline(["2 runs on different inputs: none of them is named the best."])
 
 
 def test_runs_with_targets_are_ranked_at_a_target() -> None:

@@ -20,7 +20,7 @@ module                for                     needs
 ====================  ======================  =============================================================
 
 The last three are anytime bounds: the probability that a bound is wrong at *any* n is at most ``risk``. So sampling may
-stop for any reason, after any number of looks at the bounds.
+stop for any reason, however often the bounds are computed.
 """
 
 from lvmrs.kernel.bounds import bernstein, beta_mixture, betting, betting_mixture, clopper_pearson, hoeffding

@@ -1,4 +1,4 @@
-"""Bounds by betting for scores in [0, 1]: ``Block`` and ``Game`` compute the wealth, ``Betting`` is the bound."""
+"""Bounds by betting for scores in [0, 1]: ``WealthProcess`` computes the wealth, ``Betting`` is the bound."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCRATCH = 1 << 18
 
 @dataclass(frozen=True)
 class Block:
-    """A block of samples that share their stakes, one row for each gambler.
+    """A block of samples that share their stakes, one row for each wealth process.
 
     >>> block = Block.of(np.array([[0.2, 0.6]]))
     >>> growth = block.growth(points=np.array([[0.3]]), stakes=np.array([[1.0]]))
@@ -102,9 +102,9 @@ class Block:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The game: the stakes, and the means that are rejected.
+# The wealth process: the stakes, and the means that are rejected.
 #
-# For a candidate mean m, a gambler starts with wealth 1 and stakes λ_i on sample i: K(m) = Π (1 + λ_i (Z_i − m)) with
+# For a candidate mean m, a bettor starts with wealth 1 and stakes λ_i on sample i: K(m) = Π (1 + λ_i (Z_i − m)) with
 # 0 ≤ λ_i < 1/m. Each λ_i depends only on the samples before it, so if the mean is m (or less) the expected wealth never
 # exceeds 1, and reaching 1/risk at any time has probability at most ``risk`` (Ville). Such m are rejected; the lower
 # bound is the end of the unbroken run of rejected m, from 0 upwards (Waudby-Smith and Ramdas 2024).
@@ -172,18 +172,18 @@ def blocks(n: int) -> list[int]:
     return ends
 
 
-class Game:
-    """The wealth of one gambler per row and candidate mean; the result is a lower bound for each row.
+class WealthProcess:
+    """The wealth for each row and candidate mean, which gives a lower bound for each row.
 
-    Samples are fed in any portions; they are played block by block, so the portions do not matter.
+    Samples are added in any portions, and used block by block, so the portions do not matter.
 
     Args:
         n: the number of samples of each row.
         risks: for each row, the probability that its bound is wrong.
 
-    >>> game = Game(1000, np.array([0.001]))
-    >>> game.feed(np.full((1, 1000), 0.75))
-    >>> print(f"{game.bound()[0]:.3f}")
+    >>> process = WealthProcess(1000, np.array([0.001]))
+    >>> process.add(np.full((1, 1000), 0.75))
+    >>> print(f"{process.bound()[0]:.3f}")
     0.743
     """
 
@@ -193,30 +193,30 @@ class Game:
         self.goal = -np.log(risks)[:, None]
         self.ends = blocks(n)
         self.waiting = np.empty((rows, int(np.diff(self.ends).max())))
-        self.seen, self.fed = 0, 0
+        self.seen, self.added = 0, 0
         self.power_sums = np.zeros((4, rows, 1))  # of the samples to the powers 0 to 3
         self.opening: list[tuple[Block, Floats]] = []
         self.points: Floats | None = None
         self.wealth: Floats = np.zeros((rows, 1))
         self.open = slice(0, 0)  # the columns in which some row still has a candidate to decide
 
-    def feed(self, values: Floats) -> None:
-        """Take the next samples, of shape (rows, any number), and play each block as soon as it is full."""
-        if self.fed + values.shape[-1] > self.n:
-            raise InvalidArgumentError(f"more than the {self.n} samples that the game was set up for")
-        position = self.fed - self.seen
+    def add(self, values: Floats) -> None:
+        """Take the next samples, of shape (rows, any number), and bet on each block as soon as it is full."""
+        if self.added + values.shape[-1] > self.n:
+            raise InvalidArgumentError(f"more than the {self.n} samples that the bound was set up for")
+        position = self.added - self.seen
         while values.shape[-1]:
             end = self.ends[bisect_right(self.ends, self.seen)]
             taken = values[:, : end - self.seen - position]
             self.waiting[:, position : position + taken.shape[-1]] = taken
             position += taken.shape[-1]
-            self.fed += taken.shape[-1]
+            self.added += taken.shape[-1]
             values = values[:, taken.shape[-1] :]
-            if self.fed == end:
-                self.play(self.waiting[:, :position].copy())
+            if self.added == end:
+                self.bet(self.waiting[:, :position].copy())
                 position = 0
 
-    def play(self, values: Floats) -> None:
+    def bet(self, values: Floats) -> None:
         """Bet on the next block of samples, of shape (rows, any number)."""
         if self.points is None and self.seen >= max(1, self.n * _OPENING):
             self._lay_grid()
@@ -233,7 +233,7 @@ class Game:
     def bound(self) -> Floats:
         """For each row, the largest point up to which all points were rejected; 0 if none was."""
         if self.seen < self.n:
-            raise InvalidArgumentError(f"{self.fed} samples where the game was set up for {self.n}")
+            raise InvalidArgumentError(f"{self.added} samples where the bound was set up for {self.n}")
         points = self.points if self.points is not None else self._lay_grid()
         mean = self.power_sums[1] / self.seen
         # In rare orders of the samples the bound would exceed their mean.
@@ -335,7 +335,7 @@ def _quantile(log_probability: Floats) -> Floats:
 # bound, which decides the radius, is within 1 % of these two references (docs/bounds.md).
 
 
-# Rows that play at a time.
+# Rows that are bounded at a time.
 _ROWS = 256
 
 
@@ -398,9 +398,9 @@ def _bound(samples: Floats, risk: Numbers) -> Floats:
     bounds = []
     for first in range(0, len(rows), _ROWS):
         group = slice(first, first + _ROWS)
-        game = Game(n, risks[group])
-        game.feed(rows[group])
-        bounds.append(game.bound())
+        process = WealthProcess(n, risks[group])
+        process.add(rows[group])
+        bounds.append(process.bound())
     return np.concatenate(bounds).reshape(shape)[()]
 
 
@@ -412,8 +412,8 @@ class Betting(Bound):
     cheap_columns: ClassVar[int | None] = 24
 
     def tally(self, n: int, risks: Floats, upper: Sides) -> Tally:
-        """A tally with one game for each column."""
-        return _Games(n, risks, upper)
+        """A tally with one wealth process for each column."""
+        return _BettingTally(n, risks, upper)
 
     def forecast(self, mean: Floats, variance: Floats, n: int, risk: float) -> Floats:
         """The mean less the width of the normal limit and that of a sample without variance, combined."""
@@ -423,16 +423,16 @@ class Betting(Bound):
         return lowest
 
 
-class _Games(Tally):
+class _BettingTally(Tally):
     def __init__(self, n: int, risks: Floats, upper: Sides) -> None:
-        self.game, self.upper = Game(n, risks), upper
+        self.process, self.upper = WealthProcess(n, risks), upper
 
     def add(self, columns: Tensor) -> None:
         exact = columns.to(statistics_device(columns.device)).to(torch.float64)
         values = exact.t().contiguous().cpu().numpy()
         # An upper bound on z is a lower bound on 1 − z.
-        self.game.feed(np.where(self.upper[:, None], 1 - values, values))
+        self.process.add(np.where(self.upper[:, None], 1 - values, values))
 
     def bounds(self) -> Floats:
-        found = self.game.bound()
+        found = self.process.bound()
         return np.where(self.upper, 1 - found, found)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, ClassVar, NamedTuple
 
-from lvmrs._util.user_code import Origin, import_again, origin_of
+from lvmrs._util.user_code import Origin, origin_of, reimport
 from lvmrs.errors import ModelError, RunError, first_line
 from lvmrs.kernel import checks
 from lvmrs.registry import PARTS
@@ -169,7 +169,7 @@ class _NotingPickler(pickle.Pickler):
 
 def unpickled(given: Pickled) -> Any:
     """Import the user's modules, register the user's parts, and unpickle the object."""
-    import_again(given.modules, error=ModelError)
+    reimport(given.modules, error=ModelError)
     added, content = pickle.loads(given.content)  # noqa: S301 (the command that pickled it is trusted)
     for names, parts in zip(PARTS, added, strict=True):
         for part in parts:

@@ -1,4 +1,4 @@
-"""The classifier under attack: leads of rivals, their gradients, and the test that a class does not win at a point.
+"""The target of an attack: leads of rivals, their gradients, and the test that a class does not win at a point.
 
 **The gradient** is that of the averaged softmax, as in SmoothAdv (Salman et al. 2019). Let p_k be the mean over noisy
 copies of the softmax score of class k. The search increases log p_k − log p_A for a rival k of the certified class A.
@@ -99,7 +99,7 @@ def scores_against(map_: Map, logits: Tensor, top: int, rivals: list[int]) -> Fl
     return 1 - columns if map_.paired else (1 + columns[:, 1:] - columns[:, :1]) / 2
 
 
-def shows_defeat(map_: Map, scores: Floats, risk: float) -> bool:
+def rejects(map_: Map, scores: Floats, risk: float) -> bool:
     """Test whether one rival shows that the top class does not win; wrong with probability at most ``risk``.
 
     Votes for other classes carry no information about which of the two classes has more votes. So votes are compared by
@@ -128,7 +128,7 @@ class Lead(NamedTuple):
     rival: int
 
 
-class Opponent(ABC):
+class AttackTarget(ABC):
     """The classifier under attack. ``samples`` counts the forward passes."""
 
     def __init__(self, sampler: Sampler, top: int) -> None:
@@ -146,15 +146,15 @@ class Opponent(ABC):
         """The gradient of a rival's lead at a point; None: of the rival with the largest lead."""
 
     @abstractmethod
-    def beaten(self, x: Tensor, rival: int, risk: float) -> bool:
-        """Test whether the rival beats the certified class at a point; wrong with probability at most ``risk``."""
+    def misclassified(self, x: Tensor, rival: int, risk: float) -> bool:
+        """Test whether the rival wins at a point; wrong with probability at most ``risk``."""
 
     @abstractmethod
     def start(self, x: Tensor) -> list[int]:
         """Prepare an attack on the input ``x``, and return all rivals, the strongest first."""
 
 
-class Smoothed(Opponent):
+class Smoothed(AttackTarget):
     """A classifier smoothed by a map.
 
     Leads of all points use the same noise (the first samples of the stream "attack"), so that points can be compared.
@@ -222,15 +222,15 @@ class Smoothed(Opponent):
         copies = torch.cat([batch.clone() for batch in self.sampler.copies(x, self._search_stream, m, first=first)])
         return lead_gradient(self.sampler, copies, self.top, rival, self._temperature, paired=self._map.paired)
 
-    def beaten(self, x: Tensor, rival: int, risk: float) -> bool:
+    def misclassified(self, x: Tensor, rival: int, risk: float) -> bool:
         """Test on fresh samples."""
         n, first = self._search.n, self._next_test
         self._next_test += n
         scores = self._scores(x, self._test_stream, n, first, [rival])
-        return shows_defeat(self._map, scores[:, 0], risk)
+        return rejects(self._map, scores[:, 0], risk)
 
 
-class Network(Opponent):
+class Network(AttackTarget):
     """The network itself, for certificates without noise; its logits are exact, so that tests have no risk."""
 
     def _margins(self, x: Tensor) -> Tensor:
@@ -263,7 +263,7 @@ class Network(Opponent):
         self.samples += 1
         return lead_gradient(self.sampler, x[None], self.top, rival, 1.0, paired=True)
 
-    def beaten(self, x: Tensor, rival: int, risk: float) -> bool:
+    def misclassified(self, x: Tensor, rival: int, risk: float) -> bool:
         """Whether the logit of the rival is larger than that of the certified class."""
         return bool(self._margins(x)[rival] > 0)
 

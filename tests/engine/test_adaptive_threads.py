@@ -1,6 +1,6 @@
 import torch
 
-from lvmrs.engine.threads import Sharing, torch_threads
+from lvmrs.engine.threads import AdaptiveThreads, torch_threads
 
 
 def test_one_thread_takes_over_where_sharing_is_slow_and_sharing_is_tried_again() -> None:
@@ -13,12 +13,12 @@ def test_one_thread_takes_over_where_sharing_is_slow_and_sharing_is_tried_again(
         seen.append((threads, busy))
         now += 0.1 * (1.0 if threads == 1 else 10.0 if busy else 0.5)  # an undisturbed thread takes .1 s
 
-    sharing = Sharing(0.001, clock=lambda: now)
+    adaptive = AdaptiveThreads(0.001, clock=lambda: now)
     with torch_threads(2):
         for moment in (False, True, False):
             busy = moment
             for _ in range(200):
-                sharing.run(pass_, 100)
+                adaptive.run(pass_, 100)
     idle, loaded, again = seen[:200], seen[200:400], seen[400:]
     assert {threads for threads, _ in idle} == {2}
     assert [threads for threads, _ in loaded[:4]] == [2, 2, 2, 1]
