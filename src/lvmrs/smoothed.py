@@ -472,6 +472,8 @@ class SmoothedClassifier:
         terms have no constant, so that no plan can rely on it.
         """
         check_still(self.model, self._stated)
+        if inputs and self._samplers.undecided:
+            self._samplers.plain(self._input(inputs[0]))  # the terms name the precision
         constant, largest = self.lipschitz_under_noise, max((x.numel() for x in inputs), default=0)
         if self.precision is not None or (method is not None and not relies_on_constant(method, constant)):
             constant = math.inf

@@ -129,6 +129,14 @@ def test_the_network_never_runs_in_another_precision_than_is_said(
     assert smoothed.certify(X, **TERMS).precision == precision
 
 
+@pytest.mark.parametrize("model", [network(), Upcast().eval()], ids=["cast", "autocast"])
+def test_terms_name_the_precision_before_the_first_sample(model: nn.Module) -> None:
+    smoothed = SmoothedClassifier(model, 0.25, batch=32, precision="bfloat16")
+    assert smoothed.terms(0.01, 400).precision == "bfloat16"  # no input shows yet whether it can be cast
+    terms = smoothed.terms(0.01, 400, X)
+    assert terms.precision == smoothed.precision == smoothed.certify(X, **TERMS).precision
+
+
 def test_one_precision_serves_all_inputs() -> None:
     smoothed = SmoothedClassifier(network(), 0.25, batch=32, precision="bfloat16")
     smoothed.agreement(X)  # casts the network
@@ -183,6 +191,8 @@ def test_runs_record_it_and_keep_to_it(tmp_path: Path) -> None:
     run = runs.certify(job, tmp_path / "a")
     assert run.manifest.model.precision == "bfloat16"
     assert "with the network in bfloat16" in guarantee(run.manifest, list(run.rows()))
+    assert run.manifest.any_device
+    assert not replace(run.manifest, model=replace(run.manifest.model, precision="autocast-bfloat16")).any_device
     again = replace(job, smoothed=SmoothedClassifier(loaded.model, 0.25, batch=32, noise="exact"))
     with pytest.raises(Exception, match="precision"):
         runs.certify(again, tmp_path / "a", resume=True)

@@ -332,7 +332,7 @@ def test_what_is_told(tmp_path: Path) -> None:
         "rows rely on the Lipschitz constant 3",
     ]
     elsewhere = altered_manifest(run, lambda stored: stored["model"].update(device="cuda"))
-    with pytest.raises(RunError, match="was made on cuda, whose noise differs from that of cpu"):
+    with pytest.raises(RunError, match="was made on cuda, whose noise or 16-bit operations differ from those of cpu"):
         verified(elsewhere, device="cpu")
     with pytest.raises(ChangedError, match="seed"):
         verify(run, job_of(Duels("chosen"), FOUR, seed=5))

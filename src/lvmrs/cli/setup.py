@@ -368,7 +368,8 @@ class Setup(options.Group):
     def check_sigma(self, method: str | None, *records: Path | None) -> None:
         """Refuse a missing sigma before torch is imported, as far as the name of the method tells that it is needed."""
         samples = method is None or (method in METHODS and method not in METHODS.having("without_samples"))
-        if self.sigma is None and (samples or self.denoiser is not None) and all(each is None for each in records):
+        needed = (samples or self.denoiser is not None) and not self.is_routed  # which has a sigma for each network
+        if self.sigma is None and needed and all(each is None for each in records):
             raise InvalidArgumentError(_NO_SIGMA)
 
     def load(
@@ -478,6 +479,7 @@ def load_as_recorded(
         where, record = like, ClassifierRecord.of_run(Run(like).manifest)
     else:
         return typed, *setup.load(typed, **running)
+    from lvmrs.data.base import checked_input
     from lvmrs.runs.calibrate import calibrated_on, check_same_classifier, recorded_method
 
     method = recorded_method(record, str(where)) if typed is None else typed
@@ -494,6 +496,8 @@ def load_as_recorded(
         precision=record.model.precision if setup.precision is None else setup.precision,
     )
     loaded, dataset, smoothed = setup.load(method, **running)
+    if smoothed.precision is not None and not running.get("elsewhere"):
+        smoothed.answer(checked_input(dataset, setup.selection(dataset).indices[0])[0])  # casts the network, or cannot
     if known.rounding is not None:
         smoothed.rounding.settled = known.rounding
     check_same_classifier(record, str(where), loaded, smoothed, method)

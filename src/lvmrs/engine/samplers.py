@@ -112,7 +112,7 @@ class Samplers:
         self.pattern, self.given, self.way, self.fast, self.compiled = pattern, batch, way, fast, compiled
         self._low = checks.precision("precision", precision, autocast=True)
         # Whether the model runs under autocast; None until the first input shows whether it can be cast.
-        asked = str(precision).startswith(checks.AUTOCAST) or (way is not None and not way.folded)
+        asked = str(precision).startswith(checks.AUTOCAST) or not fast or (way is not None and not way.folded)
         self._autocasts = True if asked else None
         self._samplers: dict[tuple[Any, ...], Sampler] = {}
         self._checked: dict[tuple[Any, ...], tuple[Sampler, ModelCheck]] = {}
@@ -135,6 +135,11 @@ class Samplers:
         self.way = way
         if self._autocasts is None and not way.folded:
             self._autocasts = True  # a network that is cast is a list of steps
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the model must run once to decide between casting and autocast."""
+        return self._low is not None and self._autocasts is None
 
     @property
     def precision(self) -> str | None:

@@ -86,7 +86,7 @@ class ModelRecord:
     compiled: bool | None = None
     """Whether torch.compile was requested."""
     device: str | None = None
-    """The kind of device, such as cpu. It is compared unless every device draws the same noise."""
+    """The kind of device, such as cpu. It is compared unless rows may be made on any kind (``any_device``)."""
     precision: str | None = None
     """The 16-bit type in which the model runs, if any; after "autocast-" if it runs in it under torch's autocast."""
 
@@ -298,9 +298,18 @@ class Manifest(FileRecord):
         if terms.n == 0 and terms.lipschitz is None:
             raise InvalidArgumentError("a run without samples needs a Lipschitz constant")
 
+    @property
+    def any_device(self) -> bool:
+        """Whether rows may be made on any kind of device: all draw the same noise and run the same function.
+
+        What torch's autocast computes in 16 bits depends on the device.
+        """
+        autocast = (self.model.precision or "").startswith(checks.AUTOCAST)
+        return self.terms.noise.partition(":")[0] in NOISES.having("same_everywhere") and not autocast
+
     def difference(self, other: Self, *, verifying: bool = False) -> list[str]:
-        """The differing fields, one phrase each; not the kind of device if every device draws the same noise."""
-        if self.terms.noise.partition(":")[0] in NOISES.having("same_everywhere"):
+        """The differing fields, one phrase each; not the kind of device if rows may be made on any."""
+        if self.any_device:
             other = replace(other, model=replace(other.model, device=self.model.device))
         return super().difference(other, verifying=verifying)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from lvmrs.data.base import Dataset, check_labels, checked_input
 from lvmrs.engine.way import Way
-from lvmrs.errors import DataError, naming
+from lvmrs.errors import DataError, InvalidArgumentError, naming
 from lvmrs.kernel import checks
 from lvmrs.models.load import Loaded
 from lvmrs.record import Row, Run, RunWriter, Selection
@@ -42,6 +42,10 @@ class RoutedJob:
     """Samples in a forward pass of each network."""
 
     def __post_init__(self) -> None:
+        if not self.name.startswith("routed:"):
+            raise InvalidArgumentError(
+                f"name must begin with routed: (readers know such runs by it), got {self.name!r}"
+            )
         check_selection(self.data, self.selection)
         for part in self.parts.values():
             part.fix_way(Way(self.batch))
@@ -107,8 +111,9 @@ class RoutedJob:
     def _part_record(self, name: str) -> dict[str, Any]:
         self.models[name].check_unchanged()
         made, sigma = model_record(self.models[name], self.parts[name]), self.parts[name].sigma
-        known = {"model": made.name, "sigma": sigma, "weights": made.weights_hash}
-        return known if made.normalisation is None else {**known, "normalisation": made.normalisation}
+        more = {"normalisation": made.normalisation, "code": made.code_hash, "precision": made.precision}
+        known = {name: value for name, value in more.items() if value is not None}
+        return {"model": made.name, "sigma": sigma, "weights": made.weights_hash, **known}
 
 
 def certify_routed(

@@ -80,7 +80,7 @@ def job_of_run(
         method: the method, if it is your own: an object, or a class, which gets the settings in the manifest.
         batch: samples in a forward pass; by default that of the run.
         device: the device to run on; by default the kind of device that the run used. If this machine has none, and
-            every device draws the same noise, "auto".
+            rows may be made on any, "auto".
 
     Returns:
         The job. Raises a ``ChangedError`` if weights, data, code or settings differ from those of the run. The
@@ -98,7 +98,7 @@ def job_of_run(
     dataset = _data(run, data, class_index)
     loaded = _model(old, model, weights, denoiser)
     recorded = old.model.device or "auto"
-    if device is None and noise.same_everywhere and not machine.has(recorded):
+    if device is None and old.any_device and not machine.has(recorded):
         device = "auto"
     place = machine.device_to_run_on(recorded if device is None else device)
     if isinstance(loaded.model, nn.Module):

@@ -260,10 +260,10 @@ def verify(
 def _notes(run: Run, job: Job, kind: str) -> Iterator[str]:
     """Remarks on a verification on this kind of device."""
     made = run.manifest
-    if made.model.device not in (None, kind) and job.method.samples and not job.smoothed.noise.same_everywhere:
+    if made.model.device not in (None, kind) and job.method.samples and not made.any_device:
         raise RunError(
-            f"{run.directory} was made on {made.model.device!s:.40}, whose noise differs from that of "
-            f"{kind}; verify it on such a device"
+            f"{run.directory} was made on {made.model.device!s:.40}, whose noise or 16-bit operations differ from "
+            f"those of {kind}; verify it on such a device"
         )
     if made.model.device not in (None, kind):
         yield f"the run says that it was made on {made.model.device:.40}, and it is verified on {kind}"
