@@ -154,7 +154,8 @@ REFUSED = {
         for words in (
             "--sigma 0.5", "--workers 2", "--ray", "--shard 1/2", "--keep-scores", "--target-radius 0.5",
             "--budget 9999", "--method cohen", "--width chosen", "--settings s.json", "--weights w.safetensors",
-            "--denoiser trained:d", "--lipschitz 2", "--tracker tensorboard:t", "--dry-run", "--compile", "--mean 0.5 --std 0.5",
+            "--denoiser trained:d", "--lipschitz 2", "--tracker tensorboard:t", "--dry-run", "--compile",
+            "--mean 0.5 --std 0.5",
         )
     },
 }  # fmt: skip
