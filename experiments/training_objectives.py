@@ -79,8 +79,8 @@ def _sigma(lab: Lab, sigma: float) -> dict[str, Any]:
 def _row(found: Certified, told: dict[str, Any], gaussian: Certified) -> dict[str, Any]:
     kept = ("objective", "seconds", "steps", "milliseconds a step", "epochs", "first", "curve", "measured")
     return {
-        **{key: told[key] for key in kept},
         **found.summary(_EPSILONS),
+        **{key: told[key] for key in kept},  # after the summary, which has the seconds of certifying
         "interval": found.interval,
         "gap": gap(gaussian, found),
     }

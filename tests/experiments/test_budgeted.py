@@ -150,6 +150,7 @@ def test_both_experiments_find_what_their_pages_show(small: Lab, monkeypatch: py
     rows = objectives["sigmas"]["0.5"]["rows"]
     assert set(rows) == {"gaussian", "smoothadv", "macer", "consistency", "smoothmix"}
     assert rows["gaussian"]["gap"] == [0, 0, 0]
+    assert all(row["seconds"] >= row["curve"][-1]["seconds"] for row in rows.values())  # of training, not certifying
     assert all(row["gap"][0] == pytest.approx(row["average"] - rows["gaussian"]["average"]) for row in rows.values())
     page = training_objectives.shown(objectives)
     assert all(f"{row['average']:.4f}" in page for row in rows.values())
