@@ -90,7 +90,7 @@ def brief(found: record.Found) -> str:
         rows.setdefault(row["networks"], [str(row["networks"])]).append(cell)
     head = ["networks", "as many samples", "as many forward passes"]
     shown_rows = table(head, (row for networks, row in rows.items() if networks > 1))
-    return f"{wrapped(text)}\n\n{shown_rows}\n\n{_against_wanted(found)}"
+    return f"{wrapped(text)}\n\n{shown_rows}"
 
 
 def _above_members(found: record.Found, row: dict[str, Any]) -> str:

@@ -132,7 +132,7 @@ def brief(found: record.Found) -> str:
         ]
         for name, title in _TITLES.items()
     ]
-    return f"{wrapped(text)}\n\n{table(head, rows)}\n\n{_against_wanted(found)}"
+    return f"{wrapped(text)}\n\n{table(head, rows)}"
 
 
 def _short(rows: dict[str, Any], name: str) -> str:

@@ -221,7 +221,7 @@ def test_scores_of_autocast_are_never_certified_with_the_constant(rounding: floa
     with pytest.raises(InvalidArgumentError, match="the run was made without a Lipschitz constant"):
         runs.recertify(run, tmp_path / "b", Duels("chosen"))
     changed(run, lipschitz=1.0, rounding=0.5)  # as runs were recorded before
-    with pytest.raises(RunError, match="was made in bfloat16, which rounds inside of the model, so Duels cannot"):
+    with pytest.raises(RunError, match="was made in autocast-bfloat16, which rounds inside of the model, so Duels"):
         runs.recertify(Run(tmp_path / "a"), tmp_path / "b", Duels("chosen"), rounding=1.0)
     assert len(runs.recertify(Run(tmp_path / "a"), tmp_path / "b", Duels()).rows()) == 2
 

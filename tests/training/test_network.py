@@ -132,7 +132,8 @@ class Answers(nn.Module):
         ),
         (
             Answers(torch.zeros(1, 9)), GAUSSIAN, DataError,
-            "some digits, train, has label 9, but the model has 9 classes",
+            "some digits, train, has label 9, but the model has 9 classes; labels may begin at 1: lvmrs check tells "
+            "more",
         ),
     ],
 )  # fmt: skip

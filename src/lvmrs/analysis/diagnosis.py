@@ -161,7 +161,7 @@ def diagnose(evidence: Evidence | Results) -> list[Finding]:
     found = [rule(seen) for rule in (_sigma_units, _no_weights, _too_few, _ceiling)]
     told = {finding.mistake for finding in found if finding is not None}
     if not told & {"sigma in other units", "random weights"}:
-        found.append(_first((_units, _flat, _one_class, _renumbered, _chance, _noise, _abstains), seen))
+        found.append(_first((_renumbered, _units, _flat, _one_class, _chance, _noise, _abstains), seen))
         if found[-1] is None or found[-1].mistake not in OF_NOISE:  # which say the same
             found.append(_other_sigma(seen))
     return [finding for finding in found if finding is not None]
@@ -263,8 +263,8 @@ def _renumbered(seen: Evidence) -> Finding | None:
     if known is None or known.label is None or answers is None or (answers >= 0).sum() < LEAST:
         return None
     label, answers = known.label[answers >= 0], answers[answers >= 0]
-    if len(np.unique(label)) == 1 or len(np.unique(answers)) == 1:
-        return None  # a constant is no evidence about the numbering
+    if len(np.unique(label)) == 1 or np.bincount(answers).max() >= _NEARLY_ALL * len(answers):
+        return None  # one class is no evidence about the numbering
     right = answers == label
     classes = max(seen.classes, int(max(label.max(), answers.max())) + 1)
     differences = np.bincount((answers - label) % classes, minlength=classes)
