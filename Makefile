@@ -33,7 +33,7 @@ demo: $(VENV)/.installed-digits  ## set up, train on digits, certify in four way
 # Each process of pytest has one core: torch with more threads than cores is many times slower.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 # The files that have tests with a mark, so that no others are imported.
-MARKED = $(shell grep -rlE --include='*.py' '^(@|pytestmark = )pytest\.mark\.$(1)' tests)
+MARKED = $(shell grep -rlE --include='*.py' '^(@|pytestmark = | +)pytest\.mark\.$(1)' tests)
 
 test: $(VENV)/.installed-test  ## set up and run the tests
 	$(PYTEST) -n auto
